@@ -41,7 +41,8 @@ struct engine_sequence {
     struct lr_sampling sampling; /* logit_bias owned */
     uint32_t *stop_ids;          /* owned */
     size_t stop_id_count;
-    uint32_t *mask; /* owned; NULL: not constrained */
+    uint32_t *mask;  /* owned; NULL: not constrained */
+    uint32_t masked; /* the mask is for the token that follows so many ids; 0: for none */
     bool ignore_stop;
     uint64_t cache_scope; /* sequences with the same number share cached prefixes; even; 0: no
                              sharing */
@@ -77,6 +78,12 @@ static inline void engine_sequence_found(struct engine_sequence *seq)
 static inline uint32_t engine_sequence_generated(const struct engine_sequence *seq)
 {
     return seq->count - seq->prompt_count;
+}
+
+/* True when a token is sampled at the end of this step: the batch completes the ids. */
+static inline bool engine_sequence_samples(const struct engine_sequence *seq)
+{
+    return seq->take > 0 && seq->computed + seq->take == seq->count;
 }
 
 /* True when the next token needs one row of logits only: everything before it is computed. */

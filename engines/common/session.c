@@ -125,22 +125,42 @@ void engine_session_end(struct engine_session *s)
     engine_session_deinit(s);
 }
 
-bool engine_session_fill_mask(struct engine_session *s, struct engine_sequence *seq)
+/* Asks the worker which tokens may follow.  True: the mask is complete. */
+static bool fill_mask(struct engine_session *s, struct engine_sequence *seq)
 {
     size_t words = ((size_t)s->vocab + 31) / 32;
+    const struct lr_engine_host *host = &s->host;
     struct lr_error error;
+    int32_t ready = 1;
 
-    if (seq->mask == NULL)
-        return true;
     memset(seq->mask, 0, words * sizeof(*seq->mask));
-    lr_code code = s->host.fill_mask(s->host.ctx, seq->id, seq->mask, words);
+    lr_code code = host->try_mask != NULL
+                       ? host->try_mask(host->ctx, seq->id, seq->mask, words, &ready)
+                       : host->fill_mask(host->ctx, seq->id, seq->mask, words);
     if (seq->state == ENGINE_ENDED)
         return false;
     if (code == LR_OK)
-        return true;
+        return ready != 0;
     lr_fail(&error, code, "no mask of legal tokens could be made for the constrained output");
     engine_session_finish(s, seq, LR_FINISH_ERROR, &error);
     return false;
+}
+
+void engine_session_fill_masks(struct engine_session *s, struct engine_sequence **list)
+{
+    uint32_t count = 0;
+
+    for (struct engine_sequence *seq = s->queue->running; seq != NULL; seq = seq->next)
+        if (seq->mask != NULL && seq->masked != seq->count && engine_sequence_samples(seq))
+            list[count++] = seq; /* callbacks may change the queue */
+    for (uint32_t i = 0; i < count; i++) {
+        if (list[i]->state != ENGINE_RUNNING)
+            continue;
+        if (fill_mask(s, list[i]))
+            list[i]->masked = list[i]->count;
+        else if (list[i]->state == ENGINE_RUNNING)
+            list[i]->take--;
+    }
 }
 
 struct sampler_input engine_session_sample(const struct engine_sequence *seq)

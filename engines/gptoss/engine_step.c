@@ -7,18 +7,6 @@
 #include "base/fail.h"
 #include "engines/gptoss/engine_model.h"
 
-static void ask_masks(struct lr_engine_model *m)
-{
-    uint32_t count = 0;
-
-    for (struct engine_sequence *seq = m->scheduler.queue.running; seq != NULL; seq = seq->next)
-        if (seq->mask != NULL && seq->take > 0 && seq->computed + seq->take == seq->count)
-            m->batch[count++] = seq;
-    for (uint32_t i = 0; i < count; i++)
-        if (m->batch[i]->state == ENGINE_RUNNING)
-            (void)engine_session_fill_mask(&m->session, m->batch[i]);
-}
-
 /* Lists the chosen sequences in m->batch and m->steps. */
 static struct gptoss_batch build(struct lr_engine_model *m)
 {
@@ -30,7 +18,6 @@ static struct gptoss_batch build(struct lr_engine_model *m)
             continue;
         const struct gptoss_slot *slot = &m->scheduler.slots[seq->slot];
         uint32_t i = batch.count++;
-        bool samples = seq->computed + seq->take == seq->count;
         m->samples[i] = engine_session_sample(seq);
         m->batch[i] = seq;
         m->steps[i] = (struct gptoss_step){
@@ -41,7 +28,7 @@ static struct gptoss_batch build(struct lr_engine_model *m)
             .tokens = seq->ids + seq->computed,
             .full_pages = slot->full_pages,
             .window_pages = slot->window_pages,
-            .sample = samples ? &m->samples[i] : NULL,
+            .sample = engine_sequence_samples(seq) ? &m->samples[i] : NULL,
             .sampled = &m->sampled[i],
         };
         batch.tokens += seq->take;
@@ -62,7 +49,7 @@ static lr_code compute(struct lr_engine_model *m, struct lr_error *err)
     if (gptoss_scheduler_choose(&m->scheduler) == 0)
         return LR_OK;
     engine_session_enter(&m->session);
-    ask_masks(m);
+    engine_session_fill_masks(&m->session, m->batch);
     struct gptoss_batch batch = build(m);
     if (batch.count == 0)
         return LR_OK;

@@ -19,7 +19,7 @@ static uint32_t build(struct lr_engine_model *m)
          seq = seq->next) {
         if (seq->take == 0)
             continue;
-        bool samples = seq->computed + seq->take == seq->count;
+        bool samples = engine_sequence_samples(seq);
         for (uint32_t i = 0; i < seq->take; i++, b->n_tokens++) {
             b->token[b->n_tokens] = (llama_token)seq->ids[seq->computed + i];
             b->pos[b->n_tokens] = (llama_pos)(seq->computed + i);
@@ -76,8 +76,6 @@ static void sample(struct lr_engine_model *m, struct engine_sequence *seq, int32
         engine_session_finish(&m->session, seq, LR_FINISH_ERROR, &error);
         return;
     }
-    if (!engine_session_fill_mask(&m->session, seq))
-        return;
     const struct sampler_input how = engine_session_sample(seq);
     sampler_sample(m->sampler, logits, m->vocabulary.usable, &how, &sampled);
     engine_session_tell_token(&m->session, seq, &sampled);
@@ -90,7 +88,10 @@ static lr_code compute(struct lr_engine_model *m, struct lr_error *err)
     if (llamacpp_scheduler_choose(&m->scheduler) == 0)
         return LR_OK;
     engine_session_enter(&m->session);
+    engine_session_fill_masks(&m->session, m->batched);
     uint32_t count = build(m);
+    if (count == 0)
+        return LR_OK;
     llamacpp_library_forget_complaint();
     int32_t result = m->lib->llama_decode(m->context, m->batch);
     if (result == 1) {

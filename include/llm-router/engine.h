@@ -156,7 +156,7 @@ struct lr_engine_request {
     const uint32_t *stop_ids; /* beside the model's own */
     size_t stop_id_count;
     const char *cache_scope; /* a prefix is shared only within one scope; NULL: not at all */
-    uint32_t constrained;    /* 1: ask host->fill_mask before each token */
+    uint32_t constrained;    /* 1: ask host->try_mask or fill_mask before each token */
     int32_t priority;        /* larger first; 0 is ordinary */
     const struct lr_segment *document; /* RERANK: the text to be scored */
     size_t document_count;             /* segments of it */
@@ -208,7 +208,7 @@ struct lr_vector {
 struct lr_step_report {
     uint32_t size;
     uint32_t sequences; /* requests that took part, at least 1 */
-    uint32_t waiting;   /* live requests that did not: they wait for a slot or for KV memory */
+    uint32_t waiting; /* live requests that did not: for want of a slot, KV memory or a mask */
     uint32_t prompt_tokens;    /* computed of prompts; cached ones do not count */
     uint32_t generated_tokens; /* told by on_token */
     uint32_t reserved;
@@ -249,6 +249,14 @@ struct lr_engine_host {
      * lr_engine_stats.  An engine need not call it; the host then uses only stats().
      * Optional. */
     void (*on_step)(void *ctx, const struct lr_step_report *report);
+    /* As fill_mask, for an engine whose requests can sit out a step; such an engine calls this
+     * instead of fill_mask.  The host spends only a few milliseconds on all masks of one step.
+     * *ready 0 (with OK): the mask is not finished.  The engine then leaves the token that
+     * needs the mask out of this step and asks again in the next one, where the host goes on
+     * with the same mask.  If nothing is left to compute, the step is empty, and the model is
+     * busy.  Optional. */
+    lr_code (*try_mask)(void *ctx, uint64_t request_id, uint32_t *mask, size_t words,
+                        int32_t *ready);
 };
 
 /* True when the host offers an optional member. */

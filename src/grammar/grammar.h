@@ -76,6 +76,12 @@ bool grammar_matcher_token(struct grammar_matcher *m, uint32_t id);
 LR_MUST_USE lr_code grammar_matcher_mask(struct grammar_matcher *m, uint32_t *mask,
                                          size_t words, struct lr_error *err);
 
+/* Works on the mask of the state for about `work` moves of threads, at least 1; *used says how
+ * many were needed.  *ready: grammar_matcher_mask now only copies the mask; otherwise the next
+ * call goes on where this call ended.  UNSUPPORTED: the mask needs too many moves. */
+LR_MUST_USE lr_code grammar_matcher_prepare(struct grammar_matcher *m, uint32_t work,
+                                            uint32_t *used, bool *ready, struct lr_error *err);
+
 /* The same byte by byte, for tests: text, or (control) the name of a control token. */
 bool grammar_matcher_bytes(struct grammar_matcher *m, struct lr_str bytes, bool control);
 /* True when the answer may end here. */

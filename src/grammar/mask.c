@@ -3,6 +3,12 @@
 
 #include "grammar/matcher.h"
 
+enum {
+    NODES_A_MOVE = 8,  /* of an automaton's walk: as much work as a move of a thread */
+    WORDS_A_MOVE = 32, /* of masks that are joined */
+    NAME_MOVES = 16,   /* that forbidding a name is worth */
+};
+
 void grammar_matcher_clear_masks(struct grammar_matcher *m)
 {
     for (size_t i = 0; i < CACHED_MAX; i++) {
@@ -10,6 +16,7 @@ void grammar_matcher_clear_masks(struct grammar_matcher *m)
         free(m->cache[i].mask);
         m->cache[i] = (struct cached){0};
     }
+    m->masking.into = NULL;
 }
 
 static void set_bit(uint32_t *mask, uint32_t id)
@@ -23,31 +30,10 @@ static void add_mask(uint32_t *mask, const uint32_t *more, size_t words)
         mask[i] |= more[i];
 }
 
-/* The tokens from node `from` to `to`; spans are those of the nodes above. */
-static void walk_part(struct grammar_matcher *m, struct span state,
-                      const struct grammar_trie *trie, uint32_t from, uint32_t to,
-                      uint32_t *mask)
+/* The work that a mask may use now is used up. */
+static bool is_spent(const struct grammar_matcher *m)
 {
-    for (uint32_t i = from; i < to && m->moves < MOVES_MAX;) {
-        const struct grammar_node *n = &trie->nodes[i];
-        m->position = m->text_len + n->depth;
-        struct span at = grammar_matcher_advance(
-            m, n->depth == 0 ? &state : &m->spans[n->depth - 1], n->byte);
-        if (at.count == 0) {
-            i = n->skip;
-            continue;
-        }
-        m->spans[n->depth] = at;
-        if (n->token != GRAMMAR_NO_TOKEN)
-            set_bit(mask, n->token);
-        i++;
-    }
-}
-
-static void walk(struct grammar_matcher *m, struct span state, const struct grammar_trie *trie,
-                 uint32_t *mask)
-{
-    walk_part(m, state, trie, 0, trie->count, mask);
+    return m->moves >= m->pause;
 }
 
 /* ---- inside strings ---- */
@@ -78,19 +64,16 @@ static uint32_t add_below(const struct grammar_trie *trie, uint32_t i, uint32_t 
 }
 
 /* The tokens of a trie that an automaton takes.  plain: all of them are plain, so that a state
- * after which plain characters are free takes everything below. */
-static void walk_dfa(const struct dfa *d, uint32_t state, const struct grammar_trie *trie,
-                     bool plain, uint32_t *moves, uint32_t *mask)
+ * after which plain characters are free takes everything below.  False: the work is used up. */
+static bool walk_dfa(struct grammar_matcher *m, const struct dfa *d,
+                     const struct grammar_trie *trie, bool plain)
 {
-    struct {
-        uint32_t state, part;
-    } at[GRAMMAR_TOKEN_MAX + 1];
-    at[0].state = state;
-    at[0].part = 0;
-    uint32_t count = 0;
-    for (uint32_t i = 0; i < trie->count; count++) {
+    struct masking *k = &m->masking;
+    const uint32_t begin = m->moves;
+    uint32_t i = k->dfa_node, count = 0;
+    for (; i < trie->count && !is_spent(m); m->moves = begin + ++count / NODES_A_MOVE) {
         const struct grammar_node *n = &trie->nodes[i];
-        uint32_t s = at[n->depth].state, part = at[n->depth].part;
+        uint32_t s = k->at[n->depth].state, part = k->at[n->depth].part;
         bool ok;
         if (part == 0 && n->byte < 0x80 && plain) {
             s = d->next[(size_t)s * d->classes + d->ascii[n->byte]];
@@ -103,36 +86,46 @@ static void walk_dfa(const struct dfa *d, uint32_t state, const struct grammar_t
             continue;
         }
         if (plain && part == 0 && d->least[s] == DFA_ENDLESS) {
-            i = add_below(trie, i, mask);
+            i = add_below(trie, i, k->dfa_mask);
             continue;
         }
-        at[n->depth + 1].state = s;
-        at[n->depth + 1].part = part;
+        k->at[n->depth + 1].state = s;
+        k->at[n->depth + 1].part = part;
         if (n->token != GRAMMAR_NO_TOKEN)
-            set_bit(mask, n->token);
+            set_bit(k->dfa_mask, n->token);
         i++;
     }
-    *moves += count / 8;
+    k->dfa_node = i;
+    return i == trie->count;
 }
 
-/* Tokens that stay inside a string and go on from this state of its automaton. */
-static void add_dfa(struct grammar_matcher *m, const struct dfa *d, uint32_t state,
-                    uint32_t *mask)
+/* Tokens that stay inside a string and go on from this state of its automaton, in dfa_mask.
+ * False: the work is used up. */
+static bool make_dfa_mask(struct grammar_matcher *m, const struct dfa *d, uint32_t state)
 {
     const struct grammar_vocab *v = m->vocab;
-    uint32_t least = d->least[state];
-    bool found, known = least == DFA_ENDLESS || least >= d->most[state];
-    uint32_t *kept = grammar_vocab_slot(v, d->id, state, &found);
-    uint32_t *to = kept != NULL ? kept : mask; /* NULL: no memory to keep it */
-    if (!found) {
+    struct masking *k = &m->masking;
+    if (k->dfa_stage == DFA_NOT_BEGUN) {
+        uint32_t least = d->least[state];
+        bool known = least == DFA_ENDLESS || least >= d->most[state];
+        memset(k->dfa_mask, 0, v->words * sizeof(*k->dfa_mask));
         if (known)
-            add_up_to(v, &v->plain, least == DFA_ENDLESS ? UINT32_MAX : least, to);
-        else
-            walk_dfa(d, state, &v->even, true, &m->moves, to);
-        walk_dfa(d, state, &v->odd, false, &m->moves, to);
+            add_up_to(v, &v->plain, least == DFA_ENDLESS ? UINT32_MAX : least, k->dfa_mask);
+        k->at[0].state = state;
+        k->at[0].part = 0;
+        k->dfa_node = 0;
+        k->dfa_stage = known ? DFA_ODD : DFA_EVEN;
     }
-    if (kept != NULL)
-        add_mask(mask, kept, v->words);
+    if (k->dfa_stage == DFA_EVEN) {
+        if (!walk_dfa(m, d, &v->even, true))
+            return false;
+        k->dfa_node = 0;
+        k->dfa_stage = DFA_ODD;
+    }
+    if (!walk_dfa(m, d, &v->odd, false))
+        return false;
+    k->dfa_stage = DFA_NOT_BEGUN;
+    return true;
 }
 
 /* What the threads of a state say about the string they are in. */
@@ -225,56 +218,6 @@ static void first_bytes(const struct grammar_matcher *m, struct span state, bool
     }
 }
 
-/* All tokens; those that begin a string with free text are taken together. */
-static void walk_all(struct grammar_matcher *m, struct span state, uint32_t *mask)
-{
-    const struct grammar_vocab *v = m->vocab;
-    bool fits[256] = {false};
-    grammar_matcher_look(m, &state);
-    first_bytes(m, state, fits);
-    for (uint32_t i = 0; i < v->outer.count && m->moves < MOVES_MAX;) {
-        const struct grammar_node *n = &v->outer.nodes[i];
-        if (n->depth == 0 && !fits[n->byte]) {
-            i = n->skip;
-            continue;
-        }
-        m->position = m->text_len + n->depth;
-        struct span at = grammar_matcher_advance(
-            m, n->depth == 0 ? &state : &m->spans[n->depth - 1], n->byte);
-        if (at.count == 0) {
-            i = n->skip;
-            continue;
-        }
-        m->spans[n->depth] = at;
-        if (n->token != GRAMMAR_NO_TOKEN)
-            set_bit(mask, n->token);
-        if (v->outer_groups[i] == 0) {
-            i++;
-            continue;
-        }
-        const struct grammar_opening *g = &v->openings[v->outer_groups[i] - 1];
-        if (has_free_text(m, at)) {
-            for (uint32_t k = g->begin; k < g->end; k++)
-                set_bit(mask, v->opened[k]);
-            i++;
-        } else {
-            walk_part(m, state, &v->all, g->node + 1, v->all.nodes[g->node].skip, mask);
-            i = n->skip;
-        }
-    }
-}
-
-static void walk_others(struct grammar_matcher *m, uint32_t *mask)
-{
-    struct span some = {.begin = m->count, .key_begin = m->key_begin};
-    if (!grammar_matcher_reserve(m, 2 * m->count))
-        return;
-    for (uint32_t i = 0; i < m->count; i++)
-        if (is_other(m, &m->threads[i]))
-            m->threads[some.begin + some.count++] = m->threads[i];
-    walk(m, some, &m->vocab->staying, mask);
-}
-
 /* A string that may be as long as it likes and end anywhere. */
 static bool is_free_string(const struct grammar_matcher *m)
 {
@@ -288,29 +231,6 @@ static bool is_free_string(const struct grammar_matcher *m)
             return false;
     }
     return true;
-}
-
-/* Tokens that leave a string of any text, by what they have from the quote on; skipped: bytes
- * of the text that stand for what they have before it. */
-static void walk_ends(struct grammar_matcher *m, struct span state, uint32_t skipped,
-                      uint32_t *mask)
-{
-    const struct grammar_vocab *v = m->vocab;
-    for (uint32_t i = 0; i < v->ends.count && m->moves < MOVES_MAX;) {
-        const struct grammar_node *n = &v->ends.nodes[i];
-        m->position = m->text_len + skipped + n->depth;
-        struct span at = grammar_matcher_advance(
-            m, n->depth == 0 ? &state : &m->spans[n->depth - 1], n->byte);
-        if (at.count == 0) {
-            i = n->skip;
-            continue;
-        }
-        m->spans[n->depth] = at;
-        if (n->token != GRAMMAR_NO_TOKEN)
-            for (uint32_t k = v->group_begins[n->token]; k < v->group_begins[n->token + 1]; k++)
-                set_bit(mask, v->grouped[k]);
-        i++;
-    }
 }
 
 /* ---- names ---- */
@@ -345,61 +265,189 @@ static void forbid_name(const struct grammar_matcher *m, struct lr_str name, uin
             mask[t->nodes[i].token >> 5] &= ~(1u << (t->nodes[i].token & 31));
 }
 
-/* The only thread with an automaton is a name of any text; NULL: it is not so. */
-static const struct thread *free_name(const struct grammar_matcher *m)
+/* The only thread with an automaton is a name of any text. */
+static bool find_free_name(const struct grammar_matcher *m, uint32_t *name)
 {
-    const struct thread *name = NULL;
+    *name = m->count;
     for (uint32_t i = 0; i < m->count; i++) {
         const struct thread *t = &m->threads[i];
         const struct grammar_step *s = &m->program->steps[t->step];
-        if (s->op == GRAMMAR_KEY && t->part == 0 && name == NULL &&
+        if (s->op == GRAMMAR_KEY && t->part == 0 && *name == m->count &&
             m->program->keys[s->other].dfa->id == DFA_ANY)
-            name = t;
+            *name = i;
         else if (!is_other(m, t))
-            return NULL;
+            return false;
     }
-    return name;
+    return *name != m->count;
 }
 
 /* Where any name may come, tokens that end it are told apart by what follows.  Names that are
  * taken are taken out again; declared ones come by their letters. */
-static void add_names(struct grammar_matcher *m, const struct thread *name, uint32_t *mask)
+static void forbid_names(struct grammar_matcher *m, uint32_t *mask)
 {
-    const struct grammar_vocab *v = m->vocab;
+    const struct thread *name = &m->threads[m->masking.name];
     const struct grammar_key *key = &m->program->keys[m->program->steps[name->step].other];
-    struct span one = {m->count, 1, m->key_begin, false};
-    struct span some = {m->count, 0, m->key_begin, false};
-    uint32_t set = name->set;
-    if (!grammar_matcher_reserve(m, 2 * m->count + 2))
-        return;
-    m->threads[m->count] = *name;
-    m->text[m->text_len] = (char)0xFF; /* stands for letters that make it a new name */
-    walk_ends(m, one, 1, mask);
+    m->moves += NAME_MOVES * (key->taken_count + m->kept.members[name->set].count);
     for (uint32_t i = 0; i < key->taken_count; i++)
         forbid_name(m, key->taken[i], mask);
-    for (; set != 0; set = m->kept.members[set].parent) {
+    for (uint32_t set = name->set; set != 0; set = m->kept.members[set].parent) {
         const struct member *taken = &m->kept.members[set];
         if (taken->len != SET_COUNTED)
             forbid_name(m, lr_str(m->kept.texts + taken->begin, taken->len), mask);
     }
-    m->threads[m->count] = *name;
-    walk(m, one, &v->leaving_odd, mask);
-    for (uint32_t i = 0; i < m->count; i++)
-        if (is_other(m, &m->threads[i]))
-            m->threads[some.begin + some.count++] = m->threads[i];
-    if (some.count == 0)
-        return;
-    walk(m, some, &v->leaving, mask);
-    walk(m, some, &v->staying, mask);
 }
+
+/* ---- walks ---- */
+
+static void plan_walk(struct masking *k, const struct grammar_trie *trie,
+                      enum walk_threads threads, enum walk_way way)
+{
+    k->walks[k->walk_count++] = (struct walk){trie, threads, way};
+}
+
+/* The threads of a walk, behind those of the state. */
+static struct span threads_of(struct grammar_matcher *m, enum walk_threads threads)
+{
+    struct span some = {m->count, 0, m->key_begin, false};
+    if (threads == WALK_ALL)
+        return (struct span){0, m->count, m->key_begin, false};
+    if (!grammar_matcher_reserve(m, 2 * m->count + 2))
+        return some;
+    for (uint32_t i = 0; i < m->count; i++)
+        if (threads == WALK_NAME ? i == m->masking.name : is_other(m, &m->threads[i]))
+            m->threads[some.begin + some.count++] = m->threads[i];
+    return some;
+}
+
+static void begin_walk(struct grammar_matcher *m, const struct walk *w)
+{
+    struct masking *k = &m->masking;
+    k->state = threads_of(m, w->threads);
+    k->node = k->inner = k->inner_end = k->skipped = 0;
+    if (w->way == WALK_OUTER) {
+        memset(k->fits, 0, sizeof(k->fits));
+        grammar_matcher_look(m, &k->state);
+        first_bytes(m, k->state, k->fits);
+    }
+    if (w->way == WALK_ENDS && w->threads == WALK_NAME) {
+        m->text[m->text_len] = (char)0xFF; /* stands for letters that make it a new name */
+        k->skipped = 1;
+    }
+}
+
+/* The state after the byte of a node, empty if it is not legal, and the node that comes next.
+ */
+static struct span visit(struct grammar_matcher *m, const struct grammar_trie *trie,
+                         uint32_t *node)
+{
+    const struct grammar_node *n = &trie->nodes[*node];
+    struct masking *k = &m->masking;
+    m->position = m->text_len + k->skipped + n->depth;
+    struct span to = grammar_matcher_advance(
+        m, n->depth == 0 ? &k->state : &m->spans[n->depth - 1], n->byte);
+    m->spans[n->depth] = to;
+    *node = to.count != 0 ? *node + 1 : n->skip;
+    return to;
+}
+
+/* Each of these walks on to `end`.  False: the work is used up. */
+static bool walk_tokens(struct grammar_matcher *m, const struct grammar_trie *trie,
+                        uint32_t *node, uint32_t end, uint32_t *mask)
+{
+    while (*node < end) {
+        if (is_spent(m))
+            return false;
+        uint32_t token = trie->nodes[*node].token;
+        if (visit(m, trie, node).count != 0 && token != GRAMMAR_NO_TOKEN)
+            set_bit(mask, token);
+    }
+    return true;
+}
+
+/* Tokens that leave a string of any text, by what they have from the quote on. */
+static bool walk_ends(struct grammar_matcher *m, uint32_t *mask)
+{
+    const struct grammar_vocab *v = m->vocab;
+    struct masking *k = &m->masking;
+    while (k->node < v->ends.count) {
+        if (is_spent(m))
+            return false;
+        uint32_t group = v->ends.nodes[k->node].token;
+        if (visit(m, &v->ends, &k->node).count == 0 || group == GRAMMAR_NO_TOKEN)
+            continue;
+        for (uint32_t i = v->group_begins[group]; i < v->group_begins[group + 1]; i++)
+            set_bit(mask, v->grouped[i]);
+    }
+    return true;
+}
+
+/* All tokens; those that begin a string with free text are taken together. */
+static bool walk_outer(struct grammar_matcher *m, uint32_t *mask)
+{
+    const struct grammar_vocab *v = m->vocab;
+    struct masking *k = &m->masking;
+    while (walk_tokens(m, &v->all, &k->inner, k->inner_end, mask)) {
+        if (k->node >= v->outer.count)
+            return true;
+        if (is_spent(m))
+            return false;
+        const struct grammar_node *n = &v->outer.nodes[k->node];
+        uint32_t group = v->outer_groups[k->node];
+        if (n->depth == 0 && !k->fits[n->byte]) {
+            k->node = n->skip;
+            continue;
+        }
+        struct span at = visit(m, &v->outer, &k->node);
+        if (at.count == 0)
+            continue;
+        if (n->token != GRAMMAR_NO_TOKEN)
+            set_bit(mask, n->token);
+        if (group == 0)
+            continue;
+        const struct grammar_opening *g = &v->openings[group - 1];
+        if (has_free_text(m, at)) {
+            for (uint32_t i = g->begin; i < g->end; i++)
+                set_bit(mask, v->opened[i]);
+        } else {
+            k->inner = g->node + 1;
+            k->inner_end = v->all.nodes[g->node].skip;
+            k->node = n->skip;
+        }
+    }
+    return false;
+}
+
+static bool walk_on(struct grammar_matcher *m, const struct walk *w, uint32_t *mask)
+{
+    struct masking *k = &m->masking;
+    switch (w->way) {
+    case WALK_TOKENS:
+        return walk_tokens(m, w->trie, &k->node, w->trie->count, mask);
+    case WALK_OUTER:
+        return walk_outer(m, mask);
+    case WALK_ENDS:
+        break;
+    }
+    if (!walk_ends(m, mask))
+        return false;
+    if (w->threads == WALK_NAME)
+        forbid_names(m, mask);
+    return true;
+}
+
+/* ---- making a mask ---- */
 
 /* All threads of a state are within the same string, or none is.  Tokens that stay inside are
  * known for most threads without a walk; those that leave it are walked. */
-static void make_mask(struct grammar_matcher *m, uint32_t *mask)
+static void plan(struct grammar_matcher *m, uint32_t *mask)
 {
     const struct grammar_vocab *v = m->vocab;
+    struct masking *k = &m->masking;
     struct inside inside = {0};
-    m->moves = 0;
+    k->walk = k->walk_count = 0;
+    k->is_walking = false;
+    k->dfa_stage = DFA_NOT_BEGUN;
+    k->thread = m->count;
     for (uint32_t i = 0; i < m->count; i++) {
         look_at(m, &m->threads[i], &inside);
         add_controls(m, &m->threads[i], mask);
@@ -411,30 +459,69 @@ static void make_mask(struct grammar_matcher *m, uint32_t *mask)
     bool has_all = inside.left >= v->inside.chars;
     if (inside.left != 0)
         add_up_to(v, &v->inside, inside.left, mask);
-    for (uint32_t i = 0; inside.dfas != 0 && !has_all && i < m->count; i++) {
-        const struct dfa *d = dfa_of(m, &m->threads[i]);
-        if (d != NULL && m->moves < MOVES_MAX)
-            add_dfa(m, d, m->threads[i].sub, mask);
+    if (inside.dfas != 0 && !has_all)
+        k->thread = 0;
+    if (inside.left == 0 && inside.dfas == 0) {
+        plan_walk(k, &v->outer, WALK_ALL, WALK_OUTER);
+    } else if (find_free_name(m, &k->name)) {
+        plan_walk(k, &v->ends, WALK_NAME, WALK_ENDS);
+        plan_walk(k, &v->leaving_odd, WALK_NAME, WALK_TOKENS);
+        if (inside.other != 0) {
+            plan_walk(k, &v->leaving, WALK_OTHERS, WALK_TOKENS);
+            plan_walk(k, &v->staying, WALK_OTHERS, WALK_TOKENS);
+        }
+    } else if (is_free_string(m)) {
+        plan_walk(k, &v->ends, WALK_ALL, WALK_ENDS);
+        plan_walk(k, &v->leaving_odd, WALK_ALL, WALK_TOKENS);
+    } else {
+        plan_walk(k, &v->leaving, WALK_ALL, WALK_TOKENS);
+        if (inside.other != 0 && !has_all)
+            plan_walk(k, &v->staying, WALK_OTHERS, WALK_TOKENS);
     }
-    struct span state = {0, m->count, m->key_begin, false};
-    bool in_string = inside.left != 0 || inside.dfas != 0;
-    const struct thread *name = in_string ? free_name(m) : NULL;
-    if (name != NULL) {
-        struct thread copy = *name; /* the threads may move */
-        add_names(m, &copy, mask);
-        return;
+}
+
+/* What the automata of the threads take.  False: the work is used up. */
+static bool add_dfas(struct grammar_matcher *m, uint32_t *mask)
+{
+    const struct grammar_vocab *v = m->vocab;
+    struct masking *k = &m->masking;
+    for (; k->thread < m->count; k->thread++) {
+        const struct thread *t = &m->threads[k->thread];
+        const struct dfa *d = dfa_of(m, t);
+        if (d == NULL)
+            continue;
+        if (is_spent(m))
+            return false;
+        const uint32_t *kept = grammar_vocab_kept(v, d->id, t->sub);
+        if (kept == NULL) {
+            if (!make_dfa_mask(m, d, t->sub))
+                return false;
+            grammar_vocab_keep(v, d->id, t->sub, k->dfa_mask);
+            kept = k->dfa_mask;
+        }
+        k->dfa_stage = DFA_NOT_BEGUN; /* another matcher may have made it meanwhile */
+        add_mask(mask, kept, v->words);
+        m->moves += (uint32_t)v->words / WORDS_A_MOVE;
     }
-    if (in_string && is_free_string(m)) {
-        walk_ends(m, state, 0, mask);
-        walk(m, state, &v->leaving_odd, mask);
-        return;
+    return true;
+}
+
+/* False: the work is used up. */
+static bool make_mask(struct grammar_matcher *m, uint32_t *mask)
+{
+    struct masking *k = &m->masking;
+    if (!add_dfas(m, mask))
+        return false;
+    for (; k->walk < k->walk_count; k->walk++) {
+        const struct walk *w = &k->walks[k->walk];
+        if (!k->is_walking)
+            begin_walk(m, w);
+        k->is_walking = true;
+        if (!walk_on(m, w, mask))
+            return false;
+        k->is_walking = false;
     }
-    if (in_string)
-        walk(m, state, &v->leaving, mask);
-    else
-        walk_all(m, state, mask);
-    if (in_string && inside.other != 0 && !has_all)
-        walk_others(m, mask);
+    return true;
 }
 
 /* ---- masks that are kept ---- */
@@ -474,30 +561,71 @@ static struct cached *find_cached(struct grammar_matcher *m, uint32_t hash, bool
     return oldest;
 }
 
-static lr_code fill_cached(struct grammar_matcher *m, struct cached *c, uint32_t hash,
-                           struct lr_error *err)
+static lr_code no_memory(struct lr_error *err)
 {
-    bool keep = may_keep(m);
-    size_t bytes = m->count * sizeof(*m->threads);
+    return lr_fail(err, LR_OUT_OF_RAM, "no memory for constrained output");
+}
+
+/* Begins the mask of this state, or finds it. */
+static lr_code begin_mask(struct grammar_matcher *m, struct lr_error *err)
+{
+    struct masking *k = &m->masking;
+    const uint32_t hash = hash_state(m);
+    const size_t words = m->vocab->words, bytes = m->count * sizeof(*m->threads);
+    bool found;
+    struct cached *c = find_cached(m, hash, &found);
+    m->moves = 0;
+    k->into = c;
+    k->is_made = found && may_keep(m);
+    if (k->is_made)
+        return LR_OK;
     struct thread *threads = realloc(c->threads, bytes != 0 ? bytes : 1);
     if (threads != NULL)
         c->threads = threads;
     if (c->mask == NULL)
-        c->mask = calloc(m->vocab->words, sizeof(*c->mask));
-    if (threads == NULL || c->mask == NULL) {
-        free(c->mask);
-        c->mask = NULL;
-        return lr_fail(err, LR_OUT_OF_RAM, "no memory for constrained output");
+        c->mask = malloc(words * sizeof(*c->mask));
+    if (k->dfa_mask == NULL)
+        k->dfa_mask = malloc(words * sizeof(*k->dfa_mask));
+    if (threads == NULL || c->mask == NULL || k->dfa_mask == NULL) {
+        grammar_matcher_drop_mask(m);
+        return no_memory(err);
     }
-    memset(c->mask, 0, m->vocab->words * sizeof(*c->mask));
+    memset(c->mask, 0, words * sizeof(*c->mask));
     memcpy(c->threads, m->threads, bytes);
-    c->count = keep ? m->count : UINT32_MAX;
+    c->count = CACHED_NONE;
     c->hash = hash;
-    make_mask(m, c->mask);
-    if (m->moves < MOVES_MAX)
+    plan(m, c->mask);
+    return LR_OK;
+}
+
+void grammar_matcher_drop_mask(struct grammar_matcher *m)
+{
+    m->masking.into = NULL;
+    m->masking.is_made = false;
+}
+
+lr_code grammar_matcher_prepare(struct grammar_matcher *m, uint32_t work, uint32_t *used,
+                                bool *ready, struct lr_error *err)
+{
+    struct masking *k = &m->masking;
+    *ready = false;
+    *used = 0;
+    if (k->into == NULL) {
+        lr_code code = begin_mask(m, err);
+        if (code != LR_OK)
+            return code;
+    }
+    uint32_t before = m->moves;
+    m->pause = work < MOVES_MAX - before ? before + work : MOVES_MAX;
+    if (!k->is_made && make_mask(m, k->into->mask)) {
+        k->is_made = true;
+        k->into->count = may_keep(m) ? m->count : CACHED_NONE;
+    }
+    *used = m->moves - before;
+    *ready = k->is_made;
+    if (*ready || m->moves < MOVES_MAX)
         return LR_OK;
-    free(c->mask);
-    c->mask = NULL;
+    grammar_matcher_drop_mask(m);
     return lr_fail(err, LR_UNSUPPORTED,
                    "the schema allows too many readings of the answer at once: one token needs "
                    "more than %d moves; offer fewer alternatives in \"anyOf\"",
@@ -507,12 +635,12 @@ static lr_code fill_cached(struct grammar_matcher *m, struct cached *c, uint32_t
 lr_code grammar_matcher_mask(struct grammar_matcher *m, uint32_t *mask, size_t words,
                              struct lr_error *err)
 {
-    uint32_t hash = hash_state(m), any = 0;
-    bool found;
-    struct cached *c = find_cached(m, hash, &found);
-    lr_code code = found && may_keep(m) ? LR_OK : fill_cached(m, c, hash, err);
+    uint32_t any = 0, used;
+    bool ready;
+    lr_code code = grammar_matcher_prepare(m, MOVES_MAX, &used, &ready, err);
     if (code != LR_OK)
         return code;
+    struct cached *c = m->masking.into;
     c->used = ++m->clock;
     size_t known = words < m->vocab->words ? words : m->vocab->words;
     memcpy(mask, c->mask, known * sizeof(*mask));

@@ -14,19 +14,19 @@ static bool same(struct place a, struct place b)
     return a.step == b.step && a.frame == b.frame && a.set == b.set;
 }
 
-static bool is_new(struct grammar_matcher *m, struct place p)
+static bool is_new(struct grammar_scratch *s, struct place p)
 {
     uint32_t at = matcher_mix(p.step, p.frame ^ p.set << 16) & (SEEN_SLOTS - 1);
-    while (m->seen[at].epoch == m->epoch) {
-        if (same(m->seen[at].place, p))
+    while (s->seen[at].epoch == s->epoch) {
+        if (same(s->seen[at].place, p))
             return false;
         at = (at + 1) & (SEEN_SLOTS - 1);
     }
-    if (m->seen_count >= SEEN_SLOTS / 2)
+    if (s->seen_count >= SEEN_SLOTS / 2)
         return false;
-    m->seen_count++;
-    m->seen[at].place = p;
-    m->seen[at].epoch = m->epoch;
+    s->seen_count++;
+    s->seen[at].place = p;
+    s->seen[at].epoch = s->epoch;
     return true;
 }
 
@@ -61,14 +61,15 @@ static void put(struct grammar_matcher *m, struct span *out, struct thread t)
         m->threads[out->begin + out->count++] = t;
 }
 
-static bool has(const struct grammar_matcher *m, uint32_t set, const struct grammar_name *n)
+static bool has(struct grammar_matcher *m, uint32_t set, const struct grammar_name *n)
 {
+    m->moves++; /* looking for names is work, too */
     return n->index != GRAMMAR_NO_INDEX ? grammar_kept_has_index(&m->kept, set, n->index)
                                         : grammar_kept_has(&m->kept, set, n->text, n->hash);
 }
 
 /* Some property can still come. */
-static bool is_some_left(const struct grammar_matcher *m, const struct grammar_check *c,
+static bool is_some_left(struct grammar_matcher *m, const struct grammar_check *c,
                          struct place at)
 {
     uint32_t depth = m->kept.frames[at.frame].depth + 1;
@@ -83,8 +84,7 @@ static bool is_some_left(const struct grammar_matcher *m, const struct grammar_c
 }
 
 /* An object's set is as it has to be here. */
-static bool is_met(const struct grammar_matcher *m, const struct grammar_check *c,
-                   struct place at)
+static bool is_met(struct grammar_matcher *m, const struct grammar_check *c, struct place at)
 {
     uint32_t count = m->kept.members[at.set].count;
     if (count < c->min || count > c->max)
@@ -98,11 +98,13 @@ static bool is_met(const struct grammar_matcher *m, const struct grammar_check *
 }
 
 /* Some text of the automaton from here on is not in the set yet. */
-static bool is_left(const struct grammar_matcher *m, const struct dfa *d, uint32_t state,
+static bool is_left(struct grammar_matcher *m, const struct dfa *d, uint32_t state,
                     uint32_t set, struct lr_str so_far)
 {
-    return d->tame || set == 0 || d->words[state] == DFA_UNBOUNDED ||
-           d->words[state] > grammar_kept_begins(&m->kept, set, so_far);
+    if (d->tame || set == 0 || d->words[state] == DFA_UNBOUNDED)
+        return true;
+    m->moves += m->kept.members[set].count;
+    return d->words[state] > grammar_kept_begins(&m->kept, set, so_far);
 }
 
 static void enter_chars(struct grammar_matcher *m, struct place at,
@@ -112,7 +114,7 @@ static void enter_chars(struct grammar_matcher *m, struct place at,
     if (l->max != 0)
         put(m, out, (struct thread){.step = at.step, .frame = at.frame, .set = at.set});
     if (l->min == 0)
-        m->work[(*count)++] = (struct place){s->next, at.frame, at.set};
+        m->scratch->work[(*count)++] = (struct place){s->next, at.frame, at.set};
 }
 
 static void enter_dfa(struct grammar_matcher *m, struct place at, const struct grammar_step *s,
@@ -121,7 +123,7 @@ static void enter_dfa(struct grammar_matcher *m, struct place at, const struct g
     const struct dfa *d = m->program->dfas[s->other];
     put(m, out, (struct thread){.step = at.step, .frame = at.frame, .set = at.set});
     if (d->accept[0])
-        m->work[(*count)++] = (struct place){s->next, at.frame, at.set};
+        m->scratch->work[(*count)++] = (struct place){s->next, at.frame, at.set};
 }
 
 static void enter_key(struct grammar_matcher *m, struct place at, const struct grammar_step *s,
@@ -138,29 +140,30 @@ static void enter_key(struct grammar_matcher *m, struct place at, const struct g
 static void follow(struct grammar_matcher *m, struct place from, struct span *out)
 {
     const struct grammar_step *steps = m->program->steps;
+    struct place *work = m->scratch->work;
     uint32_t count = 0;
-    m->work[count++] = from;
+    work[count++] = from;
     while (count != 0) {
-        struct place at = m->work[--count];
+        struct place at = work[--count];
         const struct grammar_step *s = &steps[at.step];
         m->moves++;
-        if (m->kept.frames[at.frame].depth + s->height > GRAMMAR_CALLS_MAX || !is_new(m, at) ||
-            count + 2 > WORK_MAX)
+        if (m->kept.frames[at.frame].depth + s->height > GRAMMAR_CALLS_MAX ||
+            !is_new(m->scratch, at) || count + 2 > WORK_MAX)
             continue;
         switch ((enum grammar_op)s->op) {
         case GRAMMAR_FORK:
-            m->work[count++] = (struct place){s->other, at.frame, at.set};
-            m->work[count++] = (struct place){s->next, at.frame, at.set};
+            work[count++] = (struct place){s->other, at.frame, at.set};
+            work[count++] = (struct place){s->next, at.frame, at.set};
             break;
         case GRAMMAR_CALL: {
             uint32_t down = grammar_kept_frame(&m->kept, s->next, at.frame, at.set);
             if (down != 0)
-                m->work[count++] = (struct place){m->program->rules[s->other].entry, down, 0};
+                work[count++] = (struct place){m->program->rules[s->other].entry, down, 0};
             break;
         }
         case GRAMMAR_RETURN: {
             const struct frame *f = &m->kept.frames[at.frame];
-            m->work[count++] = (struct place){f->next, f->parent, f->set};
+            work[count++] = (struct place){f->next, f->parent, f->set};
             break;
         }
         case GRAMMAR_COUNT: {
@@ -168,19 +171,19 @@ static void follow(struct grammar_matcher *m, struct place from, struct span *ou
             if (m->kept.members[set].count < s->other)
                 set = grammar_kept_count(&m->kept, set);
             if (set != 0)
-                m->work[count++] = (struct place){s->next, at.frame, set};
+                work[count++] = (struct place){s->next, at.frame, set};
             break;
         }
         case GRAMMAR_ADD: {
             const struct grammar_name *name = m->program->checks[s->other].absent;
             uint32_t set = grammar_kept_add(&m->kept, at.set, name->text, name->index);
             if (set != 0)
-                m->work[count++] = (struct place){s->next, at.frame, set};
+                work[count++] = (struct place){s->next, at.frame, set};
             break;
         }
         case GRAMMAR_CHECK:
             if (is_met(m, &m->program->checks[s->other], at))
-                m->work[count++] = (struct place){s->next, at.frame, at.set};
+                work[count++] = (struct place){s->next, at.frame, at.set};
             break;
         case GRAMMAR_CHARS:
             enter_chars(m, at, s, out, &count);
@@ -201,10 +204,11 @@ static void follow(struct grammar_matcher *m, struct place from, struct span *ou
 
 static void next_epoch(struct grammar_matcher *m)
 {
-    m->seen_count = 0;
-    if (++m->epoch == 0) {
-        memset(m->seen, 0, sizeof(m->seen));
-        m->epoch = 1;
+    struct grammar_scratch *s = m->scratch;
+    s->seen_count = 0;
+    if (++s->epoch == 0) {
+        memset(s->seen, 0, sizeof(s->seen));
+        s->epoch = 1;
     }
 }
 
@@ -430,13 +434,16 @@ lr_code grammar_matcher_create(const struct grammar_program *program,
                            "this model has no token for %s, which the constrained output needs",
                            grammar_control_name((enum grammar_control)c));
     struct grammar_matcher *m = calloc(1, sizeof(*m));
-    if (m == NULL || !grammar_kept_init(&m->kept) || !grammar_matcher_reserve(m, THREADS_MAX) ||
-        !reserve_text(m, GRAMMAR_TOKEN_MAX + 2)) {
+    if (m != NULL) {
+        m->vocab = vocab;
+        m->scratch = vocab != NULL ? vocab->scratch : calloc(1, sizeof(*m->scratch));
+    }
+    if (m == NULL || m->scratch == NULL || !grammar_kept_init(&m->kept) ||
+        !grammar_matcher_reserve(m, THREADS_MAX) || !reserve_text(m, GRAMMAR_TOKEN_MAX + 2)) {
         grammar_matcher_free(m);
         return lr_fail(err, LR_OUT_OF_RAM, "no memory for constrained output");
     }
     m->program = program;
-    m->vocab = vocab;
     struct span start = {0};
     next_epoch(m);
     follow(m, (struct place){.step = program->start}, &start);
@@ -451,6 +458,9 @@ void grammar_matcher_free(struct grammar_matcher *m)
         return;
     grammar_matcher_clear_masks(m);
     grammar_kept_free(&m->kept);
+    free(m->masking.dfa_mask);
+    if (m->vocab == NULL)
+        free(m->scratch);
     free(m->threads);
     free(m->text);
     free(m);
@@ -473,6 +483,7 @@ bool grammar_matcher_token(struct grammar_matcher *m, uint32_t id)
     uint32_t controls = 0;
     if (id >= v->size)
         return false;
+    grammar_matcher_drop_mask(m);
     forget(m);
     for (uint32_t c = 0; c < GRAMMAR_STOP; c++)
         controls |= v->control[c] == id ? 1u << c : 0;
@@ -487,6 +498,7 @@ bool grammar_matcher_token(struct grammar_matcher *m, uint32_t id)
 
 bool grammar_matcher_bytes(struct grammar_matcher *m, struct lr_str bytes, bool control)
 {
+    grammar_matcher_drop_mask(m);
     if (!control)
         return take_bytes(m, bytes);
     for (uint32_t c = 0; c < GRAMMAR_CONTROL_COUNT; c++)

@@ -68,6 +68,17 @@ struct place {
     uint32_t set;
 };
 
+/* What following a program needs for one byte: shared by the matchers of a vocabulary. */
+struct grammar_scratch {
+    struct place work[WORK_MAX];
+    struct {
+        struct place place;
+        uint32_t epoch;
+    } seen[SEEN_SLOTS];
+    uint32_t epoch;
+    uint32_t seen_count;
+};
+
 struct cached {
     struct thread *threads; /* owned */
     uint32_t count;
@@ -76,12 +87,49 @@ struct cached {
     uint32_t *mask; /* owned; NULL: free */
 };
 
+#define CACHED_NONE UINT32_MAX /* as a count: the mask is for no state */
+
 /* A state among the threads.  All its keys began at the same byte of the text. */
 struct span {
     uint32_t begin;
     uint32_t count;
     uint32_t key_begin;
     bool looked; /* behind blanks: matcher.c's */
+};
+
+/* A walk over a trie: which threads go, and which tokens a node stands for. */
+enum walk_threads { WALK_ALL, WALK_NAME, WALK_OTHERS };
+enum walk_way { WALK_TOKENS, WALK_ENDS, WALK_OUTER };
+
+struct walk {
+    const struct grammar_trie *trie;
+    enum walk_threads threads;
+    enum walk_way way;
+};
+
+enum { WALKS_MAX = 4 };
+
+/* The mask of the state: none (into is NULL), being made, or made.  A mask that is being made
+ * keeps its place in the walks, so that it can go on later; a token ends it. */
+struct masking {
+    struct cached *into; /* within the cache */
+    bool is_made;
+    uint32_t thread; /* the next one whose automaton is asked */
+    uint32_t name;   /* the thread of WALK_NAME */
+    struct walk walks[WALKS_MAX];
+    uint32_t walk, walk_count;
+    bool is_walking;
+    struct span state; /* of the walk, as all that follows up to fits */
+    uint32_t node;
+    uint32_t inner, inner_end; /* of the trie of all tokens: comes before node */
+    uint32_t skipped;          /* bytes of the text that stand for what is before the trie's */
+    bool fits[256];            /* first bytes */
+    enum { DFA_NOT_BEGUN, DFA_EVEN, DFA_ODD } dfa_stage;
+    uint32_t dfa_node;
+    uint32_t *dfa_mask; /* owned: what the automaton of `thread` takes */
+    struct {
+        uint32_t state, part;
+    } at[GRAMMAR_TOKEN_MAX + 1]; /* of the automaton, by depth */
 };
 
 struct grammar_matcher {
@@ -95,17 +143,13 @@ struct grammar_matcher {
     char *text;         /* owned: what was taken since a key began, and what is tried */
     uint32_t text_len;  /* taken */
     uint32_t text_capacity;
-    uint32_t position; /* of the byte that comes next, within the text */
-    struct place work[WORK_MAX];
-    struct {
-        struct place place;
-        uint32_t epoch;
-    } seen[SEEN_SLOTS];
-    uint32_t epoch;
-    uint32_t seen_count;
+    uint32_t position;                        /* of the byte that comes next, within the text */
+    struct grammar_scratch *scratch;          /* the vocabulary's; owned where there is none */
     uint32_t moves;                           /* of threads, since the mask was begun */
+    uint32_t pause;                           /* moves at which the mask waits */
     struct span spans[GRAMMAR_TOKEN_MAX + 1]; /* of a walk, by depth */
     struct cached cache[CACHED_MAX];
+    struct masking masking;
     uint64_t clock;
 };
 
@@ -141,5 +185,7 @@ bool grammar_kept_forget(struct kept *k, struct thread *threads, uint32_t count)
 
 /* ---- mask.c ---- */
 void grammar_matcher_clear_masks(struct grammar_matcher *m);
+/* The state changes: its mask is no longer wanted. */
+void grammar_matcher_drop_mask(struct grammar_matcher *m);
 
 #endif

@@ -3,6 +3,7 @@
 
 #include <stdlib.h>
 
+#include "grammar/matcher.h"
 #include "llm-router/engine.h"
 
 /* More than any existing vocabulary has. */
@@ -128,10 +129,10 @@ static void link_nodes(struct grammar_trie *t)
 
 /* ---- strings ---- */
 
-enum place { NOT_IN_STRING, STAYS, LEAVES };
+enum side { NOT_IN_STRING, STAYS, LEAVES };
 
 /* Where a token that starts between two characters of a JSON string ends: inside or outside. */
-static enum place place_of(struct lr_str text, uint32_t *chars)
+static enum side place_of(struct lr_str text, uint32_t *chars)
 {
     uint8_t state = 0;
     *chars = 0;
@@ -214,30 +215,33 @@ struct grammar_dfa_masks {
     uint64_t clock;
 };
 
-uint32_t *grammar_vocab_slot(const struct grammar_vocab *v, uint64_t dfa, uint32_t state,
-                             bool *found)
+const uint32_t *grammar_vocab_kept(const struct grammar_vocab *v, uint64_t dfa, uint32_t state)
 {
     struct grammar_dfa_masks *masks = v->masks;
-    uint32_t oldest = 0;
-    *found = false;
-    for (uint32_t i = 0; i < MASKS_MAX; i++) {
+    for (uint32_t i = 0; i < MASKS_MAX; i++)
         if (masks->items[i].dfa == dfa && masks->items[i].state == state) {
-            *found = true;
             masks->items[i].used = ++masks->clock;
             return masks->items[i].mask;
         }
+    return NULL;
+}
+
+void grammar_vocab_keep(const struct grammar_vocab *v, uint64_t dfa, uint32_t state,
+                        const uint32_t *mask)
+{
+    struct grammar_dfa_masks *masks = v->masks;
+    uint32_t oldest = 0;
+    for (uint32_t i = 1; i < MASKS_MAX; i++)
         if (masks->items[i].used < masks->items[oldest].used)
             oldest = i;
-    }
     if (masks->items[oldest].mask == NULL)
         masks->items[oldest].mask = malloc(v->words * sizeof(uint32_t));
     if (masks->items[oldest].mask == NULL)
-        return NULL;
-    memset(masks->items[oldest].mask, 0, v->words * sizeof(uint32_t));
+        return;
+    memcpy(masks->items[oldest].mask, mask, v->words * sizeof(uint32_t));
     masks->items[oldest].dfa = dfa;
     masks->items[oldest].state = state;
     masks->items[oldest].used = ++masks->clock;
-    return masks->items[oldest].mask;
 }
 
 static void free_masks(struct grammar_dfa_masks *masks)
@@ -444,10 +448,11 @@ static bool build(struct grammar_vocab *v)
     v->inside.items = calloc(v->size, sizeof(*v->inside.items));
     v->plain.items = calloc(v->size, sizeof(*v->plain.items));
     v->masks = calloc(1, sizeof(*v->masks));
+    v->scratch = calloc(1, sizeof(*v->scratch));
     v->text_mask = calloc(v->words, sizeof(*v->text_mask));
     struct sorted *list = calloc(v->size, sizeof(*list));
     bool ok = v->inside.items != NULL && v->plain.items != NULL && v->masks != NULL &&
-              v->text_mask != NULL && list != NULL && find_controls(v);
+              v->scratch != NULL && v->text_mask != NULL && list != NULL && find_controls(v);
     for (uint32_t id = 0; ok && id < v->size; id++) {
         struct lr_str text = grammar_vocab_bytes(v, id);
         if (!is_text(v, id))
@@ -507,6 +512,7 @@ void grammar_vocab_free(struct grammar_vocab *v)
     free(v->plain.items);
     free(v->plain.up_to);
     free_masks(v->masks);
+    free(v->scratch);
     free(v->text_mask);
     free(v->stops);
     free(v);

@@ -74,7 +74,8 @@ struct grammar_vocab {
     struct grammar_inside_list inside;       /* those that stay */
     struct grammar_inside_list plain;        /* of those, the ones without escapes and the few
                                                 characters that patterns often leave out */
-    struct grammar_dfa_masks *masks;         /* owned: grammar_vocab_slot's */
+    struct grammar_dfa_masks *masks;         /* owned: grammar_vocab_kept's */
+    struct grammar_scratch *scratch;         /* owned: of its matchers, matcher.h */
     uint32_t *text_mask;                     /* owned: every token that is text */
     uint32_t control[GRAMMAR_CONTROL_COUNT]; /* ids, or NO_TOKEN; STOP is found by its flag */
     uint32_t *stops;                         /* owned: ids of tokens that end an answer */
@@ -88,10 +89,12 @@ static inline struct lr_str grammar_vocab_bytes(const struct grammar_vocab *v, u
 
 const char *grammar_control_name(enum grammar_control control);
 
-/* A mask that is kept for a state of an automaton: filled (found) or empty.  NULL: no memory.
- * It stays until the next call. */
-uint32_t *grammar_vocab_slot(const struct grammar_vocab *v, uint64_t dfa, uint32_t state,
-                             bool *found);
+/* The mask that is kept for a state of an automaton, until the next call of keep; NULL: none.
+ */
+const uint32_t *grammar_vocab_kept(const struct grammar_vocab *v, uint64_t dfa, uint32_t state);
+/* Keeps a copy, if there is memory. */
+void grammar_vocab_keep(const struct grammar_vocab *v, uint64_t dfa, uint32_t state,
+                        const uint32_t *mask);
 
 /* ---- json_char.c ---- */
 

@@ -80,13 +80,28 @@ static size_t find_logprobs(const struct worker_host *host, uint64_t request_id)
     return i;
 }
 
-static lr_code on_mask(void *ctx, uint64_t request_id, uint32_t *mask, size_t words)
+static lr_code mask_of(struct worker_host *host, uint64_t request_id, uint32_t *mask,
+                       size_t words, bool *ready)
 {
-    struct worker_host *host = ctx;
     struct lr_error err = {0};
-    lr_code code = worker_constraints_mask(&host->constraints, request_id, mask, words, &err);
+    lr_code code =
+        worker_constraints_mask(&host->constraints, request_id, mask, words, ready, &err);
     if (code != LR_OK)
         on_log(host, 3, "constraint.mask", err.text);
+    return code;
+}
+
+static lr_code on_mask(void *ctx, uint64_t request_id, uint32_t *mask, size_t words)
+{
+    return mask_of(ctx, request_id, mask, words, NULL);
+}
+
+static lr_code on_try_mask(void *ctx, uint64_t request_id, uint32_t *mask, size_t words,
+                           int32_t *ready)
+{
+    bool is_ready = false;
+    lr_code code = mask_of(ctx, request_id, mask, words, &is_ready);
+    *ready = is_ready;
     return code;
 }
 
@@ -170,7 +185,9 @@ void worker_host_init(struct worker_host *host, struct worker_link *link)
         .on_prefill = on_prefill,
         .fill_mask = on_mask,
         .on_enter = on_enter,
+        .try_mask = on_try_mask,
     };
+    worker_constraints_init(&host->constraints);
     lr_buf_init(&host->out, FRAME_MAX);
 }
 

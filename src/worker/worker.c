@@ -219,6 +219,7 @@ static void step(struct worker *w)
         worker_host_enter(&w->host, w->fresh, w->fresh_count);
     w->fresh_count = 0;
     worker_host_flush(&w->host);
+    worker_constraints_step(&w->host.constraints);
     lr_code code = w->api->step(w->model, &busy, &err);
     if (code != LR_OK) {
         err.code = code;

@@ -39,6 +39,7 @@ _Static_assert(sizeof(struct lr_error) == 512, "lr_error is written by either si
 AT(lr_engine_need, requests, 80);
 AT(lr_engine_request, document, 168);
 AT(lr_engine_host, on_vector, 72);
+AT(lr_engine_host, try_mask, 88);
 AT(lr_engine_stats, kv_bytes_reclaimable, 88);
 AT(lr_engine_api, limit_kv, 96);
 #endif

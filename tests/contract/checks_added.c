@@ -263,17 +263,33 @@ static void must_not_report(void *ctx, const struct lr_step_report *report)
     conformance_fail(ctx, "host->size", "on_step beyond it was called");
 }
 
+static lr_code must_not_try_mask(void *ctx, uint64_t id, uint32_t *mask, size_t words,
+                                 int32_t *ready)
+{
+    (void)mask;
+    (void)words;
+    *ready = 0;
+    conformance_fail(ctx, "host->size", "try_mask beyond it was called for request %llu",
+                     (unsigned long long)id);
+    return LR_INTERNAL;
+}
+
 void check_smaller_host(struct run *run)
 {
     const struct lr_engine_host whole = run->host;
     run->host.size = offsetof(struct lr_engine_host, on_vector);
     run->host.on_vector = must_not_vector;
     run->host.on_step = must_not_report;
+    run->host.try_mask = must_not_try_mask;
     struct lr_engine_model *model = conformance_open(run);
     if (model != NULL) {
         struct lr_error err = {0};
         struct lr_engine_request r = conformance_request(1, &story, 4);
         (void)conformance_complete(run, model, &r);
+        r = conformance_request(3, &story, 4);
+        r.constrained = 1;
+        if (run->api->submit(model, &r, &err) == LR_OK)
+            (void)conformance_drain(run, model, 100000);
         r = vector_request(2, LR_REQUEST_EMBED, &story, NULL);
         lr_code code = run->api->submit(model, &r, &err);
         EXPECT(run, code == LR_UNSUPPORTED && err.text[0] != '\0',

@@ -229,6 +229,57 @@ void check_constrained(struct run *run)
     conformance_close(run, model);
 }
 
+/* One request waits for each of its masks; the other two, one of them without masks, end long
+ * before it. */
+void check_slow_masks(struct run *run)
+{
+    enum { SLOW = 70, QUICK, FREE };
+    struct lr_error err = {0};
+    uint32_t steps[3] = {0}, step = 0;
+    int32_t busy = 1;
+    struct lr_engine_model *model = conformance_open(run);
+    if (model == NULL)
+        return;
+    for (uint64_t id = SLOW; id <= FREE; id++) {
+        struct lr_engine_request r = random_request(id, &story);
+        r.constrained = id != FREE;
+        r.ignore_stop = 1;
+        lr_code code = run->api->submit(model, &r, &err);
+        EXPECT(run, code == LR_OK || code == LR_UNSUPPORTED, "submit %d", (int)code);
+        if (code != LR_OK) {
+            conformance_close(run, model);
+            return;
+        }
+    }
+    run->slow_masks = SLOW;
+    for (; busy != 0 && step < 100000; step++) {
+        lr_code code = conformance_step(run, model, &busy, &err);
+        EXPECT(run, code == LR_OK, "step: %s", err.text);
+        for (uint64_t id = SLOW; id <= FREE; id++)
+            steps[id - SLOW] += conformance_seen(run, id)->done_count == 0;
+    }
+    run->slow_masks = 0;
+    const struct seen *slow = conformance_seen(run, SLOW);
+    /* An engine that asks by fill_mask has no slow masks. */
+    EXPECT(run, slow->sat_out == 0 || slow->sat_out == 2 * slow->token_count,
+           "%u unfinished masks for %u tokens", slow->sat_out, slow->token_count);
+    EXPECT(run, slow->sat_out == 0 || steps[0] >= slow->sat_out + slow->token_count - 1,
+           "%u steps for %u masks", steps[0], slow->sat_out);
+    EXPECT(run, slow->sat_out == 0 || (2 * steps[1] < steps[0] && 2 * steps[2] < steps[0]),
+           "the others waited: %u, %u, %u steps", steps[0], steps[1], steps[2]);
+    for (uint64_t id = SLOW; id <= FREE; id++) {
+        const struct seen *s = conformance_seen(run, id);
+        EXPECT(run, s->done_count == 1 && s->token_count != 0 && s->masks_late == 0,
+               "request %u: %u tokens, %u masks out of turn", (unsigned)id, s->token_count,
+               s->masks_late);
+        for (uint32_t i = 0; id != FREE && i < s->token_count; i++)
+            EXPECT(run, s->tokens[i] == conformance_legal(i), "token %u is %u", i,
+                   s->tokens[i]);
+    }
+    conformance_expect_idle(run, model);
+    conformance_close(run, model);
+}
+
 void check_storm(struct run *run)
 {
     struct lr_error err;

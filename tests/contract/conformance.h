@@ -27,8 +27,9 @@ struct seen {
     uint32_t vectors; /* on_vector calls */
     float vector[VECTOR_MAX];
     uint32_t vector_count;
-    uint32_t masks;      /* asked for */
-    uint32_t masks_late; /* asked for before the token before was told */
+    uint32_t masks;      /* given */
+    uint32_t masks_late; /* asked for before the token before was told, or twice */
+    uint32_t sat_out;    /* steps, because its mask was not ready */
     enum lr_finish reason;
     struct lr_usage usage;
     struct lr_error error;
@@ -56,6 +57,7 @@ struct run {
     uint32_t seen_count;
     uint32_t progress_calls;
     uint32_t give_up_at;  /* progress returns non-zero at this call; 0: never */
+    uint64_t slow_masks;  /* masks of this request are ready only at the third time */
     bool reports_entries; /* the engine calls on_enter */
     struct reports reports;
     bool is_closed; /* callbacks after close are counted as failures */
@@ -113,6 +115,7 @@ void check_two_at_once(struct run *run);
 void check_cancel(struct run *run);
 void check_storm(struct run *run);
 void check_constrained(struct run *run);
+void check_slow_masks(struct run *run);
 
 /* The only token that the host's mask allows as number `index` of an answer. */
 static inline uint32_t conformance_legal(uint32_t index)

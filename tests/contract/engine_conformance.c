@@ -36,6 +36,7 @@ static const struct {
     {"cancel works at every stage", check_cancel},
     {"a storm of requests and cancels leaves no page", check_storm},
     {"constrained output keeps to its masks, or is refused", check_constrained},
+    {"a request without its mask sits out, and the others go on", check_slow_masks},
     {"closing while busy is quiet", check_close_busy},
     {"bad requests are refused", check_bad_requests},
     {"a smaller request struct is understood", check_old_host},
@@ -114,6 +115,18 @@ static lr_code on_mask(void *ctx, uint64_t id, uint32_t *mask, size_t words)
     EXPECT(run, words == ((size_t)run->need.vocab_size + 31) / 32, "a mask of %zu words",
            words);
     mask[legal >> 5] |= 1u << (legal & 31);
+    return LR_OK;
+}
+
+static lr_code on_try_mask(void *ctx, uint64_t id, uint32_t *mask, size_t words, int32_t *ready)
+{
+    struct run *run = ctx;
+    struct seen *s = callback_for(run, id);
+    *ready = id != run->slow_masks || s->sat_out >= 2 * (s->token_count + 1);
+    if (*ready)
+        return on_mask(ctx, id, mask, words);
+    s->masks_late += s->masks != s->token_count;
+    s->sat_out++;
     return LR_OK;
 }
 
@@ -380,6 +393,7 @@ int main(int argc, char **argv)
         .progress = on_progress,
         .on_token = on_token,
         .fill_mask = on_mask,
+        .try_mask = on_try_mask,
         .on_done = on_done,
         .on_prefill = on_prefill,
         .on_enter = on_enter,

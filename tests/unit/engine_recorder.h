@@ -43,6 +43,8 @@ struct recorder {
     uint32_t mask_ids[4];     /* bits that fill_mask returns */
     uint32_t mask_count;
     lr_code mask_code;
+    uint32_t masks_late;    /* times that each mask is not ready */
+    uint32_t late;          /* of the mask that is asked for */
     uint32_t library_lines; /* log lines from the library below the engine */
     uint32_t step_reports;
     struct lr_step_report first_step; /* report of it */
@@ -112,6 +114,16 @@ static inline lr_code recorder_mask(void *ctx, uint64_t id, uint32_t *mask, size
     return r->mask_code;
 }
 
+static inline lr_code recorder_try_mask(void *ctx, uint64_t id, uint32_t *mask, size_t words,
+                                        int32_t *ready)
+{
+    struct recorder *r = ctx;
+
+    *ready = r->late >= r->masks_late;
+    r->late = *ready ? 0 : r->late + 1;
+    return *ready ? recorder_mask(ctx, id, mask, words) : LR_OK;
+}
+
 static inline void recorder_log(void *ctx, int32_t level, const char *event, const char *text)
 {
     struct recorder *r = ctx;
@@ -143,6 +155,7 @@ static inline struct recorder *recorder_create(void)
         .on_prefill = recorder_prefill,
         .fill_mask = recorder_mask,
         .on_step = recorder_step,
+        .try_mask = recorder_try_mask,
     };
     return r;
 }

@@ -355,6 +355,40 @@ static void a_constrained_request_samples_only_what_the_host_allows(void **state
     recorder_close(r);
 }
 
+/* Two engines, one of them with late masks: the steps are others, the tokens are the same, and
+ * a stream beside has its tokens in as many steps as it would alone. */
+static void a_request_whose_mask_is_late_sits_out_and_gets_the_same_tokens(void **state)
+{
+    enum { TOKENS = 5, LATE = 3 };
+    struct record records[2];
+
+    (void)state;
+    for (uint32_t i = 0; i < 2; i++) {
+        struct recorder *r = recorder_open(DEMO_MODEL, NULL);
+        struct lr_engine_request slow = text_request(1, &hello, TOKENS),
+                                 beside = text_request(2, &hello, TOKENS);
+        r->mask_count = 4;
+        for (uint32_t k = 0; k < 4; k++)
+            r->mask_ids[k] = 65 + k;
+        r->masks_late = i * LATE;
+        slow.constrained = 1;
+        slow.sampling.temperature = 1;
+        beside.ignore_stop = 1;
+        must_submit(r, &slow);
+        must_submit(r, &beside);
+        recorder_run(r);
+        records[i] = *record_of(r, 1);
+        assert_int_equal(record_of(r, 2)->count, TOKENS);
+        assert_int_equal(recorder_stats(r).steps, i == 0 ? TOKENS : 2 * TOKENS - 1);
+        assert_int_equal(recorder_stats(r).pages_in_use, 0);
+        recorder_close(r);
+    }
+    assert_int_equal(records[0].count, TOKENS);
+    assert_int_equal(records[1].count, TOKENS);
+    assert_memory_equal(records[0].tokens, records[1].tokens,
+                        TOKENS * sizeof(records[0].tokens[0]));
+}
+
 static void log_probabilities_come_with_the_token(void **state)
 {
     struct recorder *r = recorder_open(DEMO_MODEL, NULL);
@@ -552,6 +586,7 @@ int main(void)
         cmocka_unit_test(an_overlong_prompt_is_refused_with_both_numbers),
         cmocka_unit_test(malformed_requests_are_refused_by_name),
         cmocka_unit_test(a_constrained_request_samples_only_what_the_host_allows),
+        cmocka_unit_test(a_request_whose_mask_is_late_sits_out_and_gets_the_same_tokens),
         cmocka_unit_test(log_probabilities_come_with_the_token),
         cmocka_unit_test(few_pages_make_requests_wait_and_change_no_token),
         cmocka_unit_test(logits_are_computed_beside_live_requests_without_touching_them),

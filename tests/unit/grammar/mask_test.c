@@ -125,15 +125,36 @@ static void brute_force(const struct grammar_program *program,
     grammar_matcher_free(m);
 }
 
+/* The mask again, by a matcher that works on it in pieces.  A token that comes meanwhile ends
+ * the work on it. */
+static void check_in_pieces(struct grammar_matcher *m, uint32_t taken, const uint32_t *expected)
+{
+    struct lr_error err;
+    uint32_t mask[VOCAB_MAX / 32], used;
+    bool ready = false;
+    if (draw(4) == 0) {
+        assert_int_equal(grammar_matcher_prepare(m, 1 + draw(300), &used, &ready, &err), LR_OK);
+        assert_false(grammar_matcher_token(m, VOCAB_MAX));
+        assert_false(grammar_matcher_token(m, 256)); /* of no bytes */
+        ready = false;
+    }
+    while (!ready)
+        assert_int_equal(grammar_matcher_prepare(m, 1 + draw(300), &used, &ready, &err), LR_OK);
+    assert_int_equal(grammar_matcher_mask(m, mask, VOCAB_MAX / 32, &err), LR_OK);
+    assert_memory_equal(mask, expected, sizeof(mask));
+    assert_true(grammar_matcher_token(m, taken));
+}
+
 /* One random answer; the mask is compared at one position. */
 static void check_answer(const struct grammar_program *program,
                          const struct grammar_vocab *vocab, uint32_t stop_after)
 {
-    struct grammar_matcher *m;
+    struct grammar_matcher *m, *in_pieces;
     struct lr_error err;
     uint32_t answer[64], len = 0;
     uint32_t mask[VOCAB_MAX / 32], expected[VOCAB_MAX / 32] = {0};
     assert_int_equal(grammar_matcher_create(program, vocab, &m, &err), LR_OK);
+    assert_int_equal(grammar_matcher_create(program, vocab, &in_pieces, &err), LR_OK);
     while (!grammar_matcher_is_complete(m)) {
         assert_int_equal(grammar_matcher_mask(m, mask, VOCAB_MAX / 32, &err), LR_OK);
         if (len == stop_after)
@@ -141,6 +162,7 @@ static void check_answer(const struct grammar_program *program,
         uint32_t id = draw(VOCAB_MAX);
         while ((mask[id >> 5] >> (id & 31) & 1u) == 0)
             id = (id + 1) % VOCAB_MAX;
+        check_in_pieces(in_pieces, id, mask);
         assert_true(grammar_matcher_token(m, id));
         answer[len++] = id;
     }
@@ -151,6 +173,7 @@ static void check_answer(const struct grammar_program *program,
         assert_int_not_equal(grammar_matcher_mask(m, mask, VOCAB_MAX / 32, &err), LR_OK);
     }
     grammar_matcher_free(m);
+    grammar_matcher_free(in_pieces);
 }
 
 /* Trying every token takes most of this test's time: every position of an answer with
