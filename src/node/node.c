@@ -1,4 +1,4 @@
-/* node/node.c - struct node: what its settings say, and the modules it owns. */
+/* node/node.c - struct node: what its settings say, and what its modules get. */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -6,11 +6,7 @@
 #include "base/sandbox.h"
 #include "base/subprocess.h"
 #include "net/server.h"
-#include "node/fetch/fetch.h"
-#include "node/fetch/storage.h"
-#include "node/fleet/router_link.h"
 #include "node/http/api.h"
-#include "node/state.h"
 #include "node/workers/reload.h"
 #include "plugin/manifest.h"
 
@@ -18,25 +14,26 @@ enum { CLOSE_MS = 10000 };
 
 /* ---- settings ---- */
 
-static void read_limits(struct node *node)
+static struct node_limits read_limits(const struct lr_settings *s)
 {
-    const struct lr_settings *s = node->settings;
-    node->limits = (struct node_limits){
-        .step_ms = lr_settings_ms(s, "step-timeout"),
+    uint64_t step_ms = lr_settings_ms(s, "step-timeout");
+    return (struct node_limits){
+        .step_ms = step_ms,
         .load_ms = lr_settings_ms(s, "load-timeout"),
         .idle_unload_ms = lr_settings_ms(s, "idle-unload"),
-        .drain_ms = lr_settings_ms(s, "drain-timeout"),
-        .close_ms = CLOSE_MS,
+        /* no engine hangs longer in one place than another */
+        .close_ms = step_ms < CLOSE_MS ? step_ms : CLOSE_MS,
         .min_resident_ms = lr_settings_ms(s, "min-resident"),
         .queue = (uint32_t)lr_settings_int(s, "node-queue"),
-        .alert_percent = (uint32_t)lr_settings_int(s, "memory-threshold"),
         .overuse_percent = (uint32_t)lr_settings_int(s, "overuse-percent"),
         .kills = (uint32_t)lr_settings_int(s, "watchdog-kills"),
     };
-    if (node->limits.step_ms < CLOSE_MS) /* no engine hangs longer in one place than another */
-        node->limits.close_ms = node->limits.step_ms;
-    node->options = (struct lr_engine_options){
-        .size = sizeof(node->options),
+}
+
+static struct lr_engine_options read_options(const struct lr_settings *s)
+{
+    return (struct lr_engine_options){
+        .size = sizeof(struct lr_engine_options),
         .max_sequences = (uint32_t)lr_settings_int(s, "max-sequences"),
         .max_context = (uint32_t)lr_settings_int(s, "max-context"),
         .max_tokens = (uint64_t)lr_settings_int(s, "max-tokens"),
@@ -49,52 +46,38 @@ static void read_limits(struct node *node)
 /* The CPU is never chosen by itself (docs/promises.md: cpu-by-word). */
 static lr_code choose_device(struct node *node, struct lr_error *err)
 {
+    struct node_models *models = &node->models;
     const char *wanted = lr_settings_str(node->settings, "device");
-    bool has_gpu = node->pools.count > 1;
+    bool has_gpu = models->pools.count > 1;
     if (strcmp(wanted, "auto") != 0 && (has_gpu || strcmp(wanted, "cuda") != 0)) {
-        (void)snprintf(node->device, sizeof(node->device), "%s", wanted);
+        (void)snprintf(models->device, sizeof(models->device), "%s", wanted);
         return LR_OK;
     }
     if (!has_gpu)
         return lr_fail(err, LR_UNSUPPORTED,
                        "no NVIDIA GPU was found (libnvidia-ml.so.1 is missing or lists none): "
                        "start on a machine with one, or pass --device cpu for development");
-    (void)snprintf(node->device, sizeof(node->device), "cuda");
+    (void)snprintf(models->device, sizeof(models->device), "cuda");
     return LR_OK;
 }
 
 static lr_code own_data_dir(struct node *node, struct lr_error *err)
 {
+    const char *dir = lr_settings_str(node->settings, "data-dir");
     char lock[LR_PATH_MAX + 16];
-    (void)snprintf(node->data_dir, sizeof(node->data_dir), "%s",
-                   lr_settings_str(node->settings, "data-dir"));
-    lr_code code = lr_dir_create(node->data_dir, err);
-    (void)snprintf(lock, sizeof(lock), "%s/node.lock", node->data_dir);
-    if (code == LR_OK)
-        code = lr_file_lock(lock, &node->lock, err);
-    (void)snprintf(node->engines.cache_dir, sizeof(node->engines.cache_dir),
-                   "%.4000s/engine-cache", node->data_dir);
-    return code;
-}
-
-const char *node_scratch_of(struct node *node, const struct node_library *library,
-                            char out[LR_PATH_MAX])
-{
-    struct lr_error err;
-    if (!lr_settings_bool(node->settings, "confine-workers"))
-        return NULL;
-    (void)snprintf(out, LR_PATH_MAX, "%.3900s/engine-scratch/%.64s", node->data_dir,
-                   library->engine_id);
-    if (lr_dir_create(out, &err) != LR_OK) /* the engine is confined all the same */
-        lr_log_warn(NULL, "engine.no_scratch folder=%s reason=%s", out, err.text);
-    return out;
+    (void)snprintf(lock, sizeof(lock), "%s/node.lock", dir);
+    (void)snprintf(node->engines.cache_dir, LR_PATH_MAX, "%.4000s/engine-cache", dir);
+    if (lr_settings_bool(node->settings, "confine-workers"))
+        (void)snprintf(node->launcher.scratch_dir, LR_PATH_MAX, "%.3900s/engine-scratch", dir);
+    lr_code code = lr_dir_create(dir, err);
+    return code == LR_OK ? lr_file_lock(lock, &node->lock, err) : code;
 }
 
 static void tell_confinement(const struct node *node)
 {
     struct lr_sandbox_facts facts = lr_sandbox_look();
     char lacks[LR_SANDBOX_TEXT];
-    if (!lr_settings_bool(node->settings, "confine-workers"))
+    if (node->launcher.scratch_dir[0] == '\0')
         lr_log_warn(NULL,
                     "node.confinement workers=free reason=--no-confine-workers was given");
     else if (lr_sandbox_lacks(&facts, lacks)[0] != '\0')
@@ -104,6 +87,31 @@ static void tell_confinement(const struct node *node)
 }
 
 /* ---- modules ---- */
+
+static void make_modules(struct node *node)
+{
+    const struct lr_settings *s = node->settings;
+    node->models = (struct node_models){
+        .loop = node->loop,
+        .events = &node->events,
+        .batch = &node->batch,
+        .storage = &node->storage,
+        .engines = &node->engines,
+        .launcher = &node->launcher,
+        .limits = read_limits(s),
+        .options = read_options(s),
+        .artifact = lr_settings_str(s, "artifact"),
+        .uses_artifacts = lr_settings_bool(s, "artifacts"),
+    };
+    lr_buf_init(&node->models.scratch, WIRE_BODY_MAX + WIRE_HEADER_LEN);
+    node_pools_init(&node->models.pools, lr_settings_str(s, "nvml-library"),
+                    lr_settings_has(s, "ram-limit") ? lr_settings_size(s, "ram-limit") : 0,
+                    (uint32_t)lr_settings_int(s, "memory-threshold"),
+                    lr_settings_str(s, "proc-root"));
+    node->launcher =
+        (struct node_launcher){.loop = node->loop, .probe_ms = node->models.limits.load_ms};
+    node->storage = (struct node_storage){.models = &node->models, .settings = s};
+}
 
 lr_code node_create(struct net_loop *loop, const struct lr_settings *settings,
                     struct node **out, struct lr_error *err)
@@ -116,16 +124,10 @@ lr_code node_create(struct net_loop *loop, const struct lr_settings *settings,
     node->loop = loop;
     node->settings = settings;
     node->lock.fd = -1;
-    node->started_ms = node_now(node);
-    lr_buf_init(&node->scratch, WIRE_BODY_MAX + WIRE_HEADER_LEN);
     net_bus_init(&node->events);
-    read_limits(node);
-    const char *nvml = lr_settings_str(settings, "nvml-library");
-    uint64_t cap =
-        lr_settings_has(settings, "ram-limit") ? lr_settings_size(settings, "ram-limit") : 0;
-    node_pools_init(&node->pools, nvml, cap, node->limits.alert_percent,
-                    lr_settings_str(settings, "proc-root"));
-    lr_code code = lr_self_path(node->executable, sizeof(node->executable), err);
+    make_modules(node);
+    node->started_ms = node_now(&node->models);
+    lr_code code = lr_self_path(node->launcher.executable, LR_PATH_MAX, err);
     if (code == LR_OK)
         code = lr_settings_secret(settings, "node-secret", node->secret, sizeof(node->secret),
                                   err);
@@ -134,18 +136,17 @@ lr_code node_create(struct net_loop *loop, const struct lr_settings *settings,
     if (code == LR_OK)
         code = own_data_dir(node, err);
     if (code == LR_OK)
-        code = node_router_link_create(node, &node->link, err);
+        code =
+            node_router_link_create(&node->storage, settings, node->secret, &node->link, err);
     if (code != LR_OK) {
         node_destroy(node);
         return code;
     }
-    node->fetch = node_fetch_create(node);
     tell_confinement(node);
-    plugin_engines_dir(lr_settings_str(settings, "engines-dir"), node->engines_dir);
-    node_engines_scan(&node->engines, node->engines_dir);
-    node_reload_tell_refused(node);
-    node_storage_recover(node);
-    node_storage_scan(node);
+    plugin_engines_dir(lr_settings_str(settings, "engines-dir"), node->engines.dir);
+    node_engines_scan(&node->engines);
+    node_reload_tell_refused(&node->models);
+    node_storage_open(&node->storage);
     *out = node;
     return LR_OK;
 }
@@ -157,13 +158,12 @@ void node_destroy(struct node *node)
     node_router_link_destroy(node->link);
     net_server_destroy(node->server);
     net_bus_free(&node->events);
-    node_fetch_destroy(node->fetch);
-    node_storage_free(node);
+    node_storage_close(&node->storage);
     node_engines_free(&node->engines);
-    node_pools_free(&node->pools);
+    node_pools_free(&node->models.pools);
     if (node->lock.fd >= 0)
         lr_file_unlock(&node->lock);
-    lr_buf_free(&node->scratch);
-    lr_slots_free(&node->generations);
+    lr_buf_free(&node->models.scratch);
+    lr_slots_free(&node->models.generations);
     free(node);
 }

@@ -13,11 +13,8 @@
 #include "net/server.h"
 #include "net/settings.h"
 #include "net/url.h"
-#include "node/fetch/storage.h"
-#include "node/fleet/router_link.h"
 #include "node/http/api.h"
 #include "node/node.h"
-#include "node/state.h"
 #include "node/workers/reload.h"
 
 enum {
@@ -48,9 +45,9 @@ static void on_stopped(void *arg)
     net_loops_stop(run->loops);
 }
 
-static bool has_workers(const struct node *node)
+static bool has_workers(const struct node_models *models)
 {
-    for (const struct node_model *m = node->models; m != NULL; m = m->next)
+    for (const struct node_model *m = models->first; m != NULL; m = m->next)
         if (m->workers != NULL || m->probe != NULL || m->is_purging)
             return true;
     return false;
@@ -59,13 +56,14 @@ static bool has_workers(const struct node *node)
 static void drain_step(struct run *run)
 {
     struct node *node = run->node;
-    if (!node->is_draining || run->is_stopping || node->generations.used != 0)
+    struct node_models *models = &node->models;
+    if (!models->is_draining || run->is_stopping || models->generations.used != 0)
         return;
-    for (struct node_model *m = node->models; m != NULL; m = m->next)
+    for (struct node_model *m = models->first; m != NULL; m = m->next)
         node_model_unload(m, "the node is shutting down");
     bool may_leave = node_router_link_has_told(node->link) ||
-                     node_now(node) - run->drain_began_ms >= SAY_GOODBYE_MS;
-    if (has_workers(node) || !may_leave)
+                     node_now(models) - run->drain_began_ms >= SAY_GOODBYE_MS;
+    if (has_workers(models) || !may_leave)
         return;
     run->is_stopping = true;
     node_links_end(node);
@@ -75,16 +73,16 @@ static void drain_step(struct run *run)
 
 static void end_now(struct run *run)
 {
-    struct node *node = run->node;
+    struct node_models *models = &run->node->models;
     struct lr_error err;
     run->drain_began_ms = 0; /* nobody is told any more */
     (void)lr_fail(&err, LR_UNAVAILABLE, "this node was stopped");
-    for (uint32_t i = 0; i < node->generations.count; i++) {
-        struct node_generation *request = node->generations.all[i].item;
+    for (uint32_t i = 0; i < models->generations.count; i++) {
+        struct node_generation *request = models->generations.all[i].item;
         if (request != NULL && request->state != NODE_GENERATION_PROVING)
             node_generation_fail(request, &err, true);
     }
-    for (struct node_model *m = node->models; m != NULL; m = m->next)
+    for (struct node_model *m = models->first; m != NULL; m = m->next)
         for (struct node_worker *w = m->workers; w != NULL; w = w->next)
             node_worker_end(w);
 }
@@ -92,7 +90,7 @@ static void end_now(struct run *run)
 static void on_drain_late(void *arg)
 {
     struct run *run = arg;
-    lr_log_warn(NULL, "node.drain_late requests=%u", run->node->generations.used);
+    lr_log_warn(NULL, "node.drain_late requests=%u", run->node->models.generations.used);
     end_now(run);
 }
 
@@ -100,16 +98,17 @@ static void on_drain_late(void *arg)
 static void on_stop_signal(void *arg)
 {
     struct run *run = arg;
-    struct node *node = run->node;
-    if (node->is_draining) {
+    struct node_models *models = &run->node->models;
+    uint64_t limit_ms = lr_settings_ms(run->node->settings, "drain-timeout"); /* 0: for ever */
+    if (models->is_draining) {
         end_now(run);
         return;
     }
-    node->is_draining = true;
-    run->drain_began_ms = node_now(node);
-    lr_log_info(NULL, "node.drain requests=%u", node->generations.used);
-    if (node->limits.drain_ms != 0)
-        run->late = net_timer_start(node->loop, node->limits.drain_ms, 0, on_drain_late, run);
+    models->is_draining = true;
+    run->drain_began_ms = node_now(models);
+    lr_log_info(NULL, "node.drain requests=%u", models->generations.used);
+    if (limit_ms != 0)
+        run->late = net_timer_start(models->loop, limit_ms, 0, on_drain_late, run);
 }
 
 /* ---- while it runs ---- */
@@ -118,8 +117,8 @@ static void on_stop_signal(void *arg)
 static void look_again(struct node *node)
 {
     struct lr_error err;
-    node_storage_scan(node);
-    for (struct node_model *m = node->models; m != NULL; m = m->next) {
+    node_storage_scan(&node->storage);
+    for (struct node_model *m = node->models.first; m != NULL; m = m->next) {
         if (m->state == NODE_MODEL_FAILED)
             node_storage_look(m);
         node_model_retry(m); /* an operator has acted: perhaps the cause is gone */
@@ -128,7 +127,7 @@ static void look_again(struct node *node)
     for (struct node_engine *e = node->engines.first; e != NULL; e = e->next) {
         /* Reading an unchanged library would keep every stream waiting for its hash. */
         bool is_same = e->library != NULL && node_folder_signature(e->folder) == e->signature;
-        if (!is_same && node_reload(node, e, false, NULL, NULL, &err) != LR_OK)
+        if (!is_same && node_reload(&node->models, e, false, NULL, NULL, &err) != LR_OK)
             lr_log_warn(NULL, "engine.reload_refused engine=%s reason=%s", e->name, err.text);
     }
 }
@@ -143,12 +142,13 @@ static void on_hup(void *arg)
 static void watch_certificate(struct run *run)
 {
     struct node *node = run->node;
+    uint64_t now = node_now(&node->models);
     char text[NET_CERTIFICATE_TEXT];
     bool ends = net_settings_certificate_ends(node->settings, node->server, text);
     bool was_told = run->certificate_told_ms != 0;
-    if (ends ? was_told && node_now(node) - run->certificate_told_ms < TLS_TELL_MS : !was_told)
+    if (ends ? was_told && now - run->certificate_told_ms < TLS_TELL_MS : !was_told)
         return;
-    run->certificate_told_ms = ends ? node_now(node) : 0;
+    run->certificate_told_ms = ends ? now : 0;
     struct lr_json_writer *j =
         net_bus_begin(&node->events, ends ? "certificate_ends" : "certificate_renewed");
     if (ends) {
@@ -162,15 +162,15 @@ static void every_second(void *arg)
 {
     struct run *run = arg;
     struct node *node = run->node;
-    uint64_t now = node_now(node);
+    uint64_t now = node_now(&node->models);
     node_batch_begin(&node->batch); /* a link's ticks in one write */
-    node_generations_tick(node, now);
+    node_generations_tick(&node->models, now);
     node_links_tick(node);
     node_batch_end(&node->batch);
-    node_idle_watch(node, now);
+    node_idle_watch(&node->models, now);
     net_bus_keep_alive(&node->events);
-    node_reload_watch(node);
-    node_recovery_look(node);
+    node_reload_watch(&node->models);
+    node_storage_watch(&node->storage);
     if (run->seconds++ % TLS_LOOK_S == 0)
         net_tls_look(false);
     watch_certificate(run);
@@ -178,17 +178,17 @@ static void every_second(void *arg)
 
 static void on_memory(void *arg)
 {
-    struct node *node = ((struct run *)arg)->node;
-    node_memory_watch(node, node_now(node));
-    node_admit_waiting(node);
+    struct node_models *models = &((struct run *)arg)->node->models;
+    node_memory_watch(models, node_now(models));
+    node_admit_waiting(models);
 }
 
 static void on_watch(void *arg)
 {
     struct run *run = arg;
-    struct node *node = run->node;
-    node_workers_watch(node, node_now(node));
-    node_recovery_watch(node);
+    struct node_models *models = &run->node->models;
+    node_workers_watch(models, node_now(models));
+    node_recovery_watch(models);
     drain_step(run);
 }
 
@@ -198,8 +198,8 @@ static void preload(struct node *node)
 {
     const char *engine = lr_settings_str(node->settings, "engine");
     bool named = lr_settings_list_count(node->settings, "model") != 0 || engine != NULL;
-    if (named && lr_settings_bool(node->settings, "preload") && node->models != NULL)
-        node_model_load(node->models);
+    if (named && lr_settings_bool(node->settings, "preload") && node->models.first != NULL)
+        node_model_load(node->models.first);
 }
 
 static lr_code check_listen(struct node *node, const char *host, bool has_tls,
@@ -251,14 +251,15 @@ static lr_code start_server(struct run *run, uint16_t *port, struct lr_error *er
     if (code != LR_OK)
         return code;
     *port = net_server_port(node->server);
-    lr_log_info(NULL, "node.listening addr=%s port=%u device=%s", host, *port, node->device);
+    lr_log_info(NULL, "node.listening addr=%s port=%u device=%s", host, *port,
+                node->models.device);
     return LR_OK;
 }
 
 static void start_timers(struct run *run)
 {
     const struct node *node = run->node;
-    uint64_t step = node->limits.step_ms, load = node->limits.load_ms;
+    uint64_t step = node->models.limits.step_ms, load = node->models.limits.load_ms;
     uint64_t look = (step < load ? step : load) / 10;
     look = look < 10 ? 10 : look > 250 ? 250 : look;
     uint64_t memory = lr_settings_ms(node->settings, "memory-interval");

@@ -13,8 +13,7 @@
 #include "hub/download.h"
 #include "hub/installed.h"
 #include "node/fetch/storage.h"
-#include "node/models/model.h"
-#include "node/state.h"
+#include "node/models/models.h"
 #include "wire/fleet.h"
 
 enum { LOOK_MS = 200, FILES_MAX = 512 };
@@ -49,7 +48,7 @@ static lr_code make_downloads(struct node_fetch *f, struct lr_error *err)
 {
     const char *hosts[HUB_HOSTS_MAX];
     struct hub_client client;
-    const struct lr_settings *s = f->node->settings;
+    const struct lr_settings *s = f->storage->settings;
     size_t count = lr_settings_list_count(s, "hub-host");
     if (f->downloads != NULL)
         return LR_OK;
@@ -62,6 +61,11 @@ static lr_code make_downloads(struct node_fetch *f, struct lr_error *err)
     return code == LR_OK ? hub_downloads_create(&client, NULL, &f->downloads, err) : code;
 }
 
+static struct node_model *model_of(const struct node_fetch *f, const struct node_fetch_job *job)
+{
+    return node_find_model(f->storage->models, lr_str_z(job->manifest->id));
+}
+
 static bool is_under_way(const struct node_model *m)
 {
     return m->state == NODE_MODEL_FETCHING || m->state == NODE_MODEL_VERIFYING;
@@ -69,7 +73,7 @@ static bool is_under_way(const struct node_model *m)
 
 static struct node_model *store(struct node_fetch *f, const struct node_fetch_job *job)
 {
-    return node_storage_add(f->node, job->manifest->id, job->dir,
+    return node_storage_add(f->storage, job->manifest->id, job->dir,
                             hub_format_name(job->manifest->format),
                             hub_manifest_gguf(job->manifest));
 }
@@ -77,9 +81,9 @@ static struct node_model *store(struct node_fetch *f, const struct node_fetch_jo
 static void wait_and_retry(struct node_fetch *f, struct node_fetch_job *job,
                            const struct lr_error *why)
 {
-    struct node_model *m = node_find_model(f->node, lr_str_z(job->manifest->id));
+    struct node_model *m = model_of(f, job);
     node_fetch_move(job, NODE_FETCH_WAITING);
-    node_breaker_failed(&job->breaker, node_now(f->node));
+    node_breaker_failed(&job->breaker, node_now(f->storage->models));
     /* Said once, not at every retry. */
     bool is_news = m != NULL && strcmp(m->reason, why->text) != 0;
     bool is_absent = m != NULL && (m->state == NODE_MODEL_ABSENT || is_under_way(m));
@@ -110,7 +114,7 @@ static lr_code start_change(struct node_fetch *f, struct node_fetch_job *job, co
         return LR_OK;
     lr_code code = hub_manifest_wanted(job->manifest, filter, err);
     if (code == LR_OK)
-        code = node_models_incoming(f->node, id, job->dir, err);
+        code = node_storage_incoming(f->storage, id, job->dir, err);
     if (code == LR_OK) {
         hub_installed_prepare(job->home, job->manifest, job->dir);
         code = begin_download(f, job, filter, err);
@@ -129,7 +133,7 @@ static lr_code start_fetch(struct node_fetch *f, struct node_fetch_job *job,
     lr_code code = hub_manifest_wanted(job->manifest, filter, err);
     struct node_model *m = code == LR_OK && is_operators
                                ? store(f, job)
-                               : node_storage_name(f->node, job->manifest->id);
+                               : node_storage_name(f->storage, job->manifest->id);
     if (m->state != NODE_MODEL_ABSENT)
         return LR_OK; /* its files lie here already */
     if (code == LR_OK)
@@ -141,10 +145,10 @@ static lr_code start_fetch(struct node_fetch *f, struct node_fetch_job *job,
 
 static void start(struct node_fetch *f, struct node_fetch_job *job)
 {
-    struct node_model *m = node_find_model(f->node, lr_str_z(job->manifest->id));
+    struct node_model *m = model_of(f, job);
     struct node_filter filter;
     struct lr_error err;
-    node_filter_init(&filter, f->node);
+    node_filter_init(&filter, f->storage->models);
     if (job->state != NODE_FETCH_NEW)
         node_fetch_move(job, NODE_FETCH_NEW);
     if (m != NULL && is_under_way(m))
@@ -162,7 +166,7 @@ static void start(struct node_fetch *f, struct node_fetch_job *job)
 
 static void give_up(struct node_fetch *f, struct node_fetch_job *job)
 {
-    struct node_model *m = node_find_model(f->node, lr_str_z(job->manifest->id));
+    struct node_model *m = model_of(f, job);
     struct lr_error why;
     node_fetch_move(job, NODE_FETCH_OVER);
     (void)lr_fail(&why, LR_UNAVAILABLE,
@@ -174,7 +178,7 @@ static void give_up(struct node_fetch *f, struct node_fetch_job *job)
 
 static void complete(struct node_fetch *f, struct node_fetch_job *job)
 {
-    struct node_model *m = node_find_model(f->node, lr_str_z(job->manifest->id));
+    struct node_model *m = model_of(f, job);
     struct lr_error err;
     LR_FAILPOINT("fetch.complete");
     node_fetch_move(job, NODE_FETCH_OVER);
@@ -198,13 +202,12 @@ static bool is_opening(const struct node_model *m)
 /* Not while the old files are being opened: called again until then. */
 static void install(struct node_fetch *f, struct node_fetch_job *job)
 {
-    struct node_model *m = node_find_model(f->node, lr_str_z(job->manifest->id));
-    char root[LR_PATH_MAX];
+    struct node_model *m = model_of(f, job);
     struct lr_error err;
     if (m != NULL && is_opening(m))
         return;
-    node_models_root(f->node, root);
-    if (hub_installed_replace(job->home, job->manifest, job->dir, root, &err) != LR_OK) {
+    if (hub_installed_replace(job->home, job->manifest, job->dir, f->storage->root, &err) !=
+        LR_OK) {
         wait_and_retry(f, job, &err);
         return;
     }
@@ -248,7 +251,7 @@ static void finish(struct node_fetch *f, struct node_fetch_job *job,
 static void tell_progress(struct node_fetch *f, const struct node_fetch_job *job,
                           const struct hub_progress *p)
 {
-    struct node_model *m = node_find_model(f->node, lr_str_z(job->manifest->id));
+    struct node_model *m = model_of(f, job);
     char done[32], total[32], rate[32], left[48] = "";
     if (m == NULL || !is_under_way(m))
         return;
@@ -272,7 +275,7 @@ static void look(struct node_fetch *f, struct node_fetch_job *job)
     if (job->state == NODE_FETCH_INSTALLING)
         install(f, job);
     if (job->state == NODE_FETCH_WAITING &&
-        node_breaker_is_due(&job->breaker, node_now(f->node))) {
+        node_breaker_is_due(&job->breaker, node_now(f->storage->models))) {
         node_breaker_try(&job->breaker);
         start(f, job);
     }
@@ -324,13 +327,13 @@ bool node_fetch_has(const struct node_fetch *fetch, struct lr_str id, struct lr_
            (digest.len == 0 || lr_str_eq_z(digest, job->digest));
 }
 
-/* Another manifest for a job, or the same one again. */
-static void follow_again(struct node_fetch *f, struct node_fetch_job *job,
-                         struct hub_manifest *manifest, const char *router)
+/* The first manifest of a job, another one, or the same one again. */
+static void follow(struct node_fetch *f, struct node_fetch_job *job,
+                   struct hub_manifest *manifest, const char *router)
 {
     char digest[LR_SHA256_HEX_LEN + 1];
     hub_manifest_digest(manifest, digest);
-    (void)snprintf(job->router, sizeof(job->router), "%s", router != NULL ? router : "");
+    (void)snprintf(job->router, sizeof(job->router), "%s", router);
     bool is_other = strcmp(digest, job->digest) != 0;
     if (is_other) {
         memcpy(job->digest, digest, sizeof(digest));
@@ -354,28 +357,25 @@ void node_fetch_take(struct node_fetch *fetch, struct hub_manifest *manifest,
     struct lr_error err;
     struct node_fetch_job *job = find(fetch, lr_str_z(manifest->id));
     if (job != NULL) {
-        follow_again(fetch, job, manifest, router);
+        follow(fetch, job, manifest, router);
         return;
     }
     job = calloc(1, sizeof(*job));
     /* Ids are compared without case, folders are not: it stays where it lies. */
-    const struct node_model *m = node_find_model(fetch->node, lr_str_z(manifest->id));
-    lr_code code =
-        job != NULL
-            ? node_models_dir_of(fetch->node, m != NULL ? m->id : manifest->id, job->home, &err)
-            : lr_fail(&err, LR_OUT_OF_RAM, "no memory for a download");
+    const struct node_model *m =
+        node_find_model(fetch->storage->models, lr_str_z(manifest->id));
+    struct lr_str folder = lr_str_z(m != NULL ? m->id : manifest->id);
+    lr_code code = job != NULL ? lr_path_join(job->home, fetch->storage->root, folder, &err)
+                               : lr_fail(&err, LR_OUT_OF_RAM, "no memory for a download");
     if (code != LR_OK) {
         lr_log_warn(NULL, "fetch.refused model=%s reason=%s", manifest->id, err.text);
         hub_manifest_destroy(manifest);
         free(job);
         return;
     }
-    job->manifest = manifest;
-    hub_manifest_digest(manifest, job->digest);
-    (void)snprintf(job->router, sizeof(job->router), "%s", router != NULL ? router : "");
     job->next = fetch->jobs;
     fetch->jobs = job;
-    start(fetch, job);
+    follow(fetch, job, manifest, router);
 }
 
 static void abandon(struct node_fetch *f, struct node_fetch_job *job)
@@ -412,18 +412,16 @@ bool node_fetch_stop(struct node_fetch *fetch, const char *id)
 
 void node_fetch_put(struct lr_json_writer *w, const struct node_model *model)
 {
-    const struct node_fetch_job *job = find(model->node->fetch, lr_str_z(model->id));
+    const struct node_fetch_job *job = find(model->models->storage->fetch, lr_str_z(model->id));
     struct hub_progress p;
     if (job == NULL || job->download == NULL)
         return;
     hub_download_progress(job->download, &p);
     lr_json_member_object(w, "download");
-    lr_json_member_z(w, "state", hub_download_state_name(p.state));
-    lr_json_member_u64(w, "done_bytes", p.done_bytes);
-    lr_json_member_u64(w, "total_bytes", p.total_bytes);
-    lr_json_member_u64(w, "files_done", p.files_done);
-    lr_json_member_u64(w, "files", p.file_count);
-    lr_json_member_u64(w, "rate", p.rate);
+    LR_JSON_MEMBERS(w, LR_TEXT("state", hub_download_state_name(p.state)),
+                    LR_UINT("done_bytes", p.done_bytes), LR_UINT("total_bytes", p.total_bytes),
+                    LR_UINT("files_done", p.files_done), LR_UINT("files", p.file_count),
+                    LR_UINT("rate", p.rate));
     if (p.remaining_ms != UINT64_MAX)
         lr_json_member_u64(w, "remaining_ms", p.remaining_ms);
     lr_json_end_object(w);
@@ -489,11 +487,11 @@ size_t node_fetch_report(const struct node_fetch *fetch, struct lr_arena *arena,
 
 /* ---- life ---- */
 
-struct node_fetch *node_fetch_create(struct node *node)
+struct node_fetch *node_fetch_create(struct node_storage *storage)
 {
     struct node_fetch *f = net_alloc(sizeof(*f));
-    f->node = node;
-    f->timer = net_timer_start(node->loop, LOOK_MS, LOOK_MS, on_timer, f);
+    f->storage = storage;
+    f->timer = net_timer_start(storage->models->loop, LOOK_MS, LOOK_MS, on_timer, f);
     return f;
 }
 

@@ -27,8 +27,8 @@
 #include "hub/manifest.h"
 #include "node/models/breaker.h"
 
-struct node;
 struct node_model;
+struct node_storage;
 struct lr_json_writer;
 struct lr_arena;
 struct wire_fleet_download;
@@ -57,7 +57,7 @@ struct node_fetch_job {
 };
 
 struct node_fetch {
-    struct node *node;
+    struct node_storage *storage; /* borrowed: its owner */
     struct net_timer *timer;
     struct hub_downloads *downloads; /* NULL before the first one */
     struct node_fetch_job *jobs;
@@ -67,11 +67,11 @@ struct node_fetch {
  * has the model gives its manifest again. */
 void node_fetch_move(struct node_fetch_job *job, enum node_fetch_state state);
 
-struct node_fetch *node_fetch_create(struct node *node);
+struct node_fetch *node_fetch_create(struct node_storage *storage);
 /* Ends the downloads, which takes a second at most; what was fetched stays. */
 void node_fetch_destroy(struct node_fetch *fetch); /* NULL is fine */
 
-/* Follows a manifest (taken over).  `router` says who gave it; NULL: the disk. */
+/* Follows a manifest (taken over).  `router` says who gave it; "": the disk. */
 void node_fetch_take(struct node_fetch *fetch, struct hub_manifest *manifest,
                      const char *router);
 /* That manifest of that model is being followed; digest "": any. */

@@ -1,4 +1,4 @@
-/* node/fetch/purge.c - DELETE /v0/models/{id}?purge=true: a model's files leave this machine.
+/* node/fetch/purge.c - a model's files leave this machine (DELETE /v0/models/{id}?purge=true).
  *
  * Only a folder of this node's own models root is deleted, never a Hugging Face cache, a
  * folder the operator named, or what a link points at; and only while nobody uses the
@@ -16,13 +16,13 @@
 #include "base/log.h"
 #include "node/fetch/fetch.h"
 #include "node/fetch/storage.h"
-#include "node/http/api.h"
+#include "node/models/models.h"
 
 enum { LOOK_MS = 20 };
 
 struct purge {
     uv_work_t work;
-    struct node *node;
+    struct node_storage *storage;
     struct node_model *model; /* is_purging: it stays until we forget it */
     struct net_request *req;
     struct net_timer *timer;
@@ -54,7 +54,7 @@ static bool lies_below(const struct node_model *m, const char *id)
 
 static void forget(struct node_model *model)
 {
-    for (struct node_model *o = model->node->models, *next; o != NULL; o = next) {
+    for (struct node_model *o = model->models->first, *next; o != NULL; o = next) {
         next = o->next;
         if (o != model && shares_folder(o, model))
             node_storage_forget(o);
@@ -71,7 +71,7 @@ static void end(struct purge *p)
     if (is_gone) {
         net_respond(p->req, 200, "application/json", LR_STR_LIT("{\"purged\":true}"));
     } else {
-        node_storage_scan(p->node); /* what is left is listed, with what it lacks */
+        node_storage_scan(p->storage); /* what is left is listed, with what it lacks */
         net_respond_error(p->req, &p->error);
     }
     free(p);
@@ -80,10 +80,10 @@ static void end(struct purge *p)
 /* The folder as it really lies: strictly below the models root, and reached by no link. */
 static lr_code find_folder(struct purge *p, struct lr_error *err)
 {
-    char root[LR_PATH_MAX], expected[LR_PATH_MAX];
+    char expected[LR_PATH_MAX];
+    const char *root = p->storage->root;
     const struct model_descriptor *d = p->model->descriptor;
-    node_models_root(p->node, root);
-    lr_code code = node_models_dir_of(p->node, p->model->id, expected, err);
+    lr_code code = lr_path_join(expected, root, lr_str_z(p->model->id), err);
     if (code != LR_OK)
         return code;
     const char *where = d != NULL ? d->model_dir : expected;
@@ -127,25 +127,21 @@ static void on_removed(uv_work_t *work, int status)
 static void look(void *arg)
 {
     struct purge *p = arg;
-    bool is_fetched = !node_fetch_stop(p->node->fetch, p->model->id);
+    bool is_fetched = !node_fetch_stop(p->storage->fetch, p->model->id);
     if (has_process(p->model) || is_fetched)
         return;
     net_timer_stop(p->timer);
     p->timer = NULL;
     p->work.data = p;
-    int status = uv_queue_work(net_loop_uv(p->node->loop), &p->work, remove_files, on_removed);
+    int status =
+        uv_queue_work(net_loop_uv(p->model->models->loop), &p->work, remove_files, on_removed);
     if (status != 0)
         on_removed(&p->work, status);
 }
 
-static lr_code check(const struct node *node, const struct node_model *m,
-                     struct net_request *req, struct lr_error *err)
+static lr_code check(const struct node_model *m, struct lr_error *err)
 {
-    struct lr_str purge;
-    if (!net_request_query_get(req, "purge", &purge) || !lr_str_eq_z(purge, "true"))
-        return lr_fail(err, LR_INVALID_ARGUMENT,
-                       "a node deletes a model's files or nothing: say ?purge=true");
-    if (node->is_draining)
+    if (m->models->is_draining)
         return lr_fail(err, LR_UNAVAILABLE, "this node is shutting down");
     if (m->is_purging)
         return lr_fail(err, LR_CONFLICT, "model \"%s\" is being deleted already", m->id);
@@ -155,7 +151,7 @@ static lr_code check(const struct node *node, const struct node_model *m,
                        "model \"%s\" is in use (%s%s, %u requests): unload it first", m->id,
                        node_model_state_name(m->state), m->is_pinned ? ", pinned" : "",
                        node_model_leases(m));
-    for (const struct node_model *o = node->models; o != NULL; o = o->next) {
+    for (const struct node_model *o = m->models->first; o != NULL; o = o->next) {
         if (lies_below(o, m->id))
             return lr_fail(err, LR_CONFLICT,
                            "the folder of model \"%s\" holds model \"%s\", too", m->id, o->id);
@@ -167,26 +163,26 @@ static lr_code check(const struct node *node, const struct node_model *m,
     return LR_OK;
 }
 
-lr_code node_api_model_delete(struct node *node, struct net_request *req, struct lr_error *err)
+lr_code node_storage_purge(struct node_model *m, struct net_request *req, struct lr_error *err)
 {
-    struct node_model *m = node_need_model(node, node_api_segment(req, 2), err);
-    lr_code code = m != NULL ? check(node, m, req, err) : err->code;
+    struct node_storage *storage = m->models->storage;
+    lr_code code = check(m, err);
     struct purge *p = code == LR_OK ? calloc(1, sizeof(*p)) : NULL;
     if (code == LR_OK && p == NULL)
         code = lr_fail(err, LR_OUT_OF_RAM, "no memory to delete a model");
     if (code == LR_OK) {
-        *p = (struct purge){.node = node, .model = m, .req = req};
+        *p = (struct purge){.storage = storage, .model = m, .req = req};
         code = find_folder(p, err);
     }
     if (code == LR_OK)
-        code = node_models_incoming(node, m->id, p->incoming, err);
+        code = node_storage_incoming(storage, m->id, p->incoming, err);
     if (code != LR_OK) {
         free(p);
         return code;
     }
-    for (struct node_model *o = node->models; o != NULL; o = o->next)
+    for (struct node_model *o = m->models->first; o != NULL; o = o->next)
         o->is_purging |= o == m || shares_folder(o, m);
     node_model_unload(m, "its files are deleted");
-    p->timer = net_timer_start(node->loop, 0, LOOK_MS, look, p);
+    p->timer = net_timer_start(m->models->loop, 0, LOOK_MS, look, p);
     return LR_OK;
 }

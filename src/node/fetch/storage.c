@@ -10,76 +10,53 @@
 #include "base/log.h"
 #include "hub/download.h"
 #include "hub/installed.h"
-#include "node/models/model.h"
-#include "node/state.h"
+#include "node/fetch/fetch.h"
+#include "node/models/models.h"
 
 /* ---- places ---- */
 
-void node_models_root(const struct node *node, char out[LR_PATH_MAX])
-{
-    const char *set = lr_settings_str(node->settings, "models-dir");
-    (void)snprintf(out, LR_PATH_MAX, "%.4000s%s", set != NULL ? set : node->data_dir,
-                   set != NULL ? "" : "/models");
-}
-
-lr_code node_models_dir_of(const struct node *node, const char *id, char out[LR_PATH_MAX],
-                           struct lr_error *err)
-{
-    char root[LR_PATH_MAX];
-    node_models_root(node, root);
-    return lr_path_join(out, root, lr_str_z(id), err);
-}
-
-lr_code node_models_incoming(const struct node *node, const char *id, char out[LR_PATH_MAX],
-                             struct lr_error *err)
+lr_code node_storage_incoming(const struct node_storage *storage, const char *id,
+                              char out[LR_PATH_MAX], struct lr_error *err)
 {
     char incoming[LR_PATH_MAX];
-    lr_code code = node_models_dir_of(node, ".incoming", incoming, err);
+    lr_code code = lr_path_join(incoming, storage->root, LR_STR_LIT(".incoming"), err);
     return code == LR_OK ? lr_path_join(out, incoming, lr_str_z(id), err) : code;
 }
 
-void node_filter_init(struct node_filter *filter, const struct node *node)
+void node_filter_init(struct node_filter *filter, const struct node_models *models)
 {
     size_t count = 0;
-    for (const struct node_engine *e = node->engines.first; e != NULL; e = e->next)
+    for (const struct node_engine *e = models->engines->first; e != NULL; e = e->next)
         for (size_t i = 0; e->library != NULL && e->manifest.runtimes[i] != NULL; i++)
             if (count < NODE_RUNTIMES_MAX)
                 filter->runtimes[count++] = e->manifest.runtimes[i];
     filter->runtimes[count] = NULL;
-    filter->backends[0] = node->device;
+    filter->backends[0] = models->device;
     filter->backends[1] = NULL;
     filter->hub = (struct hub_filter){
         .runtimes = filter->runtimes,
         .backends = filter->backends,
-        .no_artifacts = !lr_settings_bool(node->settings, "artifacts"),
+        .no_artifacts = !models->uses_artifacts,
     };
 }
 
 /* ---- names ---- */
 
-struct node_model *node_find_model(const struct node *node, struct lr_str id)
+struct node_model *node_storage_name(struct node_storage *storage, const char *id)
 {
-    for (struct node_model *m = node->models; m != NULL; m = m->next)
-        if (lr_str_eq_nocase(lr_str_z(m->id), id))
-            return m;
-    return NULL;
-}
-
-struct node_model *node_storage_name(struct node *node, const char *id)
-{
-    struct node_model *m = node_find_model(node, lr_str_z(id));
+    struct node_model *m = node_find_model(storage->models, lr_str_z(id));
     if (m != NULL)
         return m;
     /* Not refused: nobody would look for a model again that has no name here. */
     m = net_alloc(sizeof(*m));
     m->id = net_alloc(strlen(id) + 1);
     memcpy(m->id, id, strlen(id) + 1);
-    m->node = node;
+    m->models = storage->models;
     m->created = lr_clock_wall_ms(NULL) / 1000;
     m->state = NODE_MODEL_ABSENT;
     for (size_t i = 0; i < NODE_REPLICAS; i++)
         m->replicas[i].model = m;
-    struct node_model **link = &node->models;
+    struct node_model **link = &storage->models->first;
     while (*link != NULL)
         link = &(*link)->next;
     *link = m;
@@ -96,21 +73,21 @@ static void set_reason(struct node_model *m, const struct lr_error *err)
 
 static void resolve(struct node_model *m)
 {
-    struct node *node = m->node;
-    const char *forced = lr_settings_str(node->settings, "engine");
+    const struct node_models *models = m->models;
+    const char *forced = lr_settings_str(models->storage->settings, "engine");
     struct lr_error err;
     if (m->engine != NULL || m->descriptor == NULL)
         return;
     struct node_wish wish = {
         .runtime = forced != NULL ? forced : m->descriptor->runtime,
         .format = model_format_name(m->descriptor->format),
-        .device = node->device,
+        .device = models->device,
     };
     /* llama.cpp's architectures grow with its library, not with our manifest; and who
      * names the engine wants it asked. */
     if (forced == NULL && m->descriptor->format != MODEL_FORMAT_GGUF)
         wish.architecture = m->descriptor->architecture;
-    if (node_engines_resolve(&node->engines, &wish, &m->engine, &err) != LR_OK) {
+    if (node_engines_resolve(models->engines, &wish, &m->engine, &err) != LR_OK) {
         set_reason(m, &err);
         lr_log_warn(NULL, "model.not_ready model=%s reason=%s", m->id, m->reason);
         return;
@@ -120,16 +97,17 @@ static void resolve(struct node_model *m)
 }
 
 /* A model that is nothing but an engine (`--engine echo` without a model). */
-static void add_engine(struct node *node, const char *engine_id)
+static void add_engine(struct node_storage *storage, const char *engine_id)
 {
-    struct node_model *m = node_storage_name(node, engine_id);
+    const struct node_engines *engines = storage->models->engines;
+    struct node_model *m = node_storage_name(storage, engine_id);
     struct lr_error err;
     if (m->engine != NULL || m->descriptor != NULL)
         return;
-    struct node_engine *e = node_engines_find(&node->engines, engine_id);
+    struct node_engine *e = node_engines_find(engines, lr_str_z(engine_id));
     if (e == NULL || e->library == NULL) {
         (void)lr_fail(&err, LR_UNSUPPORTED, "there is no usable engine \"%s\" in %s%s%s",
-                      engine_id, node->engines_dir, e != NULL ? ": " : "",
+                      engine_id, engines->dir, e != NULL ? ": " : "",
                       e != NULL ? e->reason : "");
         set_reason(m, &err);
         return;
@@ -139,13 +117,13 @@ static void add_engine(struct node *node, const char *engine_id)
         node_model_move(m, NODE_MODEL_PRESENT, NULL);
 }
 
-void node_storage_resolve(struct node *node)
+void node_storage_resolve(struct node_storage *storage)
 {
-    const char *engine = lr_settings_str(node->settings, "engine");
-    for (struct node_model *m = node->models; m != NULL; m = m->next)
+    const char *engine = lr_settings_str(storage->settings, "engine");
+    for (struct node_model *m = storage->models->first; m != NULL; m = m->next)
         resolve(m);
-    if (engine != NULL && lr_settings_list_count(node->settings, "model") == 0)
-        add_engine(node, engine);
+    if (engine != NULL && lr_settings_list_count(storage->settings, "model") == 0)
+        add_engine(storage, engine);
 }
 
 /* ---- a description ---- */
@@ -214,13 +192,13 @@ static void keep_folder(struct node_model *m, const char *dir)
     m->described_signature = m->signature;
 }
 
-struct node_model *node_storage_add(struct node *node, const char *id, const char *dir,
-                                    const char *format, const char *filename)
+struct node_model *node_storage_add(struct node_storage *storage, const char *id,
+                                    const char *dir, const char *format, const char *filename)
 {
     struct lr_error err;
     char real[PATH_MAX];
     enum model_format wanted;
-    struct node_model *m = node_storage_name(node, id);
+    struct node_model *m = node_storage_name(storage, id);
     if (is_settled(m))
         return m;
     if (format == NULL || !model_format_find(lr_str_z(format), &wanted))
@@ -241,10 +219,10 @@ struct node_model *node_storage_add(struct node *node, const char *id, const cha
     return m;
 }
 
-void node_storage_refuse(struct node *node, const char *id, const char *dir,
+void node_storage_refuse(struct node_storage *storage, const char *id, const char *dir,
                          struct lr_error *why)
 {
-    struct node_model *m = node_storage_name(node, id);
+    struct node_model *m = node_storage_name(storage, id);
     if (!is_settled(m))
         not_ready(m, dir, why);
 }
@@ -259,7 +237,7 @@ bool node_storage_reopen(struct node_model *m)
     (void)snprintf(dir, sizeof(dir), "%s", m->descriptor->model_dir);
     node_model_move(m, NODE_MODEL_ABSENT, NULL);
     struct hub_manifest *manifest = hub_installed_read(dir, m->id);
-    (void)node_storage_add(m->node, m->id, dir, format,
+    (void)node_storage_add(m->models->storage, m->id, dir, format,
                            manifest != NULL ? hub_manifest_gguf(manifest) : NULL);
     hub_manifest_destroy(manifest);
     return m->state == NODE_MODEL_PRESENT;
@@ -298,7 +276,7 @@ void node_storage_replaced(struct node_model *m, const char *format)
     if (m->descriptor != NULL)
         reopen_soon(m, format, "another revision of it was fetched");
     else
-        node_storage_scan(m->node);
+        node_storage_scan(m->models->storage);
     node_model_pump(m);
 }
 
@@ -307,7 +285,8 @@ void node_storage_replaced(struct node_model *m, const char *format)
 bool node_storage_is_other(const struct node_model *m, struct lr_str digest)
 {
     char home[LR_PATH_MAX];
-    return digest.len != 0 && node_models_dir_of(m->node, m->id, home, NULL) == LR_OK &&
+    return digest.len != 0 &&
+           lr_path_join(home, m->models->storage->root, lr_str_z(m->id), NULL) == LR_OK &&
            hub_installed_is_other(home, m->id, digest);
 }
 
@@ -318,7 +297,7 @@ bool node_storage_is_verified(const struct node_model *m)
         m->descriptor != NULL ? hub_installed_read(m->descriptor->model_dir, m->id) : NULL;
     if (manifest == NULL)
         return false;
-    node_filter_init(&filter, m->node);
+    node_filter_init(&filter, m->models);
     bool is_whole = hub_download_is_whole(manifest, m->descriptor->model_dir, &filter.hub);
     hub_manifest_destroy(manifest);
     return is_whole;
@@ -328,12 +307,61 @@ void node_storage_look(struct node_model *m)
 {
     node_storage_note(m);
     if (m->state == NODE_MODEL_ABSENT || m->descriptor == NULL)
-        node_storage_scan(m->node);
+        node_storage_scan(m->models->storage);
     else if (m->signature != m->described_signature && m->signature != 0)
         reopen_soon(m, model_format_name(m->descriptor->format), "its files have changed");
 }
 
-/* ---- the end ---- */
+/* No worker, no download: nothing else would notice other files. */
+static bool is_watched(const struct node_storage *storage, const struct node_model *m)
+{
+    return (m->state == NODE_MODEL_ABSENT || m->state == NODE_MODEL_WAITING ||
+            m->state == NODE_MODEL_FAILED) &&
+           !m->is_purging && m->folder != NULL &&
+           !node_fetch_has(storage->fetch, lr_str_z(m->id), lr_str(NULL, 0));
+}
+
+/* Its files came back, or are others now. */
+static bool has_changed(struct node_model *m)
+{
+    uint64_t now = node_folder_signature(m->folder);
+    if (now == m->signature)
+        return false;
+    /* Files still being copied differ from one look to the next. */
+    bool is_quiet = now == m->seen_signature;
+    m->seen_signature = now;
+    return is_quiet;
+}
+
+void node_storage_watch(struct node_storage *storage)
+{
+    for (struct node_model *m = storage->models->first; m != NULL; m = m->next) {
+        if (!is_watched(storage, m) || !has_changed(m))
+            continue;
+        bool was_waiting = m->state == NODE_MODEL_WAITING;
+        node_storage_look(m);
+        if (was_waiting && m->state == NODE_MODEL_PRESENT && !storage->models->is_draining)
+            node_admit(m);
+        else if (was_waiting)
+            node_model_retry(m);
+        node_model_pump(m);
+    }
+}
+
+/* ---- life ---- */
+
+void node_storage_open(struct node_storage *storage)
+{
+    const char *root = lr_settings_str(storage->settings, "models-dir");
+    if (root != NULL)
+        (void)snprintf(storage->root, sizeof(storage->root), "%s", root);
+    else
+        (void)snprintf(storage->root, sizeof(storage->root), "%.4000s/models",
+                       lr_settings_str(storage->settings, "data-dir"));
+    storage->fetch = node_fetch_create(storage);
+    node_storage_recover(storage);
+    node_storage_scan(storage);
+}
 
 static void free_model(struct node_model *m)
 {
@@ -346,15 +374,16 @@ static void free_model(struct node_model *m)
 
 void node_storage_forget(struct node_model *model)
 {
-    struct node_model **link = &model->node->models;
+    struct node_model **link = &model->models->first;
     while (*link != model)
         link = &(*link)->next;
     *link = model->next;
     free_model(model);
 }
 
-void node_storage_free(struct node *node)
+void node_storage_close(struct node_storage *storage)
 {
-    while (node->models != NULL)
-        node_storage_forget(node->models);
+    node_fetch_destroy(storage->fetch);
+    while (storage->models->first != NULL)
+        node_storage_forget(storage->models->first);
 }

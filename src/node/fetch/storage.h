@@ -8,49 +8,59 @@
 #define NODE_FETCH_STORAGE_H
 
 #include "base/file.h"
+#include "base/settings.h"
 #include "hub/manifest.h"
 #include "model/descriptor.h"
 
-struct node;
+struct net_request;
 struct node_model;
+struct node_models;
 
-/* Where this node keeps models of its own: setting models-dir, else DATA-DIR/models. */
-void node_models_root(const struct node *node, char out[LR_PATH_MAX]);
-/* The folder of a model below it.  INVALID_ARGUMENT for an id that is no path. */
-LR_MUST_USE lr_code node_models_dir_of(const struct node *node, const char *id,
-                                       char out[LR_PATH_MAX], struct lr_error *err);
-/* The folder beside it that the next revision is put together in (hub/installed.h). */
-LR_MUST_USE lr_code node_models_incoming(const struct node *node, const char *id,
-                                         char out[LR_PATH_MAX], struct lr_error *err);
+struct node_storage {
+    struct node_models *models;         /* borrowed; their list is changed here only */
+    const struct lr_settings *settings; /* borrowed */
+    struct node_fetch *fetch;           /* owned */
+    char root[LR_PATH_MAX];             /* has the models of this node's own */
+};
+
+/* Makes the rest of a storage that has its borrowed pointers, and adds all models. */
+void node_storage_open(struct node_storage *storage);
+/* Forgets all models; no worker and no request is left.  Fine if it was never opened. */
+void node_storage_close(struct node_storage *storage);
+
+/* The folder that the next revision of a model is put together in (hub/installed.h).
+ * INVALID_ARGUMENT for an id that is no path. */
+LR_MUST_USE lr_code node_storage_incoming(const struct node_storage *storage, const char *id,
+                                          char out[LR_PATH_MAX], struct lr_error *err);
 
 enum { NODE_RUNTIMES_MAX = 64 };
-/* What this node takes of a manifest.  The filter points into itself and the node. */
+/* What this node takes of a manifest.  The filter points into itself and the models. */
 struct node_filter {
     const char *runtimes[NODE_RUNTIMES_MAX + 1];
     const char *backends[2];
     struct hub_filter hub;
 };
-void node_filter_init(struct node_filter *filter, const struct node *node);
+void node_filter_init(struct node_filter *filter, const struct node_models *models);
 
 /* At the start, before models are looked for: puts revisions in place that were decided. */
-void node_storage_recover(struct node *node);
+void node_storage_recover(struct node_storage *storage);
 /* Looks at all places again; adds what is new, leaves what is loaded alone. */
-void node_storage_scan(struct node *node);
+void node_storage_scan(struct node_storage *storage);
+/* Once a second: files of models at rest that came back or changed. */
+void node_storage_watch(struct node_storage *storage);
 
 /* Adds one folder; never NULL.  format NULL: the one that is there, safetensors before gguf. */
-struct node_model *node_storage_add(struct node *node, const char *id, const char *dir,
-                                    const char *format, const char *filename);
+struct node_model *node_storage_add(struct node_storage *storage, const char *id,
+                                    const char *dir, const char *format, const char *filename);
 
 /* A place that is no model: listed with the reason. */
-void node_storage_refuse(struct node *node, const char *id, const char *dir,
+void node_storage_refuse(struct node_storage *storage, const char *id, const char *dir,
                          struct lr_error *why);
 /* Safetensors where there are any. */
 enum model_format node_storage_guess_format(const char *dir);
 
-/* A model by its name, without regard to case; NULL: there is none. */
-struct node_model *node_find_model(const struct node *node, struct lr_str id);
 /* A model by name alone, ABSENT until its files are added; never NULL. */
-struct node_model *node_storage_name(struct node *node, const char *id);
+struct node_model *node_storage_name(struct node_storage *storage, const char *id);
 
 /* A router has it registered in this format: the other one that may lie there as well is
  * not run, whatever works.  What runs now finishes first. */
@@ -74,10 +84,23 @@ bool node_storage_is_verified(const struct node_model *model);
 /* A model without workers and requests is forgotten. */
 void node_storage_forget(struct node_model *model);
 
+/* Deletes the files of a model of this node's own and forgets the model, then answers the
+ * request.  Another code than OK is the answer (purge.c). */
+LR_MUST_USE lr_code node_storage_purge(struct node_model *model, struct net_request *req,
+                                       struct lr_error *err);
+
+/* Adds the model in `path` (absolute, or below the models folder) under `name`; empty: as
+ * its folder is called.  format empty: the one that is there.  *out is borrowed (inspect.c).
+ *   PERMISSION_DENIED  the path is outside the roots, which the text names
+ *   NOT_FOUND          there is no such folder
+ *   INVALID_ARGUMENT   the folder holds no whole model: the text names the file or fact
+ *   CONFLICT           another folder has this name here */
+LR_MUST_USE lr_code node_storage_inspect(struct node_storage *storage, struct lr_str path,
+                                         struct lr_str name, struct lr_str format,
+                                         struct node_model **out, struct lr_error *err);
+
 /* Finds an engine for every model that lacks one, and lists an engine that was named without
  * a model. */
-void node_storage_resolve(struct node *node);
-
-void node_storage_free(struct node *node);
+void node_storage_resolve(struct node_storage *storage);
 
 #endif

@@ -11,8 +11,7 @@
 #include "hub/installed.h"
 #include "node/fetch/fetch.h"
 #include "node/fetch/storage.h"
-#include "node/models/model.h"
-#include "node/state.h"
+#include "node/models/models.h"
 
 static bool has_safetensors(const char *dir)
 {
@@ -35,10 +34,10 @@ static bool looks_like_model(const char *dir)
 /* ---- the models root ---- */
 
 /* False: it is no model, but perhaps an organisation's folder. */
-typedef bool (*folder_fn)(struct node *node, const char *dir, const char *id);
+typedef bool (*folder_fn)(struct node_storage *storage, const char *dir, const char *id);
 
 /* DIR/<name> and DIR/<org>/<name>. */
-static void walk(struct node *node, const char *dir, const char *org, folder_fn fn)
+static void walk(struct node_storage *storage, const char *dir, const char *org, folder_fn fn)
 {
     DIR *folder = opendir(dir);
     for (struct dirent *e; folder != NULL && (e = readdir(folder)) != NULL;) {
@@ -47,8 +46,8 @@ static void walk(struct node *node, const char *dir, const char *org, folder_fn 
         if (e->d_name[0] == '.' || n < 0 || (size_t)n >= sizeof(path) || !lr_dir_exists(path))
             continue;
         (void)snprintf(id, sizeof(id), "%s%s%s", org, org[0] != '\0' ? "/" : "", e->d_name);
-        if (!fn(node, path, id) && org[0] == '\0')
-            walk(node, path, e->d_name, fn);
+        if (!fn(storage, path, id) && org[0] == '\0')
+            walk(storage, path, e->d_name, fn);
     }
     if (folder != NULL)
         (void)closedir(folder);
@@ -56,62 +55,61 @@ static void walk(struct node *node, const char *dir, const char *org, folder_fn 
 
 /* A folder this node has fetched: its manifest says what it is, and its files are offered
  * only as they were verified. */
-static void add_fetched(struct node *node, const char *id, const char *dir,
+static void add_fetched(struct node_storage *storage, const char *id, const char *dir,
                         struct hub_manifest *manifest)
 {
     struct node_filter filter;
-    const struct node_model *known = node_find_model(node, lr_str_z(id));
+    const struct node_model *known = node_find_model(storage->models, lr_str_z(id));
     bool is_news = known == NULL || known->state == NODE_MODEL_ABSENT;
-    node_filter_init(&filter, node);
+    node_filter_init(&filter, storage->models);
     if (is_news && !hub_download_is_whole(manifest, dir, &filter.hub)) {
-        node_fetch_take(node->fetch, manifest, NULL);
+        node_fetch_take(storage->fetch, manifest, "");
         return;
     }
-    (void)node_storage_add(node, id, dir, hub_format_name(manifest->format),
+    (void)node_storage_add(storage, id, dir, hub_format_name(manifest->format),
                            hub_manifest_gguf(manifest));
     hub_manifest_destroy(manifest);
 }
 
-static bool add_folder(struct node *node, const char *dir, const char *id)
+static bool add_folder(struct node_storage *storage, const char *dir, const char *id)
 {
     struct hub_manifest *manifest = hub_installed_read(dir, id);
     bool is_model = manifest != NULL || looks_like_model(dir);
     if (manifest != NULL)
-        add_fetched(node, id, dir, manifest);
+        add_fetched(storage, id, dir, manifest);
     else if (is_model)
-        (void)node_storage_add(node, id, dir, NULL, NULL);
+        (void)node_storage_add(storage, id, dir, NULL, NULL);
     return is_model;
 }
 
 /* Without a manifest nothing was decided: what was fetched of it is kept. */
-static bool recover(struct node *node, const char *incoming, const char *id)
+static bool recover(struct node_storage *storage, const char *incoming, const char *id)
 {
-    char root[LR_PATH_MAX], home[LR_PATH_MAX];
+    char home[LR_PATH_MAX];
     struct lr_error err;
     struct hub_manifest *manifest = hub_installed_read(incoming, id);
-    node_models_root(node, root);
     if (manifest != NULL &&
-        (node_models_dir_of(node, id, home, &err) != LR_OK ||
-         hub_installed_replace(home, manifest, incoming, root, &err) != LR_OK))
+        (lr_path_join(home, storage->root, lr_str_z(id), &err) != LR_OK ||
+         hub_installed_replace(home, manifest, incoming, storage->root, &err) != LR_OK))
         lr_log_error(NULL, "revision.not_installed model=%s reason=%s", id, err.text);
     hub_manifest_destroy(manifest);
     return false;
 }
 
-void node_storage_recover(struct node *node)
+void node_storage_recover(struct node_storage *storage)
 {
     char incoming[LR_PATH_MAX];
-    if (node_models_dir_of(node, ".incoming", incoming, NULL) == LR_OK)
-        walk(node, incoming, "", recover);
+    if (lr_path_join(incoming, storage->root, LR_STR_LIT(".incoming"), NULL) == LR_OK)
+        walk(storage, incoming, "", recover);
 }
 
 /* ---- all of them ---- */
 
-static void add_named(struct node *node, const char *dir)
+static void add_named(struct node_storage *storage, const char *dir)
 {
     char real[PATH_MAX];
     const char *path = realpath(dir, real) != NULL ? real : dir;
-    (void)node_storage_add(node, lr_path_base(path), dir, NULL, NULL);
+    (void)node_storage_add(storage, lr_path_base(path), dir, NULL, NULL);
 }
 
 static void add_cached(void *arg, const char *id, const char *dir, struct lr_error *why)
@@ -122,15 +120,13 @@ static void add_cached(void *arg, const char *id, const char *dir, struct lr_err
         node_storage_refuse(arg, id, dir, why);
 }
 
-void node_storage_scan(struct node *node)
+void node_storage_scan(struct node_storage *storage)
 {
-    char root[LR_PATH_MAX];
-    size_t named = lr_settings_list_count(node->settings, "model");
+    size_t named = lr_settings_list_count(storage->settings, "model");
     for (size_t i = 0; i < named; i++)
-        add_named(node, lr_settings_list_item(node->settings, "model", i));
-    node_models_root(node, root);
-    walk(node, root, "", add_folder);
-    if (lr_settings_bool(node->settings, "hf-cache"))
-        hub_cache_each(add_cached, node);
-    node_storage_resolve(node);
+        add_named(storage, lr_settings_list_item(storage->settings, "model", i));
+    walk(storage, storage->root, "", add_folder);
+    if (lr_settings_bool(storage->settings, "hf-cache"))
+        hub_cache_each(add_cached, storage);
+    node_storage_resolve(storage);
 }

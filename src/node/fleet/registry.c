@@ -12,8 +12,7 @@
 #include "net/client.h"
 #include "node/fetch/fetch.h"
 #include "node/fetch/storage.h"
-#include "node/models/model.h"
-#include "node/state.h"
+#include "node/models/models.h"
 #include "wire/reply.h"
 
 enum {
@@ -26,8 +25,10 @@ enum {
 };
 
 struct node_registry {
-    struct node *node;
+    struct node_storage *storage; /* borrowed, as the next three */
+    struct node_models *models;
     struct net_client *client;
+    const char *secret;
     struct node_source *sources; /* of the routers that were heard */
     struct node_source *asked;   /* whom `call` goes to */
     struct net_timer *timer;
@@ -81,7 +82,7 @@ static void note_generations(struct node_registry *r, struct node_source *source
 static bool is_outdated(const struct node_registry *r, struct lr_str id, uint64_t generation)
 {
     char folded[ID_MAX];
-    uint64_t now = node_now(r->node);
+    uint64_t now = node_now(r->models);
     for (const struct node_source *other = r->sources; generation != 0 && other != NULL;
          other = other->next)
         if (other != r->asked && now - other->heard_ms < LIVE_MS &&
@@ -106,11 +107,11 @@ static bool is_registered(void *arg, struct lr_str id)
 static bool is_wanted(const struct node_registry *r, const struct wire_registered *entry)
 {
     struct lr_str digest = entry->manifest_sha256;
-    struct node_model *m = node_find_model(r->node, entry->id);
+    struct node_model *m = node_find_model(r->models, entry->id);
     if (m != NULL && entry->format.len != 0)
         node_storage_registered(m, entry->format);
     return lr_str_eq_z(entry->source, "hub") &&
-           !node_fetch_has(r->node->fetch, entry->id, digest) &&
+           !node_fetch_has(r->storage->fetch, entry->id, digest) &&
            (m == NULL || m->state == NODE_MODEL_ABSENT || node_storage_is_other(m, digest));
 }
 
@@ -119,9 +120,10 @@ static void adopt_local(const struct node_registry *r, const struct wire_registe
 {
     struct node_model *model;
     struct lr_error err;
-    if (entry->path.len == 0 || node_find_model(r->node, entry->id) != NULL)
+    if (entry->path.len == 0 || node_find_model(r->models, entry->id) != NULL)
         return;
-    if (node_inspect(r->node, entry->path, entry->id, entry->format, &model, &err) != LR_OK)
+    if (node_storage_inspect(r->storage, entry->path, entry->id, entry->format, &model, &err) !=
+        LR_OK)
         lr_log_debug(NULL, "registry.not_here model=" LR_STR_FMT " reason=%s",
                      LR_STR_ARG(entry->id), err.text);
 }
@@ -159,7 +161,7 @@ static void on_reply(void *arg, const struct lr_error *err, const struct net_rep
 static void ask_again(struct node_registry *r)
 {
     r->wanted = NULL;
-    r->asked->ask_ms = node_now(r->node) + AGAIN_MS;
+    r->asked->ask_ms = node_now(r->models) + AGAIN_MS;
 }
 
 /* For a manifest, or without an id for the list. */
@@ -174,7 +176,7 @@ static void ask(struct node_registry *r, struct lr_str id)
                        r->asked->url, LR_STR_ARG(id));
     struct net_call_config config = {
         .url = url,
-        .bearer = r->node->secret,
+        .bearer = r->secret,
         .connect_timeout_ms = CALL_MS,
         .response_timeout_ms = CALL_MS,
         .max_response_bytes = LIST_BYTES,
@@ -190,7 +192,7 @@ static void take(struct node_registry *r, struct lr_str text)
     struct hub_manifest *manifest;
     struct lr_error err;
     if (hub_manifest_decode(text, &manifest, &err) == LR_OK)
-        node_fetch_take(r->node->fetch, manifest, r->asked->url);
+        node_fetch_take(r->storage->fetch, manifest, r->asked->url);
     else
         lr_log_warn(NULL, "registry.refused router=%s reason=%s", r->asked->url, err.text);
 }
@@ -206,7 +208,7 @@ static void on_reply(void *arg, const struct lr_error *err, const struct net_rep
     if (is_good && is_list) {
         is_good = read_list(r, reply->body);
         if (is_good)
-            node_fetch_review(r->node->fetch, r->asked->url, is_registered, r);
+            node_fetch_review(r->storage->fetch, r->asked->url, is_registered, r);
     } else if (is_good) {
         take(r, reply->body);
     }
@@ -233,8 +235,8 @@ static void on_timer(void *arg)
 {
     struct node_registry *r = arg;
     for (struct node_source *source = r->sources;
-         source != NULL && r->call == NULL && !r->node->is_draining; source = source->next) {
-        if (source->heard == source->seen || node_now(r->node) < source->ask_ms)
+         source != NULL && r->call == NULL && !r->models->is_draining; source = source->next) {
+        if (source->heard == source->seen || node_now(r->models) < source->ask_ms)
             continue;
         r->asked = source;
         ask(r, (struct lr_str){0});
@@ -255,7 +257,7 @@ void node_registry_heard(struct node_registry *registry, struct node_source *sou
         source->next = NULL;
         *end = source;
     }
-    source->heard_ms = node_now(registry->node);
+    source->heard_ms = node_now(registry->models);
     if (reply->has_registry)
         source->heard = reply->registry_version;
     if (reply->node_id.len != 0)
@@ -280,13 +282,16 @@ void node_registry_forget(struct node_registry *registry, struct node_source *so
 
 /* ---- life ---- */
 
-struct node_registry *node_registry_create(struct node *node, struct net_client *client)
+struct node_registry *node_registry_create(struct node_storage *storage,
+                                           struct net_client *client, const char *secret)
 {
     struct node_registry *r = net_alloc(sizeof(*r));
-    r->node = node;
+    r->storage = storage;
+    r->models = storage->models;
     r->client = client;
+    r->secret = secret;
     lr_arena_init(&r->arena, 256 << 20);
-    r->timer = net_timer_start(node->loop, LOOK_MS, LOOK_MS, on_timer, r);
+    r->timer = net_timer_start(r->models->loop, LOOK_MS, LOOK_MS, on_timer, r);
     return r;
 }
 

@@ -12,8 +12,8 @@
 #include "base/fail.h"
 #include "base/strmap.h"
 
-struct node;
 struct node_registry;
+struct node_storage;
 struct net_client;
 struct wire_fleet_reply;
 
@@ -28,8 +28,9 @@ struct node_source {
     struct lr_strmap generations; /* folded id -> generation: its list as it was read last */
 };
 
-/* client is borrowed and outlives it. */
-struct node_registry *node_registry_create(struct node *node, struct net_client *client);
+/* All are borrowed and outlive it; the secret is the node's. */
+struct node_registry *node_registry_create(struct node_storage *storage,
+                                           struct net_client *client, const char *secret);
 void node_registry_destroy(struct node_registry *registry); /* NULL is fine */
 
 /* The router answered so to a heartbeat or a join.  The source is the caller's until it is

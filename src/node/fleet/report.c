@@ -5,8 +5,8 @@
 
 #include "base/strmap.h"
 #include "node/fetch/fetch.h"
-#include "node/models/model.h"
-#include "node/state.h"
+#include "node/fetch/storage.h"
+#include "node/models/models.h"
 #include "wire/fleet.h"
 
 enum { REPORT_BYTES = 4 << 20, EVENTS_PER_HEARTBEAT = 32 };
@@ -32,7 +32,7 @@ static void describe(const struct node_model *m, struct wire_fleet_model *out)
         .live = node_model_live(m),
         .queued = m->queue_count,
         .failures = m->breaker.failures,
-        .next_try_ms = node_breaker_wait_ms(&m->breaker, node_now(m->node)),
+        .next_try_ms = node_breaker_wait_ms(&m->breaker, node_now(m->models)),
         .load_ms = m->load_ms,
         .prefill_us = m->prefill_us,
         .step_us = m->step_us,
@@ -59,10 +59,11 @@ static uint64_t mix(uint64_t hash, uint64_t value)
     return (hash ^ value) * UINT64_C(0x100000001B3); /* FNV-1a's prime */
 }
 
-uint64_t node_report_signature(const struct node *node, bool with_states)
+uint64_t node_report_signature(const struct node_models *models, bool with_states)
 {
-    uint64_t hash = mix(with_states && node->is_draining, with_states ? node->events.count : 0);
-    for (const struct node_model *m = node->models; m != NULL; m = m->next) {
+    uint64_t hash =
+        mix(with_states && models->is_draining, with_states ? models->events->count : 0);
+    for (const struct node_model *m = models->first; m != NULL; m = m->next) {
         hash = mix(hash, lr_hash(lr_str_z(m->id)));
         hash = mix(hash, m->descriptor != NULL ? 4 + m->described : 2);
         hash = mix(hash, m->engine != NULL ? lr_hash(lr_str_z(m->engine->name)) : 3);
@@ -80,51 +81,51 @@ struct report {
     struct wire_heartbeat heartbeat;
 };
 
-static bool make_report(const struct node *node, struct report *report)
+static bool make_report(const struct node_models *models, struct report *report)
 {
     size_t count = 0;
-    for (const struct node_model *m = node->models; m != NULL; m = m->next)
+    for (const struct node_model *m = models->first; m != NULL; m = m->next)
         count++;
     count = count < WIRE_FLEET_MODELS_MAX ? count : WIRE_FLEET_MODELS_MAX;
     report->models = calloc(count + 1, sizeof(*report->models));
     if (report->models == NULL)
         return false;
     size_t i = 0;
-    for (const struct node_model *m = node->models; m != NULL && i < count; m = m->next)
+    for (const struct node_model *m = models->first; m != NULL && i < count; m = m->next)
         describe(m, &report->models[i++]);
-    for (uint32_t p = 0; p < node->pools.count; p++)
+    for (uint32_t p = 0; p < models->pools.count; p++)
         report->pools[p] = (struct wire_fleet_pool){
-            .name = lr_str_z(node->pools.pool[p].name),
-            .title = lr_str_z(node->pools.pool[p].title),
-            .total = node->pools.pool[p].state.total,
-            .used = node->pools.pool[p].state.used,
+            .name = lr_str_z(models->pools.pool[p].name),
+            .title = lr_str_z(models->pools.pool[p].title),
+            .total = models->pools.pool[p].state.total,
+            .used = models->pools.pool[p].state.used,
         };
     report->heartbeat = (struct wire_heartbeat){
-        .is_draining = node->is_draining,
+        .is_draining = models->is_draining,
         .models = report->models,
         .model_count = count,
         .pools = report->pools,
-        .pool_count = node->pools.count,
+        .pool_count = models->pools.count,
     };
     return true;
 }
 
-bool node_report_join(const struct node *node, const struct node_joiner *who,
+bool node_report_join(const struct node_models *models, const struct node_joiner *who,
                       struct lr_buf *out)
 {
     struct report report;
-    if (!make_report(node, &report))
+    if (!make_report(models, &report))
         return false;
     struct wire_join m = {
         .protocol = WIRE_PROTOCOL,
         .version = LR_STR_LIT(LR_NODE_VERSION),
         .node_id = lr_str_z(who->id),
         .name = lr_str_z(who->name),
-        .url = lr_str_z(lr_settings_str(node->settings, "advertise")),
+        .url = lr_str_z(who->url),
         .port = who->port,
-        .has_tls = lr_settings_str(node->settings, "tls-cert") != NULL,
-        .device = lr_str_z(node->device),
-        .secret = lr_str_z(node->secret),
+        .has_tls = who->has_tls,
+        .device = lr_str_z(models->device),
+        .secret = lr_str_z(who->secret),
         .state = report.heartbeat,
     };
     m.state.epoch = who->epoch;
@@ -135,9 +136,9 @@ bool node_report_join(const struct node *node, const struct node_joiner *who,
 }
 
 /* What happened since, the newest few if that was much. */
-static void add_events(const struct node *node, uint64_t *known, struct report *report)
+static void add_events(const struct node_models *models, uint64_t *known, struct report *report)
 {
-    const struct net_bus *events = &node->events;
+    const struct net_bus *events = models->events;
     uint64_t from = *known;
     if (from + NET_BUS_KEPT < events->count)
         from = events->count - NET_BUS_KEPT;
@@ -152,19 +153,19 @@ static void add_events(const struct node *node, uint64_t *known, struct report *
     report->heartbeat.event_count = count;
 }
 
-bool node_report_heartbeat(const struct node *node, uint64_t epoch, uint64_t *events,
+bool node_report_heartbeat(const struct node_models *models, uint64_t epoch, uint64_t *events,
                            struct lr_buf *out)
 {
     struct report report;
     struct lr_arena arena; /* texts of downloads */
-    if (!make_report(node, &report))
+    if (!make_report(models, &report))
         return false;
     lr_arena_init(&arena, REPORT_BYTES);
-    add_events(node, events, &report);
+    add_events(models, events, &report);
     report.heartbeat.epoch = epoch;
     report.heartbeat.downloads = report.downloads;
-    report.heartbeat.download_count =
-        node_fetch_report(node->fetch, &arena, report.downloads, WIRE_FLEET_DOWNLOADS_MAX);
+    report.heartbeat.download_count = node_fetch_report(
+        models->storage->fetch, &arena, report.downloads, WIRE_FLEET_DOWNLOADS_MAX);
     lr_buf_clear(out);
     wire_heartbeat_write(out, &report.heartbeat);
     lr_arena_free(&arena);

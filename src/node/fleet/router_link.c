@@ -11,10 +11,10 @@
 #include "net/client.h"
 #include "net/settings.h"
 #include "net/url.h"
+#include "node/fetch/storage.h"
 #include "node/fleet/registry.h"
 #include "node/fleet/report.h"
-#include "node/http/api.h"
-#include "node/state.h"
+#include "node/models/models.h"
 #include "wire/reply.h"
 
 enum {
@@ -65,7 +65,10 @@ struct peer {
 };
 
 struct node_router_link {
-    struct node *node;
+    const struct lr_settings *settings; /* borrowed, as the next three */
+    struct node_storage *storage;
+    struct node_models *models;
+    char *secret;       /* of the node */
     const char *router; /* URL; NULL: none */
     struct net_client *client;
     struct node_registry *registry;
@@ -130,36 +133,40 @@ static lr_code open_identity(struct identity *out, const char *data_dir, struct 
 /* What is needed to talk to routers. */
 static lr_code prepare(struct node_router_link *link, struct lr_error *err)
 {
-    struct node *node = link->node;
+    const struct lr_settings *s = link->settings;
     struct net_url url;
     struct net_tls *tls = NULL;
     lr_code code = net_url_parse(link->router, &url, err);
     if (code == LR_OK)
-        code =
-            lr_settings_secret(node->settings, "token", link->token, sizeof(link->token), err);
+        code = lr_settings_secret(s, "token", link->token, sizeof(link->token), err);
     if (code == LR_OK)
-        code = open_identity(&link->identity, node->data_dir, err);
+        code = open_identity(&link->identity, lr_settings_str(s, "data-dir"), err);
     if (code == LR_OK)
-        code = net_settings_client_tls(node->settings, &tls, err);
+        code = net_settings_client_tls(s, &tls, err);
     if (code == LR_OK)
-        code = net_client_create(node->loop, &(struct net_client_config){.tls = tls},
+        code = net_client_create(link->models->loop, &(struct net_client_config){.tls = tls},
                                  &link->client, err);
     net_tls_destroy(tls);
     if (code == LR_OK)
-        link->registry = node_registry_create(node, link->client);
-    if (code == LR_OK && node->secret[0] == '\0')
-        memcpy(node->secret, link->identity.secret, sizeof(node->secret));
+        link->registry = node_registry_create(link->storage, link->client, link->secret);
+    if (code == LR_OK && link->secret[0] == '\0')
+        memcpy(link->secret, link->identity.secret, NODE_SECRET_MAX);
     return code;
 }
 
-lr_code node_router_link_create(struct node *node, struct node_router_link **out,
+lr_code node_router_link_create(struct node_storage *storage,
+                                const struct lr_settings *settings,
+                                char secret[NODE_SECRET_MAX], struct node_router_link **out,
                                 struct lr_error *err)
 {
-    const char *name = lr_settings_str(node->settings, "node-name");
+    const char *name = lr_settings_str(settings, "node-name");
     struct node_router_link *link = *out = net_alloc(sizeof(*link));
-    link->node = node;
+    link->settings = settings;
+    link->storage = storage;
+    link->models = storage->models;
+    link->secret = secret;
     link->epoch = 1 + lr_random_below(UINT64_C(1) << 50);
-    link->router = lr_settings_str(node->settings, "router");
+    link->router = lr_settings_str(settings, "router");
     lr_buf_init(&link->body, BODY_BYTES);
     if (name != NULL)
         (void)snprintf(link->name, sizeof(link->name), "%s", name);
@@ -185,10 +192,17 @@ static bool write_body(struct peer *peer, bool join)
 {
     struct node_router_link *link = peer->link;
     struct node_joiner who = {
-        .id = link->identity.id, .name = link->name, .port = link->port, .epoch = link->epoch};
+        .id = link->identity.id,
+        .name = link->name,
+        .secret = link->secret,
+        .url = lr_settings_str(link->settings, "advertise"),
+        .port = link->port,
+        .has_tls = lr_settings_str(link->settings, "tls-cert") != NULL,
+        .epoch = link->epoch,
+    };
     peer->telling_events = peer->told_events;
-    return join ? node_report_join(link->node, &who, &link->body)
-                : node_report_heartbeat(link->node, link->epoch, &peer->telling_events,
+    return join ? node_report_join(link->models, &who, &link->body)
+                : node_report_heartbeat(link->models, link->epoch, &peer->telling_events,
                                         &link->body);
 }
 
@@ -265,7 +279,8 @@ static void add_peer(struct node_router_link *link, struct lr_str url)
 static lr_code routers_path(const struct node_router_link *link, char path[LR_PATH_MAX],
                             struct lr_error *err)
 {
-    return lr_path_join(path, link->node->data_dir, LR_STR_LIT("node-routers.json"), err);
+    return lr_path_join(path, lr_settings_str(link->settings, "data-dir"),
+                        LR_STR_LIT("node-routers.json"), err);
 }
 
 /* Writes DATA-DIR/node-routers.json: the URL that the operator named, then the routers that it
@@ -412,7 +427,7 @@ static void on_reply(void *arg, const struct lr_error *err, const struct net_rep
          * and one that is started anew is back.  Who leaves misses nobody. */
         bool is_new = peer->state == PEER_JOINED && !peer->has_missed;
         peer->has_missed = true;
-        if (!is_new && !peer->link->node->is_draining)
+        if (!is_new && !peer->link->models->is_draining)
             say_trouble(peer, peer->is_joining ? "join" : "heartbeat", err->text);
         return;
     }
@@ -442,7 +457,7 @@ static void speak(struct peer *peer, bool join)
                        link->identity.id);
     struct net_call_config config = {
         .url = url,
-        .bearer = by_token ? link->token : link->node->secret,
+        .bearer = by_token ? link->token : link->secret,
         .content_type = "application/json",
         .body = lr_buf_str(&link->body),
         .connect_timeout_ms = CALL_MS,
@@ -473,9 +488,9 @@ static void look_after(struct peer *peer, uint64_t now, uint64_t models, uint64_
 static void on_timer(void *arg)
 {
     struct node_router_link *link = arg;
-    uint64_t now = node_now(link->node);
-    uint64_t models = node_report_signature(link->node, false),
-             states = node_report_signature(link->node, true);
+    uint64_t now = node_now(link->models);
+    uint64_t models = node_report_signature(link->models, false),
+             states = node_report_signature(link->models, true);
     for (size_t i = 0; i < PEERS_MAX; i++)
         if (link->peers[i].router[0] != '\0')
             look_after(&link->peers[i], now, models, states);
@@ -491,13 +506,13 @@ void node_router_link_start(struct node_router_link *link, uint16_t port)
         url.len--;
     add_peer(link, url);
     recall_routers(link);
-    link->timer = net_timer_start(link->node->loop, 1, LOOK_MS, on_timer, link);
+    link->timer = net_timer_start(link->models->loop, 1, LOOK_MS, on_timer, link);
 }
 
 bool node_router_link_has_told(const struct node_router_link *link)
 {
-    uint64_t states = link != NULL ? node_report_signature(link->node, true) : 0;
-    for (size_t i = 0; link != NULL && i < PEERS_MAX; i++) {
+    uint64_t states = node_report_signature(link->models, true);
+    for (size_t i = 0; i < PEERS_MAX; i++) {
         const struct peer *peer = &link->peers[i];
         if (peer->state == PEER_JOINED &&
             (peer->call != NULL || peer->told_signature != states))
@@ -508,21 +523,15 @@ bool node_router_link_has_told(const struct node_router_link *link)
 
 void node_router_link_put(const struct node_router_link *link, struct lr_json_writer *w)
 {
-    if (link == NULL || link->router == NULL)
+    if (link->router == NULL)
         return;
     lr_json_member_z(w, "node_id", link->identity.id);
     lr_json_member_u64(w, "epoch", link->epoch);
 }
 
-/* POST /v0/heartbeat: a router has news (a registration came or went) and waits for our word.
- */
-lr_code node_api_heartbeat(struct node *node, struct net_request *req, struct lr_error *err)
+void node_router_link_hurry(struct node_router_link *link)
 {
-    (void)err;
-    for (size_t i = 0; node->link != NULL && i < PEERS_MAX; i++)
-        node->link->peers[i].next_ms = 0;
-    if (node->link != NULL)
-        on_timer(node->link);
-    net_respond(req, 200, "application/json", LR_STR_LIT("{}"));
-    return LR_OK;
+    for (size_t i = 0; i < PEERS_MAX; i++)
+        link->peers[i].next_ms = 0;
+    on_timer(link);
 }

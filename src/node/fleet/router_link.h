@@ -16,24 +16,34 @@
 #include "base/settings.h"
 #include "net/loop.h"
 
-struct node;
 struct node_router_link;
+struct node_storage;
 struct lr_json_writer;
 
-/* Makes or reads the identity and gives the node its secret, where a router is named and
- * no node-secret was set.  *out is made whatever the code, for node_router_link_destroy. */
-LR_MUST_USE lr_code node_router_link_create(struct node *node, struct node_router_link **out,
+/* The secret of a node, terminated. */
+enum { NODE_SECRET_MAX = 96 };
+
+/* `secret` is the node's, which outlives the link, as the storage and the settings do.  An
+ * empty one is set to the identity's where a router is named.  *out is made whatever the code,
+ * for node_router_link_destroy. */
+LR_MUST_USE lr_code node_router_link_create(struct node_storage *storage,
+                                            const struct lr_settings *settings,
+                                            char secret[NODE_SECRET_MAX],
+                                            struct node_router_link **out,
                                             struct lr_error *err);
 
 /* Begins to join; `port` is the node's own.  Nothing happens without a router. */
 void node_router_link_start(struct node_router_link *link, uint16_t port);
 
+/* A router has news (a registration came or went) and waits for a heartbeat. */
+void node_router_link_hurry(struct node_router_link *link);
+
 /* Every router it has joined knows its newest state: a node that leaves says so first, or it
- * would count as lost.  NULL is fine. */
+ * would count as lost. */
 bool node_router_link_has_told(const struct node_router_link *link);
 
 /* Members that tell this process from another one with its identity; nothing without a
- * router.  NULL is fine. */
+ * router. */
 void node_router_link_put(const struct node_router_link *link, struct lr_json_writer *w);
 
 /* NULL is fine. */

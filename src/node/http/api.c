@@ -2,7 +2,6 @@
 
 #include "chat/codec.h"
 #include "net/guard.h"
-#include "node/fetch/storage.h"
 
 static const struct route {
     struct net_route at;
@@ -85,12 +84,12 @@ void node_api_request(void *arg, struct net_request *req)
 
 struct node_model *node_need_model(struct node *node, struct lr_str id, struct lr_error *err)
 {
-    struct node_model *m = node_find_model(node, id);
+    struct node_model *m = node_find_model(&node->models, id);
     if (m != NULL)
         return m;
     struct lr_buf list;
     lr_buf_init(&list, 300);
-    for (const struct node_model *o = node->models; o != NULL; o = o->next)
+    for (const struct node_model *o = node->models.first; o != NULL; o = o->next)
         lr_buf_addf(&list, "%s%s", list.len != 0 ? ", " : "", o->id);
     (void)lr_fail(err, LR_NOT_FOUND, "there is no model \"" LR_STR_FMT "\" on this node; %s%s",
                   LR_STR_ARG(lr_str_sub(id, 0, 100)),

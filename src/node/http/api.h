@@ -6,7 +6,6 @@
 
 #include "net/json.h"
 #include "net/routes.h"
-#include "node/models/model.h"
 #include "node/state.h"
 
 /* For net_server_config.handler.  The route and the caller are checked before a byte of the

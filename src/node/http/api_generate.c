@@ -102,8 +102,8 @@ lr_code node_api_generate_stop(struct node *node, struct net_request *req, struc
 {
     struct lr_str id = node_api_segment(req, 2);
     bool found = false;
-    for (uint32_t i = 0; i < node->generations.count; i++) {
-        struct node_generation *r = node->generations.all[i].item;
+    for (uint32_t i = 0; i < node->models.generations.count; i++) {
+        struct node_generation *r = node->models.generations.all[i].item;
         if (r == NULL || !node_generation_is_served(r) || !lr_str_eq(r->ask.request_id, id))
             continue;
         node_generation_stop(r);

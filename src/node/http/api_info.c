@@ -2,7 +2,6 @@
 #include <inttypes.h>
 
 #include "node/fetch/fetch.h"
-#include "node/fleet/router_link.h"
 #include "node/http/api.h"
 #include "node/workers/reload.h"
 
@@ -14,18 +13,14 @@ lr_code node_api_v1_models(struct node *node, struct net_request *req, struct lr
     struct lr_json_writer *w = net_json_begin(&json, BODY_BYTES);
     lr_json_member_z(w, "object", "list");
     lr_json_member_array(w, "data");
-    for (const struct node_model *m = node->models; m != NULL; m = m->next) {
+    for (const struct node_model *m = node->models.first; m != NULL; m = m->next) {
         if (m->engine == NULL || m->state == NODE_MODEL_FAILED || m->state == NODE_MODEL_ABSENT)
             continue;
-        lr_json_begin_object(w);
-        lr_json_member_z(w, "id", m->id);
-        lr_json_member_z(w, "object", "model");
-        lr_json_member_i64(w, "created", m->created);
-        lr_json_member_z(w, "owned_by", "llm-router");
-        lr_json_member_bool(w, "ready",
-                            m->state >= NODE_MODEL_PRESENT && m->state != NODE_MODEL_WAITING);
-        lr_json_member_z(w, "state", node_model_state_name(m->state));
-        lr_json_end_object(w);
+        bool is_ready = m->state >= NODE_MODEL_PRESENT && m->state != NODE_MODEL_WAITING;
+        LR_JSON_ITEM(w, LR_TEXT("id", m->id), LR_TEXT("object", "model"),
+                     LR_INT("created", m->created), LR_TEXT("owned_by", "llm-router"),
+                     LR_FLAG("ready", is_ready),
+                     LR_TEXT("state", node_model_state_name(m->state)));
     }
     lr_json_end_array(w);
     return net_json_send(&json, req, 200, err);
@@ -34,45 +29,37 @@ lr_code node_api_v1_models(struct node *node, struct net_request *req, struct lr
 static void put_need(struct lr_json_writer *w, const struct lr_engine_need *n)
 {
     lr_json_member_object(w, "need");
-    lr_json_member_u64(w, "total", n->total);
-    lr_json_member_u64(w, "weights", n->weights);
-    lr_json_member_u64(w, "kv", n->kv);
-    lr_json_member_u64(w, "workspace", n->workspace);
-    lr_json_member_u64(w, "fixed", n->fixed);
-    lr_json_member_bool(w, "on_device", n->on_device != 0);
+    LR_JSON_MEMBERS(w, LR_UINT("total", n->total), LR_UINT("weights", n->weights),
+                    LR_UINT("kv", n->kv), LR_UINT("workspace", n->workspace),
+                    LR_UINT("fixed", n->fixed), LR_FLAG("on_device", n->on_device != 0));
     lr_json_end_object(w);
 }
 
 static void put_worker(struct lr_json_writer *w, const struct node_worker *k, const char *role)
 {
+    const struct node_library *library = k->library;
+    const struct lr_engine_stats *stats = &k->stats;
     lr_json_begin_object(w);
-    lr_json_member_z(w, "role", role);
-    lr_json_member_i64(w, "pid", k->proc != NULL ? node_proc_pid(k->proc) : 0);
-    lr_json_member_z(w, "engine", k->library->engine_id);
-    lr_json_member_z(w, "version", k->library->version);
-    lr_json_member_z(w, "sha256", k->library->sha256);
-    lr_json_member_bool(w, "ready", node_worker_has_opened(k));
-    lr_json_member_u64(w, "live", k->live_count);
-    lr_json_member_u64(w, "slots", k->need.max_sequences);
-    lr_json_member_u64(w, "max_context", k->need.max_context);
-    lr_json_member_u64(w, "reserved_bytes", k->reserved);
-    lr_json_member_u64(w, "measured_bytes", k->measured);
-    lr_json_member_u64(w, "silent_ms", node_now(k->node) - k->progress_ms);
-    if (!node_worker_has_opened(k)) {
-        lr_json_member_z(w, "phase", k->load_phase);
-        lr_json_member_u64(w, "load_done", k->load_done);
-        lr_json_member_u64(w, "load_total", k->load_total);
-    }
+    LR_JSON_MEMBERS(
+        w, LR_TEXT("role", role), LR_INT("pid", k->proc != NULL ? node_proc_pid(k->proc) : 0),
+        LR_TEXT("engine", library->engine_id), LR_TEXT("version", library->version),
+        LR_TEXT("sha256", library->sha256), LR_FLAG("ready", node_worker_has_opened(k)),
+        LR_UINT("live", k->live_count), LR_UINT("slots", k->need.max_sequences),
+        LR_UINT("max_context", k->need.max_context), LR_UINT("reserved_bytes", k->reserved),
+        LR_UINT("measured_bytes", k->measured),
+        LR_UINT("silent_ms", node_now(k->models) - k->progress_ms));
+    if (!node_worker_has_opened(k))
+        LR_JSON_MEMBERS(w, LR_TEXT("phase", k->load_phase), LR_UINT("load_done", k->load_done),
+                        LR_UINT("load_total", k->load_total));
     lr_json_member_object(w, "stats");
-    lr_json_member_u64(w, "sequences", k->stats.sequences);
-    lr_json_member_u64(w, "weights_bytes", k->stats.weights_bytes);
-    lr_json_member_u64(w, "kv_bytes", k->stats.kv_bytes);
-    lr_json_member_u64(w, "kv_bytes_in_use", k->stats.kv_bytes_in_use);
-    lr_json_member_u64(w, "pages_total", k->stats.pages_total);
-    lr_json_member_u64(w, "pages_in_use", k->stats.pages_in_use);
-    lr_json_member_u64(w, "steps", k->stats.steps);
-    lr_json_member_u64(w, "prompt_tokens", k->stats.prompt_tokens);
-    lr_json_member_u64(w, "generated_tokens", k->stats.generated_tokens);
+    LR_JSON_MEMBERS(
+        w, LR_UINT("sequences", stats->sequences),
+        LR_UINT("weights_bytes", stats->weights_bytes), LR_UINT("kv_bytes", stats->kv_bytes),
+        LR_UINT("kv_bytes_in_use", stats->kv_bytes_in_use),
+        LR_UINT("pages_total", stats->pages_total),
+        LR_UINT("pages_in_use", stats->pages_in_use), LR_UINT("steps", stats->steps),
+        LR_UINT("prompt_tokens", stats->prompt_tokens),
+        LR_UINT("generated_tokens", stats->generated_tokens));
     lr_json_end_object(w);
     lr_json_end_object(w);
 }
@@ -88,27 +75,23 @@ static const char *role_of(const struct node_worker *k)
 static void put_model(struct lr_json_writer *w, const struct node_model *m)
 {
     static const char *const roles[] = {"serving", "candidate", "leaving"};
-    lr_json_member_z(w, "id", m->id);
-    lr_json_member_z(w, "state", node_model_state_name(m->state));
-    lr_json_member_z(w, "reason", m->reason[0] != '\0' ? m->reason : NULL);
-    lr_json_member_z(w, "engine", m->engine != NULL ? m->engine->name : NULL);
-    if (m->descriptor != NULL) {
-        lr_json_member_z(w, "format", model_format_name(m->descriptor->format));
-        lr_json_member_z(w, "runtime", m->descriptor->runtime);
-        lr_json_member_z(w, "architecture", m->descriptor->architecture);
-        lr_json_member_z(w, "dir", m->descriptor->model_dir);
-        lr_json_member_u64(w, "weight_bytes", m->descriptor->weight_bytes);
-        lr_json_member_u64(w, "context", m->descriptor->context_tokens);
-        lr_json_member_u64(w, "kv_bytes", m->descriptor->kv_bytes);
-    }
+    const struct model_descriptor *d = m->descriptor;
+    LR_JSON_MEMBERS(w, LR_TEXT("id", m->id), LR_TEXT("state", node_model_state_name(m->state)),
+                    LR_TEXT("reason", m->reason[0] != '\0' ? m->reason : NULL),
+                    LR_TEXT("engine", m->engine != NULL ? m->engine->name : NULL));
+    if (d != NULL)
+        LR_JSON_MEMBERS(
+            w, LR_TEXT("format", model_format_name(d->format)), LR_TEXT("runtime", d->runtime),
+            LR_TEXT("architecture", d->architecture), LR_TEXT("dir", d->model_dir),
+            LR_UINT("weight_bytes", d->weight_bytes), LR_UINT("context", d->context_tokens),
+            LR_UINT("kv_bytes", d->kv_bytes));
     node_fetch_put(w, m);
     lr_json_member_u64(w, "failures", m->breaker.failures);
     if (m->breaker.due_ms != 0)
         lr_json_member_u64(w, "next_try_ms",
-                           node_breaker_wait_ms(&m->breaker, node_now(m->node)));
-    lr_json_member_bool(w, "pinned", m->is_pinned);
-    lr_json_member_u64(w, "queued", m->queue_count);
-    lr_json_member_u64(w, "leases", node_model_leases(m));
+                           node_breaker_wait_ms(&m->breaker, node_now(m->models)));
+    LR_JSON_MEMBERS(w, LR_FLAG("pinned", m->is_pinned), LR_UINT("queued", m->queue_count),
+                    LR_UINT("leases", node_model_leases(m)));
     if (m->has_need)
         put_need(w, &m->need);
     lr_json_member_array(w, "workers");
@@ -124,7 +107,7 @@ lr_code node_api_models(struct node *node, struct net_request *req, struct lr_er
     struct net_json json;
     struct lr_json_writer *w = net_json_begin(&json, BODY_BYTES);
     lr_json_member_array(w, "models");
-    for (const struct node_model *m = node->models; m != NULL; m = m->next) {
+    for (const struct node_model *m = node->models.first; m != NULL; m = m->next) {
         lr_json_begin_object(w);
         put_model(w, m);
         lr_json_end_object(w);
@@ -168,6 +151,47 @@ lr_code node_api_model_action(struct node *node, struct net_request *req, struct
     return node_api_put_model(req, m, err);
 }
 
+/* POST /v0/models/inspect {"path", "name"?, "format"?} */
+lr_code node_api_inspect(struct node *node, struct net_request *req, struct lr_error *err)
+{
+    static const char *const keys[] = {"path", "name", "format"};
+    struct lr_str texts[3] = {0};
+    const struct lr_json *body;
+    struct node_model *m = NULL;
+    lr_code code =
+        lr_json_parse(net_request_arena(req), net_request_body(req), NULL, &body, err);
+    for (size_t i = 0; code == LR_OK && i < 3; i++) {
+        const struct lr_json *v = lr_json_get(body, keys[i]);
+        if (v != NULL && !lr_json_str(v, &texts[i]))
+            code = lr_fail(err, LR_INVALID_ARGUMENT, "\"%s\" must be a string", keys[i]);
+    }
+    if (code == LR_OK)
+        code = node_storage_inspect(&node->storage, texts[0], texts[1], texts[2], &m, err);
+    return code == LR_OK ? node_api_put_model(req, m, err) : code;
+}
+
+/* DELETE /v0/models/{id}?purge=true */
+lr_code node_api_model_delete(struct node *node, struct net_request *req, struct lr_error *err)
+{
+    struct node_model *m = node_need_model(node, node_api_segment(req, 2), err);
+    struct lr_str purge;
+    if (m == NULL)
+        return err->code;
+    if (!net_request_query_get(req, "purge", &purge) || !lr_str_eq_z(purge, "true"))
+        return lr_fail(err, LR_INVALID_ARGUMENT,
+                       "a node deletes a model's files or nothing: say ?purge=true");
+    return node_storage_purge(m, req, err);
+}
+
+/* POST /v0/heartbeat */
+lr_code node_api_heartbeat(struct node *node, struct net_request *req, struct lr_error *err)
+{
+    (void)err;
+    node_router_link_hurry(node->link);
+    net_respond(req, 200, "application/json", LR_STR_LIT("{}"));
+    return LR_OK;
+}
+
 static void put_list(struct lr_json_writer *w, const char *key, const char *const *list)
 {
     lr_json_member_array(w, key);
@@ -183,15 +207,14 @@ lr_code node_api_engines(struct node *node, struct net_request *req, struct lr_e
     lr_json_member_array(w, "engines");
     for (const struct node_engine *e = node->engines.first; e != NULL; e = e->next) {
         lr_json_begin_object(w);
-        lr_json_member_z(w, "id", e->name);
-        lr_json_member_bool(w, "usable", e->library != NULL);
-        lr_json_member_z(w, "reason", e->reason[0] != '\0' ? e->reason : NULL);
-        lr_json_member_z(w, "folder", e->folder);
+        LR_JSON_MEMBERS(w, LR_TEXT("id", e->name), LR_FLAG("usable", e->library != NULL),
+                        LR_TEXT("reason", e->reason[0] != '\0' ? e->reason : NULL),
+                        LR_TEXT("folder", e->folder));
         if (e->library != NULL) {
-            lr_json_member_z(w, "version", e->library->version);
-            lr_json_member_z(w, "sha256", e->library->sha256);
-            lr_json_member_u64(w, "abi_version", e->library->abi);
-            lr_json_member_z(w, "license", e->manifest.license);
+            LR_JSON_MEMBERS(w, LR_TEXT("version", e->library->version),
+                            LR_TEXT("sha256", e->library->sha256),
+                            LR_UINT("abi_version", e->library->abi),
+                            LR_TEXT("license", e->manifest.license));
             put_list(w, "runtimes", e->manifest.runtimes);
             put_list(w, "formats", e->manifest.formats);
             put_list(w, "architectures", e->manifest.architectures);
@@ -221,14 +244,12 @@ lr_code node_api_engine_reload(struct node *node, struct net_request *req, struc
 {
     struct lr_str id = node_api_segment(req, 2);
     struct lr_str force;
-    struct node_engine *engine = node->engines.first;
-    while (engine != NULL && !lr_str_eq_z(id, engine->name))
-        engine = engine->next;
+    struct node_engine *engine = node_engines_find(&node->engines, id);
     bool forced = net_request_query_get(req, "force", &force) && lr_str_eq_z(force, "true");
     if (engine == NULL)
         return lr_fail(err, LR_NOT_FOUND, "there is no engine \"" LR_STR_FMT "\"",
                        LR_STR_ARG(lr_str_sub(id, 0, 64)));
-    return node_reload(node, engine, forced, on_reloaded, req, err);
+    return node_reload(&node->models, engine, forced, on_reloaded, req, err);
 }
 
 lr_code node_api_events(struct node *node, struct net_request *req, struct lr_error *err)
@@ -243,23 +264,26 @@ lr_code node_api_health(struct node *node, struct net_request *req, struct lr_er
     const struct node_model *stalled = NULL;
     uint32_t ready = 0;
     /* Half the watchdog's time without progress: no longer well, not yet killed. */
-    for (const struct node_model *m = node->models; m != NULL; m = m->next) {
+    for (const struct node_model *m = node->models.first; m != NULL; m = m->next) {
         const struct node_worker *k = node_model_worker(m);
         ready += m->state == NODE_MODEL_READY;
         if (k != NULL && node_worker_has_opened(k) && k->live_count != 0 &&
-            node_now(node) - k->progress_ms > node->limits.step_ms / 2)
+            node_now(&node->models) - k->progress_ms > node->models.limits.step_ms / 2)
             stalled = m;
     }
-    bool well = stalled == NULL && !node->is_draining;
+    bool well = stalled == NULL && !node->models.is_draining;
     struct net_json json;
     struct lr_json_writer *w = net_json_begin(&json, BODY_BYTES);
-    lr_json_member_z(w, "status", node->is_draining ? "draining" : well ? "ok" : "stalled");
+    lr_json_member_z(w, "status",
+                     node->models.is_draining ? "draining"
+                     : well                   ? "ok"
+                                              : "stalled");
     if (stalled != NULL)
         lr_json_member_z(w, "model", stalled->id);
-    lr_json_member_z(w, "device", node->device);
+    lr_json_member_z(w, "device", node->models.device);
     node_router_link_put(node->link, w);
-    lr_json_member_u64(w, "models_ready", ready);
-    lr_json_member_u64(w, "requests", node->generations.used);
-    lr_json_member_u64(w, "uptime_ms", node_now(node) - node->started_ms);
+    LR_JSON_MEMBERS(w, LR_UINT("models_ready", ready),
+                    LR_UINT("requests", node->models.generations.used),
+                    LR_UINT("uptime_ms", node_now(&node->models) - node->started_ms));
     return net_json_send(&json, req, well ? 200 : 503, err);
 }

@@ -12,44 +12,36 @@ static const char *kind_name(enum node_claim_kind kind)
 static void put_pool(struct lr_json_writer *w, const struct node *node, uint32_t index)
 {
     static struct node_room room;
-    const struct node_pool *pool = &node->pools.pool[index];
+    const struct node_pool *pool = &node->models.pools.pool[index];
     uint64_t reserved = 0;
-    node_plan_room(node, index, 0, &room);
+    node_plan_room(&node->models, index, 0, &room);
     for (size_t i = 0; i < room.count; i++)
         reserved += room.claims[i].bytes;
     uint64_t capacity = node_ledger_capacity(&pool->state, room.claims, room.count);
     lr_json_begin_object(w);
-    lr_json_member_z(w, "pool", pool->name);
-    lr_json_member_z(w, "title", pool->title);
-    lr_json_member_u64(w, "total", pool->state.total);
-    lr_json_member_u64(w, "used", pool->state.used);
-    lr_json_member_u64(w, "limit_percent", pool->state.limit_percent);
-    lr_json_member_bool(w, "over", pool->is_over);
-    lr_json_member_u64(w, "foreign",
-                       node_ledger_foreign(&pool->state, room.claims, room.count));
-    lr_json_member_u64(w, "capacity", capacity);
-    lr_json_member_u64(w, "reserved", reserved);
-    lr_json_member_u64(w, "free", capacity > reserved ? capacity - reserved : 0);
+    LR_JSON_MEMBERS(
+        w, LR_TEXT("pool", pool->name), LR_TEXT("title", pool->title),
+        LR_UINT("total", pool->state.total), LR_UINT("used", pool->state.used),
+        LR_UINT("limit_percent", pool->state.limit_percent), LR_FLAG("over", pool->is_over),
+        LR_UINT("foreign", node_ledger_foreign(&pool->state, room.claims, room.count)),
+        LR_UINT("capacity", capacity), LR_UINT("reserved", reserved),
+        LR_UINT("free", capacity > reserved ? capacity - reserved : 0));
     lr_json_member_array(w, "claims");
     for (size_t i = 0; i < room.count; i++) {
         const struct node_claim *claim = &room.claims[i];
         const struct node_worker *owner = claim->owner;
-        lr_json_begin_object(w);
-        lr_json_member_z(w, "model", owner->model->id);
-        lr_json_member_i64(w, "pid", owner->proc != NULL ? node_proc_pid(owner->proc) : 0);
-        lr_json_member_z(w, "kind", kind_name(claim->kind));
-        lr_json_member_u64(w, "reserved", claim->bytes);
-        lr_json_member_u64(w, "measured", claim->measured);
-        lr_json_member_u64(w, "weights", owner->stats.weights_bytes);
-        lr_json_member_u64(w, "kv", owner->stats.kv_bytes);
-        lr_json_member_u64(w, "kv_in_use", owner->stats.kv_bytes_in_use);
-        lr_json_member_u64(w, "workspace", owner->stats.workspace_bytes);
-        lr_json_member_u64(w, "fixed", owner->stats.fixed_bytes);
-        /* One that was never asked is idle since it was started. */
+        const struct lr_engine_stats *stats = &owner->stats;
+        /* A worker that was never asked is idle since it was started. */
         uint64_t since =
             claim->last_used_ms > owner->started_ms ? claim->last_used_ms : owner->started_ms;
-        lr_json_member_u64(w, "idle_ms", node_now(node) - since);
-        lr_json_end_object(w);
+        LR_JSON_ITEM(
+            w, LR_TEXT("model", owner->model->id),
+            LR_INT("pid", owner->proc != NULL ? node_proc_pid(owner->proc) : 0),
+            LR_TEXT("kind", kind_name(claim->kind)), LR_UINT("reserved", claim->bytes),
+            LR_UINT("measured", claim->measured), LR_UINT("weights", stats->weights_bytes),
+            LR_UINT("kv", stats->kv_bytes), LR_UINT("kv_in_use", stats->kv_bytes_in_use),
+            LR_UINT("workspace", stats->workspace_bytes), LR_UINT("fixed", stats->fixed_bytes),
+            LR_UINT("idle_ms", node_now(&node->models) - since));
     }
     lr_json_end_array(w);
     lr_json_end_object(w);
@@ -70,7 +62,8 @@ static void put_plan(struct lr_json_writer *w, const struct node *node,
         lr_json_member_z(w, "plan", "unknown until it is first asked for");
         return;
     }
-    node_plan_room(node, node_pool_for(node, m->need.on_device != 0), m->need.total, &room);
+    node_plan_room(&node->models, node_pool_for(&node->models, m->need.on_device != 0),
+                   m->need.total, &room);
     lr_json_member_z(w, "plan", plans[room.plan]);
     lr_json_member_u64(w, "need", m->need.total);
     lr_json_member_u64(w, "available", room.available);
@@ -91,10 +84,10 @@ lr_code node_api_memory(struct node *node, struct net_request *req, struct lr_er
         if (m == NULL)
             return err->code;
     }
-    node_measure(node);
+    node_measure(&node->models);
     struct lr_json_writer *w = net_json_begin(&json, BODY_BYTES);
     lr_json_member_array(w, "pools");
-    for (uint32_t i = 0; i < node->pools.count; i++)
+    for (uint32_t i = 0; i < node->models.pools.count; i++)
         put_pool(w, node, i);
     lr_json_end_array(w);
     if (m != NULL) {

@@ -276,7 +276,7 @@ static lr_code agree(struct node *node, struct net_request *req, uint32_t *commo
         return lr_fail(err, LR_UNSUPPORTED,
                        "the router speaks protocol %u, this node protocol %d: upgrade the %s",
                        theirs, WIRE_PROTOCOL, theirs < WIRE_PROTOCOL ? "router" : "node");
-    if (node->is_draining)
+    if (node->models.is_draining)
         return lr_fail(err, LR_UNAVAILABLE, "this node is shutting down");
     return LR_OK;
 }

@@ -53,11 +53,8 @@ static void put_lines(struct lr_json_writer *w, uint64_t count)
     for (uint64_t i = count_all - (count < have ? count : have); i < count_all; i++) {
         const struct kept *k = &ring[i % KEPT];
         lr_time_format(k->wall_ms, time);
-        lr_json_begin_object(w);
-        lr_json_member_z(w, "time", time);
-        lr_json_member_z(w, "level", lr_log_level_name(k->level));
-        lr_json_member_z(w, "text", k->text);
-        lr_json_end_object(w);
+        LR_JSON_ITEM(w, LR_TEXT("time", time), LR_TEXT("level", lr_log_level_name(k->level)),
+                     LR_TEXT("text", k->text));
     }
     (void)pthread_mutex_unlock(&lock);
 }

@@ -43,29 +43,29 @@ static void put_models(struct lr_buf *out, const struct node *node)
 {
     const struct node_model *m;
     head(out, "model_ready", "1 while a worker serves the model");
-    for (m = node->models; m != NULL; m = m->next)
+    for (m = node->models.first; m != NULL; m = m->next)
         put_gauge(out, "model_ready", "model", m->id, m->state == NODE_MODEL_READY);
     head(out, "model_queued", "requests that wait for the model");
-    for (m = node->models; m != NULL; m = m->next)
+    for (m = node->models.first; m != NULL; m = m->next)
         put_gauge(out, "model_queued", "model", m->id, m->queue_count);
     head(out, "model_live", "requests in the model's worker");
-    for (m = node->models; m != NULL; m = m->next)
+    for (m = node->models.first; m != NULL; m = m->next)
         put_gauge(out, "model_live", "model", m->id, node_model_live(m));
     head(out, "model_kv_bytes_in_use", "KV cache held by live requests");
-    for (m = node->models; m != NULL; m = m->next) {
+    for (m = node->models.first; m != NULL; m = m->next) {
         const struct node_worker *w = node_model_worker(m);
         put_gauge(out, "model_kv_bytes_in_use", "model", m->id,
                   w != NULL ? w->stats.kv_bytes_in_use : 0);
     }
     lr_buf_add_z(out, "# HELP llm_router_node_model_tokens_total tokens generated\n"
                       "# TYPE llm_router_node_model_tokens_total counter\n");
-    for (m = node->models; m != NULL; m = m->next)
+    for (m = node->models.first; m != NULL; m = m->next)
         put_gauge(out, "model_tokens_total", "model", m->id, m->tokens_out);
 }
 
 static void put_memory(struct lr_buf *out, const struct node *node)
 {
-    const struct node_pools *p = &node->pools;
+    const struct node_pools *p = &node->models.pools;
     head(out, "memory_total_bytes", "memory of the pool");
     for (uint32_t i = 0; i < p->count; i++)
         put_gauge(out, "memory_total_bytes", "pool", p->pool[i].name, p->pool[i].state.total);
@@ -83,23 +83,24 @@ lr_code node_api_metrics(struct node *node, struct net_request *req, struct lr_e
     struct net_tls_validity validity;
     (void)err;
     lr_buf_init(&out, 8 << 20);
-    put_counter(&out, "requests_total", "generations taken in", node->count.requests);
-    put_counter(&out, "tokens_total", "tokens generated", node->count.tokens);
+    put_counter(&out, "requests_total", "generations taken in", node->models.count.requests);
+    put_counter(&out, "tokens_total", "tokens generated", node->models.count.tokens);
     put_counter(&out, "errors_total", "generations that ended with an error",
-                node->count.errors);
+                node->models.count.errors);
     put_counter(&out, "cancelled_total", "generations whose client left",
-                node->count.cancelled);
+                node->models.count.cancelled);
     put_counter(&out, "worker_starts_total", "worker processes started",
-                node->count.worker_starts);
+                node->models.count.worker_starts);
     put_counter(&out, "worker_deaths_total", "worker processes that died unasked",
-                node->count.worker_deaths);
+                node->models.count.worker_deaths);
     put_counter(&out, "watchdog_kills_total", "workers killed for lack of progress",
-                node->count.watchdog_kills);
-    put_counter(&out, "evictions_total", "models unloaded to make room", node->count.evictions);
+                node->models.count.watchdog_kills);
+    put_counter(&out, "evictions_total", "models unloaded to make room",
+                node->models.count.evictions);
     put_counter(&out, "reloads_total", "models moved to a new engine version",
-                node->count.reloads);
+                node->models.count.reloads);
     put_counter(&out, "memory_alerts_total", "times a pool went over its threshold",
-                node->count.alerts);
+                node->models.count.alerts);
     if (net_server_get_validity(node->server, &validity)) {
         head(&out, "tls_certificate_expiry_days",
              "days until the certificate of tls-cert ends");

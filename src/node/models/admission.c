@@ -7,20 +7,19 @@
 
 #include "base/log.h"
 #include "node/fetch/storage.h"
-#include "node/models/model.h"
-#include "node/state.h"
+#include "node/models/models.h"
 #include "wire/event.h"
 #include "wire/open.h"
 
-uint32_t node_pool_for(const struct node *node, bool on_device)
+uint32_t node_pool_for(const struct node_models *models, bool on_device)
 {
     uint32_t best = NODE_POOL_RAM;
     uint64_t most = 0;
     if (!on_device)
         return NODE_POOL_RAM;
     /* The GPU with the most free memory: a model lies on one device as a whole. */
-    for (uint32_t i = 1; i < node->pools.count; i++) {
-        const struct node_pool_state *s = &node->pools.pool[i].state;
+    for (uint32_t i = 1; i < models->pools.count; i++) {
+        const struct node_pool_state *s = &models->pools.pool[i].state;
         uint64_t free_bytes = s->total > s->used ? s->total - s->used : 0;
         if (best == NODE_POOL_RAM || free_bytes > most) {
             best = i;
@@ -32,16 +31,14 @@ uint32_t node_pool_for(const struct node *node, bool on_device)
 
 const char *node_artifact_of(const struct node_model *model)
 {
-    const struct node *node = model->node;
+    const struct node_models *models = model->models;
     const struct model_descriptor *d = model->descriptor;
-    const char *forced = lr_settings_str(node->settings, "artifact");
     if (d == NULL || model->skip_artifact)
         return NULL;
-    if (forced != NULL)
-        return forced;
-    for (size_t i = 0; lr_settings_bool(node->settings, "artifacts") && i < d->artifact_count;
-         i++)
-        if (strcmp(d->artifacts[i].backend, node->device) == 0)
+    if (models->artifact != NULL)
+        return models->artifact;
+    for (size_t i = 0; models->uses_artifacts && i < d->artifact_count; i++)
+        if (strcmp(d->artifacts[i].backend, models->device) == 0)
             return d->artifacts[i].path;
     return NULL;
 }
@@ -49,7 +46,7 @@ const char *node_artifact_of(const struct node_model *model)
 void node_describe_open(const struct node_model *model, const struct node_library *library,
                         uint32_t pool, uint64_t limit, struct wire_open *out)
 {
-    const struct node *node = model->node;
+    const struct node_models *models = model->models;
     static const char *device;
     *out = (struct wire_open){
         .library = library->path,
@@ -57,12 +54,12 @@ void node_describe_open(const struct node_model *model, const struct node_librar
         .engine_version = library->version,
         .abi_version = library->abi,
         .model_dir = model->descriptor != NULL ? model->descriptor->model_dir : "",
-        .options = node->options,
+        .options = models->options,
     };
     out->options.artifact_path = node_artifact_of(model);
     if (model->descriptor != NULL && model->descriptor->format == MODEL_FORMAT_GGUF)
         out->options.filename = lr_path_base(model->descriptor->primary);
-    device = pool != NODE_POOL_RAM ? node->pools.pool[pool].name : node->device;
+    device = pool != NODE_POOL_RAM ? models->pools.pool[pool].name : models->device;
     out->options.devices = &device;
     out->options.device_count = 1;
     if (pool != NODE_POOL_RAM)
@@ -83,11 +80,11 @@ static enum node_claim_kind kind_of(const struct node_worker *w)
     return NODE_CLAIM_BUSY;
 }
 
-void node_plan_room(const struct node *node, uint32_t pool, uint64_t need,
+void node_plan_room(const struct node_models *models, uint32_t pool, uint64_t need,
                     struct node_room *out)
 {
     out->count = 0;
-    for (struct node_model *m = node->models; m != NULL; m = m->next)
+    for (struct node_model *m = models->first; m != NULL; m = m->next)
         for (struct node_worker *w = m->workers; w != NULL; w = w->next)
             if (w->pool == pool && out->count < sizeof(out->claims) / sizeof(out->claims[0]))
                 out->claims[out->count++] = (struct node_claim){
@@ -97,7 +94,7 @@ void node_plan_room(const struct node *node, uint32_t pool, uint64_t need,
                     .last_used_ms = m->last_used_ms,
                     .kind = kind_of(w),
                 };
-    out->plan = node_ledger_plan(&node->pools.pool[pool].state, out->claims, out->count, need,
+    out->plan = node_ledger_plan(&models->pools.pool[pool].state, out->claims, out->count, need,
                                  &out->available);
 }
 
@@ -125,8 +122,8 @@ static void refuse(struct node_model *model, const struct node_pool *pool, uint6
 bool node_has_room(struct node_model *model, uint64_t *available)
 {
     static struct node_room room;
-    const struct node *node = model->node;
-    node_plan_room(node, node_pool_for(node, model->need.on_device != 0), model->need.total,
+    const struct node_models *models = model->models;
+    node_plan_room(models, node_pool_for(models, model->need.on_device != 0), model->need.total,
                    &room);
     *available = room.available;
     return room.plan != NODE_PLAN_NEVER;
@@ -135,15 +132,15 @@ bool node_has_room(struct node_model *model, uint64_t *available)
 static void make_room(struct node_model *model)
 {
     static struct node_room room;
-    struct node *node = model->node;
-    uint32_t pool = node_pool_for(node, model->need.on_device != 0);
+    struct node_models *models = model->models;
+    uint32_t pool = node_pool_for(models, model->need.on_device != 0);
     struct lr_error err;
     /* Fresh figures: what a worker that has just left held must not look like foreign
      * use. */
-    node_measure(node);
-    node_plan_room(node, pool, model->need.total, &room);
+    node_measure(models);
+    node_plan_room(models, pool, model->need.total, &room);
     if (room.plan == NODE_PLAN_NEVER) {
-        refuse(model, &node->pools.pool[pool], room.available);
+        refuse(model, &models->pools.pool[pool], room.available);
         return;
     }
     if (room.plan == NODE_PLAN_FITS) {
@@ -158,14 +155,14 @@ static void make_room(struct node_model *model)
         return;
     }
     model->wants_room = true;
-    model->wants_room_seq = model->queue != NULL ? model->queue->seq : node->next_seq;
+    model->wants_room_seq = model->queue != NULL ? model->queue->seq : models->next_seq;
     for (size_t i = 0; i < room.count; i++) {
         const struct node_worker *owner = room.claims[i].owner;
         struct node_replica *victim = owner->replica;
         if (!room.claims[i].is_victim || owner != victim->worker ||
             victim->state == NODE_REPLICA_DRAINING)
             continue;
-        node->count.evictions += !victim->is_yielding;
+        models->count.evictions += !victim->is_yielding;
         victim->is_yielding = true;
         node_replica_pump(victim);
     }
@@ -198,7 +195,7 @@ static void on_probe_exit(void *arg, const char *how)
     struct node_model *model = p->model;
     struct lr_error err = p->answer.error;
     bool has_need = p->answer.has_need, was_told = err.code != LR_OK;
-    bool is_late = node_now(model->node) - p->started_ms >= model->node->limits.load_ms;
+    bool is_late = node_now(model->models) - p->started_ms >= model->models->limits.load_ms;
     model->probe = NULL;
     if (has_need) {
         model->need = p->answer.need;
@@ -223,19 +220,19 @@ static void on_probe_exit(void *arg, const char *how)
 
 static void start_probe(struct node_model *model)
 {
-    struct node *node = model->node;
+    struct node_models *models = model->models;
     struct node_library *library = model->engine->library;
     struct lr_error err;
     struct wire_open open;
-    uint32_t pool = node_pool_for(node, strcmp(node->device, "cpu") != 0);
-    const struct node_pool_state *state = &node->pools.pool[pool].state;
+    uint32_t pool = node_pool_for(models, strcmp(models->device, "cpu") != 0);
+    const struct node_pool_state *state = &models->pools.pool[pool].state;
     struct probe *p = calloc(1, sizeof(*p));
     const struct node_proc_callbacks callbacks = {
         .arg = p, .on_frames = node_answer_on_frames, .on_exit = on_probe_exit};
     node_describe_open(model, library, pool, state->total / 100 * state->limit_percent, &open);
     lr_code code =
-        p != NULL ? node_engine_run(node, library, model->id, WIRE_PROBE, &open, &callbacks,
-                                    &model->probe, &err)
+        p != NULL ? node_engine_run(models->launcher, library, model->id, WIRE_PROBE, &open,
+                                    &callbacks, &model->probe, &err)
                   : lr_fail(&err, LR_OUT_OF_RAM, "no memory to ask the engine about the model");
     if (code != LR_OK) {
         free(p);
@@ -243,7 +240,7 @@ static void start_probe(struct node_model *model)
         return;
     }
     p->model = model;
-    p->started_ms = node_now(node);
+    p->started_ms = node_now(models);
     p->library = node_library_ref(library);
 }
 
@@ -269,7 +266,7 @@ void node_admit(struct node_model *model)
     if (artifact != NULL && node_directml_is(artifact)) {
         node_directml_refuse(artifact, &err);
         node_model_trouble(model, NODE_TROUBLE_JUDGED, &err);
-    } else if (node_library_restore(&model->node->engines, model->engine, &err) != LR_OK) {
+    } else if (node_library_restore(model->models->engines, model->engine, &err) != LR_OK) {
         node_model_trouble(model, NODE_TROUBLE_TOLD, &err);
     } else if (!model->has_need || model->need_library != model->engine->library) {
         start_probe(model);
@@ -278,15 +275,15 @@ void node_admit(struct node_model *model)
     }
 }
 
-void node_admit_waiting(struct node *node)
+void node_admit_waiting(struct node_models *models)
 {
-    node_recovery_room(node);
+    node_recovery_room(models);
     /* One after another in order of arrival: a younger one never overtakes into the
      * room an older one waits for. */
     uint64_t after = 0;
     for (;;) {
         struct node_model *next = NULL;
-        for (struct node_model *m = node->models; m != NULL; m = m->next)
+        for (struct node_model *m = models->first; m != NULL; m = m->next)
             if (m->wants_room && m->wants_room_seq >= after &&
                 (next == NULL || m->wants_room_seq < next->wants_room_seq))
                 next = m;

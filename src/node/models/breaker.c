@@ -8,27 +8,19 @@ static uint64_t pause_ms(uint32_t opened)
     return pause < NODE_BREAKER_MOST_MS ? pause : NODE_BREAKER_MOST_MS;
 }
 
-static void open_it(struct node_breaker *b, uint64_t now_ms)
-{
-    b->opened++;
-    b->due_ms = now_ms + pause_ms(b->opened);
-}
-
-void node_breaker_failed(struct node_breaker *breaker, uint64_t now_ms)
-{
-    breaker->failures++;
-    breaker->failed_ms = now_ms;
-    open_it(breaker, now_ms);
-}
-
 bool node_breaker_died(struct node_breaker *breaker, uint32_t limit, uint64_t now_ms)
 {
     breaker->failures++;
     breaker->failed_ms = now_ms;
     if (breaker->failures < limit && breaker->opened == 0)
         return false;
-    open_it(breaker, now_ms);
+    breaker->due_ms = now_ms + pause_ms(++breaker->opened);
     return true;
+}
+
+void node_breaker_failed(struct node_breaker *breaker, uint64_t now_ms)
+{
+    (void)node_breaker_died(breaker, 0, now_ms);
 }
 
 void node_breaker_try(struct node_breaker *breaker)

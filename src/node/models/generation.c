@@ -7,8 +7,7 @@
 #include "base/list.h"
 #include "base/log.h"
 #include "base/machine.h"
-#include "node/models/model.h"
-#include "node/state.h"
+#include "node/models/models.h"
 #include "wire/bytes.h"
 
 enum { TICK_MS = 900, SLOTS_BEYOND = 2, EVENT_BYTES = 4096 };
@@ -79,7 +78,7 @@ static void join_worker(struct node_generation *g)
     w->suspect_count += is_newcomer && g->attempt.entry == WIRE_ENTRY_SUSPECT;
     w->connection_count += g->attempt.has_connection;
     if (w->live_count++ == 0)
-        w->progress_ms = node_now(w->node);
+        w->progress_ms = node_now(w->models);
 }
 
 void node_generation_enter(struct node_generation *g)
@@ -113,11 +112,11 @@ static void leave_worker(struct node_generation *g)
 
 static void send_cancel(struct node_generation *g)
 {
-    struct node *node = g->model->node;
-    lr_buf_clear(&node->scratch);
-    wire_u64_encode(&node->scratch, WIRE_CANCEL, g->id);
+    struct node_models *models = g->model->models;
+    lr_buf_clear(&models->scratch);
+    wire_u64_encode(&models->scratch, WIRE_CANCEL, g->id);
     if (g->attempt.worker->proc != NULL)
-        (void)node_proc_send(g->attempt.worker->proc, lr_buf_str(&node->scratch));
+        (void)node_proc_send(g->attempt.worker->proc, lr_buf_str(&models->scratch));
 }
 
 static void refuse_move(struct node_generation *g, enum node_generation_state state)
@@ -161,11 +160,11 @@ bool node_generation_move(struct node_generation *g, enum node_generation_state 
 
 void node_generation_tell(struct node_generation *g, const struct wire_frame *frame)
 {
-    struct node *node = g->model->node;
-    g->last_event_ms = node_now(node);
+    struct node_models *models = g->model->models;
+    g->last_event_ms = node_now(models);
     if (g->attempt.ahead != 0)
         g->attempt.ahead--;
-    node->batch.more_comes = g->attempt.ahead != 0;
+    models->batch->more_comes = g->attempt.ahead != 0;
     if (g->sink.on_event != NULL)
         g->sink.on_event(g->sink.ctx, frame);
 }
@@ -182,7 +181,7 @@ static void tell_encoded(struct node_generation *g, const struct lr_buf *buf)
 
 static void tell_accepted(struct node_generation *g, bool has_swapped)
 {
-    struct lr_buf *buf = &g->model->node->scratch;
+    struct lr_buf *buf = &g->model->models->scratch;
     char engine[384] = "";
     const struct node_worker *w = node_model_worker(g->model);
     if (w != NULL && node_worker_has_opened(w))
@@ -200,7 +199,7 @@ static void release(struct node_generation *g)
 {
     if (!node_generation_move(g, NODE_GENERATION_OVER))
         return;
-    lr_slots_give(&g->model->node->generations, g->id);
+    lr_slots_give(&g->model->models->generations, g->id);
     lr_buf_free(&g->generated);
     free(g->frame);
     free(g);
@@ -220,7 +219,7 @@ static void tell_error(struct node_generation *g, const struct lr_error *err, bo
 
 void node_generation_fail(struct node_generation *g, const struct lr_error *err, bool retryable)
 {
-    g->model->node->count.errors++;
+    g->model->models->count.errors++;
     g->model->requests_failed++;
     tell_error(g, err, retryable);
     release(g);
@@ -236,7 +235,7 @@ void node_generation_abandon(struct node_generation *g, const struct lr_error *e
 void node_generation_end(struct node_generation *g)
 {
     g->model->requests_done++;
-    g->model->last_used_ms = node_now(g->model->node);
+    g->model->last_used_ms = node_now(g->model->models);
     release(g);
 }
 
@@ -263,10 +262,10 @@ static bool is_full(const struct node_model *model, const struct node_generation
                w->need.max_sequences + SLOTS_BEYOND + makes_room;
 }
 
-static lr_code check_admission(struct node *node, const struct node_model *model, bool no_queue,
+static lr_code check_admission(const struct node_model *model, bool no_queue,
                                const struct node_generation *leaves, struct lr_error *err)
 {
-    if (node->is_draining)
+    if (model->models->is_draining)
         return lr_fail(err, LR_UNAVAILABLE, "this node is shutting down");
     if (model->is_purging)
         return lr_fail(err, LR_NOT_FOUND, "model \"%s\" is being deleted", model->id);
@@ -274,7 +273,7 @@ static lr_code check_admission(struct node *node, const struct node_model *model
         model->engine == NULL)
         return lr_fail(err, model->reason_code != LR_OK ? model->reason_code : LR_UNAVAILABLE,
                        "model \"%s\" cannot be run: %s", model->id, model->reason);
-    if (model->queue_count >= node->limits.queue)
+    if (model->queue_count >= model->models->limits.queue)
         return lr_fail(err, LR_RATE_LIMITED,
                        "%u requests wait for model \"%s\" already (setting node-queue)",
                        model->queue_count, model->id);
@@ -300,10 +299,10 @@ static lr_code create(struct node_model *model, struct lr_str frame,
                       const struct wire_submit *ask, struct node_sink sink,
                       struct node_generation **out, struct lr_error *err)
 {
-    struct node *node = model->node;
+    struct node_models *models = model->models;
     struct node_generation *g = calloc(1, sizeof(*g));
     char *copy = malloc(frame.len);
-    uint64_t id = g != NULL && copy != NULL ? lr_slots_take(&node->generations, g) : 0;
+    uint64_t id = g != NULL && copy != NULL ? lr_slots_take(&models->generations, g) : 0;
     *out = NULL;
     if (id == 0) {
         free(g);
@@ -317,8 +316,8 @@ static lr_code create(struct node_model *model, struct lr_str frame,
     g->frame = copy;
     g->frame_len = frame.len;
     g->sink = sink;
-    g->seq = node->next_seq++;
-    g->last_event_ms = node_now(node);
+    g->seq = models->next_seq++;
+    g->last_event_ms = node_now(models);
     g->ask = *ask;
     g->ask.request_id = lr_str_z(g->name);
     g->ask.model = g->ask.trace = g->ask.leaves = (struct lr_str){0};
@@ -337,10 +336,10 @@ lr_code node_generation_take(struct node_model *model, struct lr_str frame,
                              const struct wire_submit *ask, struct node_sink sink,
                              struct node_generation **out, struct lr_error *err)
 {
-    struct node *node = model->node;
+    struct node_models *models = model->models;
     struct node_generation *leaves = find_named(model, ask->leaves);
     *out = NULL;
-    lr_code code = check_admission(node, model, ask->no_queue, leaves, err);
+    lr_code code = check_admission(model, ask->no_queue, leaves, err);
     if (code == LR_OK)
         code = create(model, frame, ask, sink, out, err);
     if (code != LR_OK)
@@ -348,7 +347,7 @@ lr_code node_generation_take(struct node_model *model, struct lr_str frame,
     struct node_generation *g = *out;
     uint64_t now = g->last_event_ms;
     g->deadline_at_ms = ask->deadline_ms != 0 ? now + ask->deadline_ms : 0;
-    node->count.requests++;
+    models->count.requests++;
     model->last_used_ms = now;
     if (ask->entry == WIRE_ENTRY_NEW && ask->generated_count != 0)
         g->ask.entry = WIRE_ENTRY_RESUMED;
@@ -362,14 +361,14 @@ lr_code node_generation_take(struct node_model *model, struct lr_str frame,
 }
 
 /* In the node's scratch memory; empty where it was too large. */
-static struct lr_str encode(struct node *node, const struct wire_generate *g,
+static struct lr_str encode(struct node_models *models, const struct wire_generate *g,
                             struct wire_submit *out)
 {
-    lr_buf_clear(&node->scratch);
-    wire_submit_encode(&node->scratch, g);
-    struct lr_str frame = lr_buf_str(&node->scratch);
+    lr_buf_clear(&models->scratch);
+    wire_submit_encode(&models->scratch, g);
+    struct lr_str frame = lr_buf_str(&models->scratch);
     struct lr_str body = lr_str_sub(frame, WIRE_HEADER_LEN, frame.len);
-    bool is_good = !node->scratch.failed && wire_submit_head_decode(body, out, NULL) == LR_OK;
+    bool is_good = !models->scratch.failed && wire_submit_head_decode(body, out, NULL) == LR_OK;
     return is_good ? frame : (struct lr_str){0};
 }
 
@@ -378,7 +377,7 @@ lr_code node_generation_start(struct node_model *model, const struct wire_genera
                               struct lr_error *err)
 {
     struct wire_submit ask;
-    struct lr_str frame = encode(model->node, g, &ask);
+    struct lr_str frame = encode(model->models, g, &ask);
     *out = NULL;
     if (frame.len == 0)
         return lr_fail(err, LR_TOO_LARGE, "the request is larger than %d bytes", WIRE_BODY_MAX);
@@ -404,7 +403,7 @@ static uint32_t token_count(const struct node_generation *g)
 static void send_frame(struct node_generation *g, struct node_proc *proc)
 {
     struct lr_str frame = lr_str(g->frame, g->frame_len);
-    struct lr_buf *buf = &g->model->node->scratch;
+    struct lr_buf *buf = &g->model->models->scratch;
     uint32_t given = g->ask.generated_count, count = token_count(g);
     if (count != given) {
         lr_buf_clear(buf);
@@ -428,7 +427,7 @@ void node_generation_submit(struct node_generation *g, struct node_worker *worke
     };
     struct node_attempt attempt = {
         .worker = worker,
-        .submitted_ms = node_now(worker->node),
+        .submitted_ms = node_now(worker->models),
         .given = token_count(g),
         .entry = g->ask.entry,
         .probation = g->ask.entry == WIRE_ENTRY_COHORT ? WIRE_PROBATION_TOKENS : 0,
@@ -456,7 +455,7 @@ lr_code node_generation_prove(struct node_worker *worker, struct node_sink sink,
     g.segment_count = 1;
     g.max_tokens = 1;
     g.ignore_stop = true;
-    struct lr_str frame = encode(worker->node, &g, &ask);
+    struct lr_str frame = encode(worker->models, &g, &ask);
     if (frame.len == 0)
         return lr_fail(err, LR_OUT_OF_RAM, "no memory for a request");
     lr_code code = create(worker->model, frame, &ask, sink, &proof, err);
@@ -479,7 +478,7 @@ void node_generation_stop(struct node_generation *g)
         struct lr_buf event;
         lr_buf_init(&event, EVENT_BYTES);
         wire_done_encode(&event, &m);
-        model->node->count.cancelled++;
+        model->models->count.cancelled++;
         tell_encoded(g, &event);
         lr_buf_free(&event);
         release(g);
@@ -491,7 +490,7 @@ void node_generation_cancel(struct node_generation *g)
 {
     struct node_model *model = g->model;
     g->sink = (struct node_sink){0};
-    model->node->count.cancelled++;
+    model->models->count.cancelled++;
     if (!is_live(g->state)) {
         release(g);
         node_model_pump(model); /* it may have been the only reason to stay */
@@ -539,7 +538,7 @@ void node_generation_lost(struct node_generation *g, const struct node_victim *v
         lr_log_error(NULL, "request.poison request=%s model=%s how=%s", g->name, model->id,
                      how->text);
         node_generation_fail(g, &err, false);
-    } else if (model->node->is_draining) {
+    } else if (model->models->is_draining) {
         (void)lr_fail(&err, LR_UNAVAILABLE, "this node is shutting down");
         node_generation_fail(g, &err, true);
     } else {
@@ -555,7 +554,7 @@ void node_generation_lost(struct node_generation *g, const struct node_victim *v
 
 static void tick(struct node_generation *g, uint64_t now)
 {
-    struct lr_buf *buf = &g->model->node->scratch;
+    struct lr_buf *buf = &g->model->models->scratch;
     struct lr_error err;
     if (g->state == NODE_GENERATION_QUEUED && g->deadline_at_ms != 0 &&
         now >= g->deadline_at_ms) {
@@ -571,9 +570,9 @@ static void tick(struct node_generation *g, uint64_t now)
     }
 }
 
-void node_generations_tick(struct node *node, uint64_t now_ms)
+void node_generations_tick(struct node_models *models, uint64_t now_ms)
 {
-    for (uint32_t i = 0; i < node->generations.count; i++)
-        if (node->generations.all[i].item != NULL)
-            tick(node->generations.all[i].item, now_ms);
+    for (uint32_t i = 0; i < models->generations.count; i++)
+        if (models->generations.all[i].item != NULL)
+            tick(models->generations.all[i].item, now_ms);
 }

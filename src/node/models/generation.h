@@ -31,7 +31,6 @@
 #include "wire/event.h"
 #include "wire/generate.h"
 
-struct node;
 struct node_model;
 struct node_worker;
 
@@ -78,7 +77,7 @@ struct node_attempt {
 
 struct node_generation {
     struct node_generation *next, **link; /* of its model's queue or its worker's list */
-    uint64_t id;                          /* in node->generations */
+    uint64_t id;                          /* in models->generations */
     uint64_t seq;                         /* order of arrival on this node */
     enum node_generation_state state;
     struct node_model *model;
@@ -166,7 +165,5 @@ void node_generation_abandon(struct node_generation *generation, const struct lr
 /* The worker it was in has died: back to its owner or into the queue, or failed for good. */
 void node_generation_lost(struct node_generation *generation, const struct node_victim *verdict,
                           const struct lr_error *how);
-/* Once a second: ticks for silent generations, deadlines. */
-void node_generations_tick(struct node *node, uint64_t now_ms);
 
 #endif

@@ -5,7 +5,7 @@
 #include "base/log.h"
 #include "base/machine.h"
 #include "node/fetch/storage.h"
-#include "node/state.h"
+#include "node/models/models.h"
 
 #define TO(name) LR_STATE(NODE_MODEL_##name)
 static const struct lr_machine machine = {
@@ -37,17 +37,17 @@ const char *node_model_state_name(enum node_model_state state)
 static void set_state(struct node_model *model, enum node_model_state state,
                       const struct lr_error *reason)
 {
-    struct node *node = model->node;
+    struct node_models *models = model->models;
     lr_log_info(NULL, "model.state model=%s from=%s to=%s reason=%s", model->id,
                 node_model_state_name(model->state), node_model_state_name(state),
                 reason != NULL ? reason->text : "");
-    struct lr_json_writer *w = net_bus_begin(&node->events, "model");
-    lr_json_member_z(w, "model", model->id);
-    lr_json_member_z(w, "from", node_model_state_name(model->state));
-    lr_json_member_z(w, "state", node_model_state_name(state));
+    struct lr_json_writer *w = net_bus_begin(models->events, "model");
+    LR_JSON_MEMBERS(w, LR_TEXT("model", model->id),
+                    LR_TEXT("from", node_model_state_name(model->state)),
+                    LR_TEXT("state", node_model_state_name(state)));
     if (reason != NULL)
         lr_json_member_z(w, "reason", reason->text);
-    net_bus_send(&node->events);
+    net_bus_send(models->events);
     model->state = state;
     if (state == NODE_MODEL_READY || state == NODE_MODEL_DRAINING || state == NODE_MODEL_FAILED)
         model->is_wanted = false;
@@ -125,15 +125,23 @@ bool node_model_has_demand(const struct node_model *model)
     return model->queue != NULL || model->is_wanted;
 }
 
+struct node_model *node_find_model(const struct node_models *models, struct lr_str id)
+{
+    struct node_model *m = models->first;
+    while (m != NULL && !lr_str_eq_nocase(lr_str_z(m->id), id))
+        m = m->next;
+    return m;
+}
+
 void node_model_pump(struct node_model *model)
 {
     struct lr_error leaving;
     switch (model->state) {
     case NODE_MODEL_PRESENT:
-        if (model->queue != NULL && model->node->is_draining) {
+        if (model->queue != NULL && model->models->is_draining) {
             (void)lr_fail(&leaving, LR_UNAVAILABLE, "this node is shutting down");
             node_model_fail_waiting(model, &leaving);
-        } else if (node_model_has_demand(model) && !model->node->is_draining) {
+        } else if (node_model_has_demand(model) && !model->models->is_draining) {
             node_admit(model);
         }
         break;

@@ -41,8 +41,8 @@ enum node_model_state {
 
 struct node_model {
     struct node_model *next;
-    struct node *node;
-    char *id; /* owned */
+    struct node_models *models; /* it is one of these */
+    char *id;                   /* owned */
     enum node_model_state state;
     char reason[NODE_REASON_MAX];
     lr_code reason_code;                  /* of the reason */
@@ -135,12 +135,6 @@ void node_model_pump_waiting(struct node_model *model);
 void node_model_retry(struct node_model *model);
 /* A worker of it gave a token, or ended an answer well. */
 void node_model_served(struct node_model *model);
-/* Tries whatever is due.  Often. */
-void node_recovery_watch(struct node *node);
-/* Files that came back or changed.  Once a second. */
-void node_recovery_look(struct node *node);
-/* Memory that came back. */
-void node_recovery_room(struct node *node);
 
 /* ---- admission (admission.c) ---- */
 
@@ -149,11 +143,6 @@ void node_admit(struct node_model *model);
 /* Whether there would be room for what it needs, which is known; *available: how much at most.
  */
 bool node_has_room(struct node_model *model, uint64_t *available);
-/* Memory has come back: whoever waits for room is tried again, in order of arrival. */
-void node_admit_waiting(struct node *node);
-/* The folder that workers of this engine may write into; NULL: workers are not confined. */
-const char *node_scratch_of(struct node *node, const struct node_library *library,
-                            char out[LR_PATH_MAX]);
 /* Fills what an engine is to be told about a model; strings are borrowed. */
 struct wire_open;
 void node_describe_open(const struct node_model *model, const struct node_library *library,
@@ -164,35 +153,5 @@ const char *node_artifact_of(const struct node_model *model);
 /* An artifact is a second encoding of the same model: where the engine refuses it (`why`), the
  * original is still there.  True: the artifact is not tried again. */
 bool node_artifact_refused(struct node_model *model, const struct lr_error *why);
-/* The pool a model's memory comes from. */
-uint32_t node_pool_for(const struct node *node, bool on_device);
-/* What is claimed of a pool, and how so many bytes more would fit beside it. */
-struct node_room {
-    enum node_plan plan;
-    uint64_t available; /* for the newcomer, at most */
-    size_t count;
-    struct node_claim claims[1024];
-};
-/* The claims alone: need 0. */
-void node_plan_room(const struct node *node, uint32_t pool, uint64_t need,
-                    struct node_room *out);
-
-/* ---- a folder as a model (inspect.c) ---- */
-
-/* Adds the model in `path` (absolute, or below the models folder) under `name`; empty: as
- * its folder is called.  format empty: the one that is there.  *out is borrowed.
- *   PERMISSION_DENIED  the path is outside the roots, which the text names
- *   NOT_FOUND          there is no such folder
- *   INVALID_ARGUMENT   the folder holds no whole model: the text names the file or fact
- *   CONFLICT           another folder has this name here */
-LR_MUST_USE lr_code node_inspect(struct node *node, struct lr_str path, struct lr_str name,
-                                 struct lr_str format, struct node_model **out,
-                                 struct lr_error *err);
-
-/* ---- time (watchdog.c) ---- */
-void node_workers_watch(struct node *node, uint64_t now_ms);
-void node_measure(struct node *node); /* pools and workers */
-void node_memory_watch(struct node *node, uint64_t now_ms);
-void node_idle_watch(struct node *node, uint64_t now_ms);
 
 #endif

@@ -8,10 +8,8 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-#include "node/fetch/fetch.h"
 #include "node/fetch/storage.h"
-#include "node/models/model.h"
-#include "node/state.h"
+#include "node/models/models.h"
 
 static bool is_memory(lr_code code)
 {
@@ -23,7 +21,7 @@ static bool is_memory(lr_code code)
 static void tell_waiting(struct node_model *model)
 {
     struct lr_error err = {.code = model->reason_code};
-    uint64_t now = node_now(model->node);
+    uint64_t now = node_now(model->models);
     if (model->queue == NULL)
         return;
     if (is_memory(model->reason_code))
@@ -58,7 +56,7 @@ static void go_again(struct node_model *model, const struct lr_error *err)
     node_model_move(model, NODE_MODEL_PRESENT, err);
     /* A load that hung may hang as long again, and a node that is leaving loads nothing:
      * whoever has other nodes tries there. */
-    if ((was_loading && err->code == LR_TIMEOUT) || model->node->is_draining)
+    if ((was_loading && err->code == LR_TIMEOUT) || model->models->is_draining)
         tell_waiting(model);
 }
 
@@ -82,7 +80,7 @@ void node_model_trouble(struct node_model *model, enum node_trouble kind,
                         const struct lr_error *why)
 {
     struct lr_error err = *why; /* it may be the model's own */
-    uint64_t now = node_now(model->node);
+    uint64_t now = node_now(model->models);
     model->wants_room = false;
     if (kind == NODE_TROUBLE_JUDGED || (kind == NODE_TROUBLE_TOLD && is_verdict(model, &err))) {
         node_storage_note(model);
@@ -91,7 +89,7 @@ void node_model_trouble(struct node_model *model, enum node_trouble kind,
         return;
     }
     if (kind == NODE_TROUBLE_DEATH &&
-        !node_breaker_died(&model->breaker, model->node->limits.kills, now)) {
+        !node_breaker_died(&model->breaker, model->models->limits.kills, now)) {
         go_again(model, &err);
         return;
     }
@@ -113,15 +111,16 @@ static bool has_room_again(struct node_model *model)
 static bool takes_request(struct node_model *model)
 {
     if (model->breaker.due_ms != 0 || model->room_wanted == 0)
-        return node_breaker_takes_request(&model->breaker, node_now(model->node));
-    node_measure(model->node); /* a look at the memory is no try: it is free */
+        return node_breaker_takes_request(&model->breaker, node_now(model->models));
+    node_measure(model->models); /* a look at the memory is no try: it is free */
     return has_room_again(model);
 }
 
 void node_model_pump_waiting(struct node_model *model)
 {
-    bool is_due = node_breaker_is_due(&model->breaker, node_now(model->node));
-    if (!model->node->is_draining && (is_due || (model->queue != NULL && takes_request(model))))
+    bool is_due = node_breaker_is_due(&model->breaker, node_now(model->models));
+    if (!model->models->is_draining &&
+        (is_due || (model->queue != NULL && takes_request(model))))
         node_admit(model);
     else
         tell_waiting(model);
@@ -132,7 +131,7 @@ void node_model_retry(struct node_model *model)
     if (model->state == NODE_MODEL_FAILED && model->engine != NULL) {
         node_breaker_succeeded(&model->breaker);
         node_model_move(model, NODE_MODEL_PRESENT, NULL);
-    } else if (model->state == NODE_MODEL_WAITING && !model->node->is_draining) {
+    } else if (model->state == NODE_MODEL_WAITING && !model->models->is_draining) {
         node_admit(model);
     }
 }
@@ -140,10 +139,10 @@ void node_model_retry(struct node_model *model)
 void node_model_served(struct node_model *model)
 {
     if (model->deaths != 0) {
-        struct node *node = model->node;
+        struct node_models *models = model->models;
         model->deaths = 0;
-        lr_json_member_z(net_bus_begin(&node->events, "model_served"), "model", model->id);
-        net_bus_send(&node->events);
+        lr_json_member_z(net_bus_begin(models->events, "model_served"), "model", model->id);
+        net_bus_send(models->events);
     }
     model->judged = LR_OK;
     if (model->breaker.failures != 0)
@@ -152,58 +151,23 @@ void node_model_served(struct node_model *model)
 
 /* ---- what time brings ---- */
 
-void node_recovery_watch(struct node *node)
+void node_recovery_watch(struct node_models *models)
 {
-    uint64_t now = node_now(node);
-    for (struct node_model *m = node->models; m != NULL; m = m->next)
-        if (m->state == NODE_MODEL_WAITING && !m->is_purging && !node->is_draining &&
+    uint64_t now = node_now(models);
+    for (struct node_model *m = models->first; m != NULL; m = m->next)
+        if (m->state == NODE_MODEL_WAITING && !m->is_purging && !models->is_draining &&
             node_breaker_is_due(&m->breaker, now))
             node_admit(m);
 }
 
-void node_recovery_room(struct node *node)
+void node_recovery_room(struct node_models *models)
 {
-    for (struct node_model *m = node->models; m != NULL; m = m->next) {
+    for (struct node_model *m = models->first; m != NULL; m = m->next) {
         if (m->state != NODE_MODEL_WAITING || m->is_purging || !has_room_again(m))
             continue;
         if (node_model_has_demand(m) || m->breaker.due_ms != 0)
             node_model_retry(m);
         else
             node_model_move(m, NODE_MODEL_PRESENT, NULL); /* nobody asks any more */
-    }
-}
-
-static bool is_at_rest(const struct node_model *m)
-{
-    return (m->state == NODE_MODEL_ABSENT || m->state == NODE_MODEL_WAITING ||
-            m->state == NODE_MODEL_FAILED) &&
-           !m->is_purging && m->folder != NULL &&
-           !node_fetch_has(m->node->fetch, lr_str_z(m->id), lr_str(NULL, 0));
-}
-
-/* Its files came back, or are others now. */
-static bool has_changed(struct node_model *m)
-{
-    uint64_t now = node_folder_signature(m->folder);
-    if (now == m->signature)
-        return false;
-    /* Files still being copied differ from one look to the next. */
-    bool is_quiet = now == m->seen_signature;
-    m->seen_signature = now;
-    return is_quiet;
-}
-
-void node_recovery_look(struct node *node)
-{
-    for (struct node_model *m = node->models; m != NULL; m = m->next) {
-        if (!is_at_rest(m) || !has_changed(m))
-            continue;
-        bool was_waiting = m->state == NODE_MODEL_WAITING;
-        node_storage_look(m);
-        if (was_waiting && m->state == NODE_MODEL_PRESENT && !node->is_draining)
-            node_admit(m);
-        else if (was_waiting)
-            node_model_retry(m);
-        node_model_pump(m);
     }
 }

@@ -3,8 +3,7 @@
 #include <stdio.h>
 
 #include "base/machine.h"
-#include "node/models/model.h"
-#include "node/state.h"
+#include "node/models/models.h"
 
 #define TO(name) LR_STATE(NODE_REPLICA_##name)
 static const struct lr_machine machine = {
@@ -46,9 +45,9 @@ lr_code node_replica_load(struct node_replica *replica, uint32_t pool, struct lr
 
 void node_replica_opened(struct node_replica *replica)
 {
-    struct node *node = replica->model->node;
-    replica->ready_since_ms = node_now(node);
-    replica->serve_until_seq = node->next_seq;
+    struct node_models *models = replica->model->models;
+    replica->ready_since_ms = node_now(models);
+    replica->serve_until_seq = models->next_seq;
     replica->is_swapping = false;
     node_replica_move(replica, NODE_REPLICA_READY, NULL);
     node_model_pump(replica->model);
@@ -76,7 +75,7 @@ static bool may_serve(const struct node_replica *replica, const struct node_gene
     if (!replica->is_yielding)
         return true;
     uint64_t until = replica->serve_until_seq;
-    for (const struct node_model *m = replica->model->node->models; m != NULL; m = m->next)
+    for (const struct node_model *m = replica->model->models->first; m != NULL; m = m->next)
         if (m->wants_room && m->wants_room_seq > until)
             until = m->wants_room_seq;
     return request->seq <= until;

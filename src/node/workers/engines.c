@@ -373,16 +373,16 @@ static bool is_known(const struct node_engines *engines, const char *folder)
     return false;
 }
 
-bool node_engines_scan(struct node_engines *engines, const char *dir)
+bool node_engines_scan(struct node_engines *engines)
 {
     struct file_list list;
     bool has_more = false;
     char folder[FILE_PATH_MAX], manifest[FILE_PATH_MAX];
-    list_folder(&list, dir);
+    list_folder(&list, engines->dir);
     if (list.count < 0)
-        lr_log_warn(NULL, "engine.no_folder dir=%s", dir);
+        lr_log_warn(NULL, "engine.no_folder dir=%s", engines->dir);
     for (int i = 0; i < list.count; i++) {
-        (void)in_folder(folder, dir, list.entries[i]->d_name);
+        (void)in_folder(folder, engines->dir, list.entries[i]->d_name);
         if (strlen(folder) < LR_PATH_MAX &&
             lr_file_exists(in_folder(manifest, folder, "manifest.json")) &&
             !is_known(engines, folder))
@@ -404,12 +404,12 @@ void node_engines_free(struct node_engines *engines)
     }
 }
 
-struct node_engine *node_engines_find(const struct node_engines *engines, const char *id)
+struct node_engine *node_engines_find(const struct node_engines *engines, struct lr_str id)
 {
-    for (struct node_engine *e = engines->first; e != NULL; e = e->next)
-        if (strcmp(e->name, id) == 0)
-            return e;
-    return NULL;
+    struct node_engine *e = engines->first;
+    while (e != NULL && !lr_str_eq_z(id, e->name))
+        e = e->next;
+    return e;
 }
 
 static lr_code explain_missing(const struct node_engines *engines, const char *runtime,

@@ -49,15 +49,17 @@ struct node_engine {
 
 struct node_engines {
     struct node_engine *first;
+    char dir[LR_PATH_MAX];       /* the engines folder */
     char cache_dir[LR_PATH_MAX]; /* of the private copies */
 };
 
-/* Reads every folder of `dir` that is not in the list yet.  What is refused stays in the list
- * with its reason. A folder that is not there is an empty one.  True: there are more now. */
-bool node_engines_scan(struct node_engines *engines, const char *dir);
+/* Reads every folder of the engines folder that is not in the list yet.  What is refused stays
+ * in the list with its reason. A folder that is not there is an empty one.  True: there are
+ * more now. */
+bool node_engines_scan(struct node_engines *engines);
 void node_engines_free(struct node_engines *engines);
 
-struct node_engine *node_engines_find(const struct node_engines *engines, const char *id);
+struct node_engine *node_engines_find(const struct node_engines *engines, struct lr_str id);
 
 /* What a model asks of an engine. */
 struct node_wish {

@@ -6,13 +6,13 @@
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "node/state.h"
+#include "node/models/models.h"
 #include "node/workers/reload.h"
 
 /* The generation that a word of this worker is about; NULL: it has ended. */
 static struct node_generation *generation_of(const struct node_worker *w, uint64_t id)
 {
-    struct node_generation *g = lr_slots_find(&w->node->generations, id);
+    struct node_generation *g = lr_slots_find(&w->models->generations, id);
     return g != NULL && g->attempt.worker == w ? g : NULL;
 }
 
@@ -27,7 +27,7 @@ static void relay_loading(struct node_worker *w, const struct wire_frame *frame)
     (void)snprintf(w->load_phase, sizeof(w->load_phase), LR_STR_FMT, LR_STR_ARG(m.phase));
     if (w != w->replica->worker)
         return;
-    uint64_t now = node_now(w->node);
+    uint64_t now = node_now(w->models);
     for (struct node_generation *g = model->queue, *next; g != NULL; g = next) {
         next = g->next;
         if (now - g->last_event_ms >= 100)
@@ -43,7 +43,7 @@ static void opened(struct node_worker *w, const struct wire_frame *frame)
         return; /* it ends already: nobody wants it any more */
     bool is_candidate = w == w->replica->candidate;
     node_worker_move(w, is_candidate ? NODE_WORKER_PROVING : NODE_WORKER_READY);
-    w->opened_ms = node_now(w->node);
+    w->opened_ms = node_now(w->models);
     model->load_ms = w->opened_ms - w->started_ms;
     lr_log_info(NULL,
                 "worker.ready model=%s pid=%d engine=%s version=%s ms=%" PRIu64
@@ -62,7 +62,7 @@ static void note_token(struct node_worker *w, struct node_generation *g)
     struct node_attempt *a = &g->attempt;
     a->tokens++;
     if (a->first_token_ms == 0)
-        a->first_token_ms = node_now(w->node);
+        a->first_token_ms = node_now(w->models);
     if (a->progress != NODE_PROGRESS_ENTERED)
         node_generation_entered(g);
     /* The last of its cohort to come far enough lets the next cohort in. */
@@ -109,7 +109,7 @@ static void token(struct node_worker *w, const struct wire_frame *frame)
      * most two workers with it, so this cannot become a loop. */
     if (w == w->replica->worker)
         node_model_served(w->model);
-    w->node->count.tokens++;
+    w->models->count.tokens++;
     w->model->tokens_out++;
     node_generation_tell(g, frame);
 }
@@ -137,8 +137,8 @@ static void measure(struct node_model *model, const struct node_generation *g,
         average(&model->prefill_us,
                 lr_elapsed(a->submitted_ms, a->first_token_ms) * 1000 / fresh);
     if (a->tokens >= TOKENS_LEAST)
-        average(&model->step_us,
-                lr_elapsed(a->first_token_ms, node_now(model->node)) * 1000 / (a->tokens - 1));
+        average(&model->step_us, lr_elapsed(a->first_token_ms, node_now(model->models)) * 1000 /
+                                     (a->tokens - 1));
 }
 
 static void done(struct node_worker *w, const struct wire_frame *frame)
@@ -184,7 +184,7 @@ static void on_frame(struct node_worker *w, const struct wire_frame *frame)
     struct node_generation *g;
     struct wire_error failed;
     if (frame->type != WIRE_LOG)
-        w->progress_ms = node_now(w->node);
+        w->progress_ms = node_now(w->models);
     switch (frame->type) {
     case WIRE_TOKEN:
         token(w, frame);
@@ -245,19 +245,19 @@ static bool count_ahead(struct node_worker *w, const struct wire_reader *frames)
 lr_code node_worker_on_frames(void *worker, struct wire_reader *frames, struct lr_error *err)
 {
     struct node_worker *w = worker;
-    struct node *node = w->node;
+    struct node_models *models = w->models;
     struct wire_frame frame;
     bool has;
     lr_code code;
     bool is_burst = count_ahead(w, frames);
     if (is_burst)
-        net_loop_burst_begin(node->loop, node_proc_source(w->proc));
-    node_batch_begin(&node->batch);
+        net_loop_burst_begin(models->loop, node_proc_source(w->proc));
+    node_batch_begin(models->batch);
     while ((code = wire_reader_next(frames, &frame, &has, err)) == LR_OK && has)
         on_frame(w, &frame);
-    node_batch_end(&node->batch);
+    node_batch_end(models->batch);
     if (is_burst)
-        net_loop_burst_end(node->loop);
+        net_loop_burst_end(models->loop);
     return code;
 }
 

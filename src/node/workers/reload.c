@@ -5,7 +5,7 @@
 
 #include "base/log.h"
 #include "node/fetch/storage.h"
-#include "node/state.h"
+#include "node/models/models.h"
 #include "wire/event.h"
 #include "wire/open.h"
 
@@ -14,7 +14,7 @@ enum { RETRY_MS = 5000 };
 /* One reload from the check of the new files to the start of its candidates. */
 struct node_reload {
     struct node_answer answer; /* first: the argument of the callbacks */
-    struct node *node;
+    struct node_models *models;
     struct node_engine *engine;
     struct plugin_manifest manifest; /* of the new version */
     struct node_library *library;    /* reference */
@@ -29,18 +29,16 @@ struct listener {
     void *arg;
 };
 
-static void tell(struct node *node, const char *event, const struct node_library *library,
-                 const char *model, const char *reason)
+static void tell(struct node_models *models, const char *event,
+                 const struct node_library *library, const char *model, const char *reason)
 {
     lr_log_info(NULL,
                 "engine.reload what=%s engine=%s version=%s sha256=%.12s model=%s reason=%s",
                 event, library->engine_id, library->version, library->sha256, model, reason);
-    struct lr_json_writer *j = net_bus_begin(&node->events, event);
-    lr_json_member_z(j, "engine", library->engine_id);
-    lr_json_member_z(j, "version", library->version);
-    lr_json_member_z(j, "model", model);
-    lr_json_member_z(j, "reason", reason);
-    net_bus_send(&node->events);
+    LR_JSON_MEMBERS(net_bus_begin(models->events, event), LR_TEXT("engine", library->engine_id),
+                    LR_TEXT("version", library->version), LR_TEXT("model", model),
+                    LR_TEXT("reason", reason));
+    net_bus_send(models->events);
 }
 
 /* ---- candidates ---- */
@@ -48,9 +46,9 @@ static void tell(struct node *node, const char *event, const struct node_library
 static bool both_fit(const struct node_replica *replica)
 {
     static struct node_room room;
-    struct node *node = replica->model->node;
-    node_measure(node);
-    node_plan_room(node, replica->pool, replica->worker->reserved, &room);
+    struct node_models *models = replica->model->models;
+    node_measure(models);
+    node_plan_room(models, replica->pool, replica->worker->reserved, &room);
     return room.plan == NODE_PLAN_FITS;
 }
 
@@ -69,7 +67,7 @@ static void start_candidate(struct node_replica *replica)
     }
     if (node_worker_start(replica, model->engine->library, replica->worker->reserved,
                           &replica->candidate, &err) != LR_OK)
-        tell(model->node, "reload_failed", model->engine->library, model->id, err.text);
+        tell(model->models, "reload_failed", model->engine->library, model->id, err.text);
 }
 
 static void on_proof(void *ctx, const struct wire_frame *frame)
@@ -79,8 +77,8 @@ static void on_proof(void *ctx, const struct wire_frame *frame)
     if (w->state != NODE_WORKER_PROVING)
         return; /* a later reload, or an unload, has ended it */
     if (frame->type == WIRE_DONE) {
-        tell(w->node, "reloaded", w->library, w->model->id, "");
-        w->node->count.reloads++;
+        tell(w->models, "reloaded", w->library, w->model->id, "");
+        w->models->count.reloads++;
         node_worker_promote(w);
     } else if (frame->type == WIRE_ERROR && wire_error_decode(frame->body, &m, NULL) == LR_OK) {
         node_worker_kill(w, &m.error);
@@ -109,7 +107,7 @@ static bool go_back(struct node_engine *engine, const struct node_library *bad)
 void node_reload_failed(struct node_model *model, struct node_worker *candidate,
                         const char *how)
 {
-    tell(model->node, "reload_failed", candidate->library, model->id,
+    tell(model->models, "reload_failed", candidate->library, model->id,
          candidate->failure.code != LR_OK ? candidate->failure.text : how);
     (void)go_back(model->engine, candidate->library);
 }
@@ -119,7 +117,7 @@ bool node_reload_revert(struct node_replica *replica, const struct lr_error *why
     const struct node_model *model = replica->model;
     struct node_library *bad = model->engine->library;
     replica->is_swapping = false;
-    tell(model->node, "reload_failed", bad, model->id, why->text);
+    tell(model->models, "reload_failed", bad, model->id, why->text);
     return go_back(model->engine, bad);
 }
 
@@ -144,9 +142,9 @@ static void take_over(struct node_reload *r)
     e->reason[0] = '\0';
     e->is_told = false;
     if (e->previous == NULL)
-        tell(r->node, "reloaded", e->library, "", "");
-    node_storage_resolve(r->node); /* models that waited for an engine */
-    for (struct node_model *m = r->node->models; m != NULL; m = m->next) {
+        tell(r->models, "reloaded", e->library, "", "");
+    node_storage_resolve(r->models->storage); /* models that waited for an engine */
+    for (struct node_model *m = r->models->first; m != NULL; m = m->next) {
         if (m->engine != e)
             continue;
         for (size_t i = 0; i < NODE_REPLICAS; i++)
@@ -164,7 +162,7 @@ static void finish(struct node_reload *r)
     if (is_good)
         take_over(r);
     else
-        tell(r->node, "reload_refused", r->library, "", r->answer.error.text);
+        tell(r->models, "reload_refused", r->library, "", r->answer.error.text);
     while (r->listeners != NULL) {
         struct listener *l = r->listeners;
         r->listeners = l->next;
@@ -206,11 +204,11 @@ static lr_code start_check(struct node_reload *r, struct lr_error *err)
     };
     const struct node_proc_callbacks callbacks = {
         .arg = r, .on_frames = node_answer_on_frames, .on_exit = on_check_exit};
-    return node_engine_run(r->node, r->library, r->library->engine_id, WIRE_PROBE, &open,
-                           &callbacks, &r->check, err);
+    return node_engine_run(r->models->launcher, r->library, r->library->engine_id, WIRE_PROBE,
+                           &open, &callbacks, &r->check, err);
 }
 
-lr_code node_reload(struct node *node, struct node_engine *engine, bool force,
+lr_code node_reload(struct node_models *models, struct node_engine *engine, bool force,
                     node_reload_fn fn, void *arg, struct lr_error *err)
 {
     if (engine->reload != NULL)
@@ -218,10 +216,10 @@ lr_code node_reload(struct node *node, struct node_engine *engine, bool force,
     struct node_reload *r = calloc(1, sizeof(*r));
     if (r == NULL)
         return lr_fail(err, LR_OUT_OF_RAM, "no memory for a reload");
-    *r = (struct node_reload){.node = node, .engine = engine};
+    *r = (struct node_reload){.models = models, .engine = engine};
     engine->signature = node_folder_signature(engine->folder);
     lr_code code =
-        node_library_take(&node->engines, engine->folder, &r->manifest, &r->library, err);
+        node_library_take(models->engines, engine->folder, &r->manifest, &r->library, err);
     if (code == LR_OK && engine->library != NULL && !force &&
         strcmp(engine->library->sha256, r->library->sha256) == 0) {
         discard(r);
@@ -239,35 +237,34 @@ lr_code node_reload(struct node *node, struct node_engine *engine, bool force,
     return listen_to(r, fn, arg, err);
 }
 
-void node_reload_tell_refused(struct node *node)
+void node_reload_tell_refused(struct node_models *models)
 {
-    for (struct node_engine *e = node->engines.first; e != NULL; e = e->next) {
+    for (struct node_engine *e = models->engines->first; e != NULL; e = e->next) {
         if (e->library != NULL || e->is_told)
             continue;
         e->is_told = true;
-        struct lr_json_writer *j = net_bus_begin(&node->events, "engine_refused");
-        lr_json_member_z(j, "engine", e->name);
-        lr_json_member_z(j, "reason", e->reason);
-        net_bus_send(&node->events);
+        LR_JSON_MEMBERS(net_bus_begin(models->events, "engine_refused"),
+                        LR_TEXT("engine", e->name), LR_TEXT("reason", e->reason));
+        net_bus_send(models->events);
     }
 }
 
 /* An engine that was refused for what may pass (a full disk, a file half there) is looked at
  * again though its folder has not changed. */
-static bool is_worth_a_look(const struct node *node, const struct node_engine *e)
+static bool is_worth_a_look(const struct node_models *models, const struct node_engine *e)
 {
     bool is_judged = e->reason_code == LR_ABI_MISMATCH || e->reason_code == LR_UNSUPPORTED ||
                      e->reason_code == LR_INVALID_ARGUMENT ||
                      e->reason_code == LR_PERMISSION_DENIED || e->reason_code == LR_CONFLICT;
-    return e->library == NULL && !is_judged && node_now(node) >= e->retry_ms;
+    return e->library == NULL && !is_judged && node_now(models) >= e->retry_ms;
 }
 
-void node_reload_watch(struct node *node)
+void node_reload_watch(struct node_models *models)
 {
-    for (struct node_engine *e = node->engines.first; e != NULL; e = e->next) {
+    for (struct node_engine *e = models->engines->first; e != NULL; e = e->next) {
         uint64_t now = node_folder_signature(e->folder);
         struct lr_error err;
-        bool is_again = is_worth_a_look(node, e);
+        bool is_again = is_worth_a_look(models, e);
         if ((now == e->signature && !is_again) || e->reload != NULL)
             continue;
         /* Files still being copied differ from one look to the next. */
@@ -275,8 +272,8 @@ void node_reload_watch(struct node *node)
             e->seen_signature = now;
             continue;
         }
-        e->retry_ms = node_now(node) + RETRY_MS;
-        lr_code code = node_reload(node, e, false, NULL, NULL, &err);
+        e->retry_ms = node_now(models) + RETRY_MS;
+        lr_code code = node_reload(models, e, false, NULL, NULL, &err);
         if (code != LR_OK && strcmp(err.text, e->reason) != 0)
             lr_log_warn(NULL, "engine.reload_refused engine=%s reason=%s", e->name, err.text);
         if (code != LR_OK && e->library == NULL) {
@@ -286,8 +283,8 @@ void node_reload_watch(struct node *node)
         if (code == LR_UNAVAILABLE)
             e->signature = 0; /* half copied: look again */
     }
-    bool has_more = node_engines_scan(&node->engines, node->engines_dir);
-    node_reload_tell_refused(node);
+    bool has_more = node_engines_scan(models->engines);
+    node_reload_tell_refused(models);
     if (has_more)
-        node_storage_resolve(node);
+        node_storage_resolve(models->storage);
 }

@@ -16,8 +16,8 @@ typedef void (*node_reload_fn)(void *arg, const struct lr_error *err, bool chang
  * found good and its candidates were started, or when it was refused.  `force` also
  * restarts workers of an unchanged library.  While a reload is under way, as after a look that
  * found new files, fn hears how that one ends. */
-LR_MUST_USE lr_code node_reload(struct node *node, struct node_engine *engine, bool force,
-                                node_reload_fn fn, void *arg, struct lr_error *err);
+LR_MUST_USE lr_code node_reload(struct node_models *models, struct node_engine *engine,
+                                bool force, node_reload_fn fn, void *arg, struct lr_error *err);
 
 /* A candidate has opened its model: it is asked for one token. */
 void node_reload_prove(struct node_worker *candidate);
@@ -30,9 +30,9 @@ void node_reload_failed(struct node_model *model, struct node_worker *candidate,
 bool node_reload_revert(struct node_replica *replica, const struct lr_error *why);
 
 /* An event for each engine that a scan refused. */
-void node_reload_tell_refused(struct node *node);
+void node_reload_tell_refused(struct node_models *models);
 
 /* Every few seconds: engines whose folder changed, and has been quiet since. */
-void node_reload_watch(struct node *node);
+void node_reload_watch(struct node_models *models);
 
 #endif

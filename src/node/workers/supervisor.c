@@ -12,7 +12,7 @@
 #include "base/log.h"
 #include "base/machine.h"
 #include "node/fetch/storage.h"
-#include "node/state.h"
+#include "node/models/models.h"
 #include "node/workers/reload.h"
 #include "wire/open.h"
 
@@ -49,26 +49,42 @@ void node_worker_move(struct node_worker *worker, enum node_worker_state state)
 
 /* ---- start and end ---- */
 
-lr_code node_engine_run(struct node *node, const struct node_library *library,
-                        const char *label, enum wire_type type, const struct wire_open *open,
+/* The folder that processes of this engine may write to; NULL: they are not confined. */
+static const char *scratch_of(const struct node_launcher *launcher, const char *engine_id,
+                              char out[LR_PATH_MAX])
+{
+    struct lr_error err;
+    if (launcher->scratch_dir[0] == '\0')
+        return NULL;
+    (void)snprintf(out, LR_PATH_MAX, "%.4000s/%.64s", launcher->scratch_dir, engine_id);
+    if (lr_dir_create(out, &err) != LR_OK) /* the engine is confined all the same */
+        lr_log_warn(NULL, "engine.no_scratch folder=%s reason=%s", out, err.text);
+    return out;
+}
+
+lr_code node_engine_run(const struct node_launcher *launcher,
+                        const struct node_library *library, const char *label,
+                        enum wire_type type, const struct wire_open *open,
                         const struct node_proc_callbacks *callbacks, struct node_proc **out,
                         struct lr_error *err)
 {
     char scratch[LR_PATH_MAX];
+    struct lr_buf frame;
     struct node_proc_config config = {
-        .executable = node->executable,
-        .scratch = node_scratch_of(node, library, scratch),
+        .executable = launcher->executable,
+        .scratch = scratch_of(launcher, library->engine_id, scratch),
         .label = label,
         .is_probe = type == WIRE_PROBE,
-        .limit_ms = type == WIRE_PROBE ? node->limits.load_ms : 0,
+        .limit_ms = type == WIRE_PROBE ? launcher->probe_ms : 0,
         .callbacks = *callbacks,
     };
-    lr_code code = node_proc_start(node->loop, &config, out, err);
+    lr_code code = node_proc_start(launcher->loop, &config, out, err);
     if (code != LR_OK)
         return code;
-    lr_buf_clear(&node->scratch);
-    wire_open_encode(&node->scratch, type, open);
-    (void)node_proc_send(*out, lr_buf_str(&node->scratch));
+    lr_buf_init(&frame, WIRE_BODY_MAX);
+    wire_open_encode(&frame, type, open);
+    (void)node_proc_send(*out, lr_buf_str(&frame));
+    lr_buf_free(&frame);
     return LR_OK;
 }
 
@@ -76,20 +92,20 @@ lr_code node_worker_start(struct node_replica *replica, struct node_library *lib
                           uint64_t bytes, struct node_worker **out, struct lr_error *err)
 {
     struct node_model *model = replica->model;
-    struct node *node = model->node;
+    struct node_models *models = model->models;
     struct wire_open open;
     *out = NULL;
     struct node_worker *w = calloc(1, sizeof(*w));
     if (w == NULL)
         return lr_fail(err, LR_OUT_OF_RAM, "no memory for a worker");
     *w = (struct node_worker){
-        .node = node,
+        .models = models,
         .model = model,
         .replica = replica,
         .pool = replica->pool,
         .reserved = bytes,
-        .started_ms = node_now(node),
-        .progress_ms = node_now(node),
+        .started_ms = node_now(models),
+        .progress_ms = node_now(models),
         .next = model->workers,
     };
     const struct node_proc_callbacks callbacks = {.arg = w,
@@ -97,15 +113,15 @@ lr_code node_worker_start(struct node_replica *replica, struct node_library *lib
                                                   .on_line = node_worker_on_line,
                                                   .on_exit = on_exit_of};
     node_describe_open(model, library, w->pool, bytes, &open);
-    lr_code code =
-        node_engine_run(node, library, model->id, WIRE_OPEN, &open, &callbacks, &w->proc, err);
+    lr_code code = node_engine_run(models->launcher, library, model->id, WIRE_OPEN, &open,
+                                   &callbacks, &w->proc, err);
     if (code != LR_OK) {
         free(w);
         return code;
     }
     w->library = node_library_ref(library);
     model->workers = w;
-    node->count.worker_starts++;
+    models->count.worker_starts++;
     lr_log_info(
         NULL,
         "worker.start model=%s pid=%d engine=%s version=%s reserved=%" PRIu64 " weights=%s",
@@ -134,7 +150,7 @@ void node_worker_end(struct node_worker *worker)
 
 void node_worker_retire(struct node_worker *worker)
 {
-    struct node *node = worker->node;
+    struct node_models *models = worker->models;
     if (worker->state == NODE_WORKER_LOADING) /* in the middle of a load nobody listens */
         node_worker_end(worker);
     if (worker->state == NODE_WORKER_READY)
@@ -142,10 +158,10 @@ void node_worker_retire(struct node_worker *worker)
     if (node_worker_is_ending(worker) || worker->live_count != 0)
         return;
     node_worker_move(worker, NODE_WORKER_CLOSING);
-    worker->close_by_ms = node_now(node) + node->limits.close_ms;
-    lr_buf_clear(&node->scratch);
-    wire_empty_encode(&node->scratch, WIRE_CLOSE);
-    (void)node_proc_send(worker->proc, lr_buf_str(&node->scratch));
+    worker->close_by_ms = node_now(models) + models->limits.close_ms;
+    lr_buf_clear(&models->scratch);
+    wire_empty_encode(&models->scratch, WIRE_CLOSE);
+    (void)node_proc_send(worker->proc, lr_buf_str(&models->scratch));
 }
 
 void node_worker_promote(struct node_worker *candidate)
@@ -204,7 +220,7 @@ static void load_failed(struct node_model *model, const struct node_worker *w, c
  * again or cancel others meanwhile: the generations are found again by their ids. */
 static void lose_all(struct node_worker *w, const struct lr_error *how)
 {
-    struct node *node = w->node;
+    struct node_models *models = w->models;
     size_t count = 0;
     struct node_victim *victims = calloc((size_t)w->live_count + 1, sizeof(*victims));
     for (const struct node_generation *g = w->live; victims != NULL && g != NULL; g = g->next) {
@@ -219,12 +235,12 @@ static void lose_all(struct node_worker *w, const struct lr_error *how)
         };
     }
     /* The time that a hanging worker was waited for says nothing about the one before it. */
-    uint64_t now = node_now(node);
+    uint64_t now = node_now(models);
     if (how->code == LR_TIMEOUT)
-        now = lr_elapsed(node->limits.step_ms, now);
+        now = lr_elapsed(models->limits.step_ms, now);
     node_blame_decide(&w->model->blame, victims, count, now);
     for (size_t i = 0; i < count; i++) {
-        struct node_generation *g = lr_slots_find(&node->generations, victims[i].id);
+        struct node_generation *g = lr_slots_find(&models->generations, victims[i].id);
         if (g != NULL)
             node_generation_lost(g, &victims[i], how);
     }
@@ -264,7 +280,7 @@ static void on_exit_of(void *arg, const char *how)
 {
     struct node_worker *w = arg;
     struct node_model *model = w->model;
-    struct node *node = w->node;
+    struct node_models *models = w->models;
     enum node_replica_state was = w->replica->state;
     bool was_serving = w->replica->worker == w;
     bool was_candidate = w->replica->candidate == w;
@@ -275,14 +291,13 @@ static void on_exit_of(void *arg, const char *how)
     w->proc = NULL;
     detach(w);
     if (!expected) {
-        node->count.worker_deaths++;
+        models->count.worker_deaths++;
         model->deaths++;
         lr_log_error(NULL, "worker.died model=%s engine=%s how=%s reason=%s live=%u", model->id,
                      w->library->engine_id, how, w->failure.text, w->live_count);
-        struct lr_json_writer *j = net_bus_begin(&node->events, "worker_died");
-        lr_json_member_z(j, "model", model->id);
-        lr_json_member_z(j, "how", how);
-        net_bus_send(&node->events);
+        LR_JSON_MEMBERS(net_bus_begin(models->events, "worker_died"),
+                        LR_TEXT("model", model->id), LR_TEXT("how", how));
+        net_bus_send(models->events);
     } else {
         lr_log_info(NULL, "worker.left model=%s how=%s", model->id, how);
     }
@@ -301,5 +316,5 @@ static void on_exit_of(void *arg, const char *how)
     node_library_unref(w->library);
     free(w);
     node_model_pump(model);
-    node_admit_waiting(node);
+    node_admit_waiting(models);
 }

@@ -4,19 +4,18 @@
 #include <inttypes.h>
 
 #include "base/log.h"
-#include "node/models/model.h"
-#include "node/state.h"
+#include "node/models/models.h"
 
 enum { OVERUSE_SLACK = 256 << 20 };
 
-static void watch_worker(struct node *node, struct node_worker *w, uint64_t now)
+static void watch_worker(struct node_models *models, struct node_worker *w, uint64_t now)
 {
     struct lr_error why;
     if (w->state == NODE_WORKER_CLOSING && now >= w->close_by_ms)
         node_worker_end(w);
     bool is_loading = w->state == NODE_WORKER_LOADING;
     uint64_t silent = now > w->progress_ms ? now - w->progress_ms : 0;
-    uint64_t limit = is_loading ? node->limits.load_ms : node->limits.step_ms;
+    uint64_t limit = is_loading ? models->limits.load_ms : models->limits.step_ms;
     bool has_work = is_loading || w->live_count != 0;
     if (node_worker_is_ending(w) || !has_work || silent < limit)
         return;
@@ -27,40 +26,40 @@ static void watch_worker(struct node *node, struct node_worker *w, uint64_t now)
                   w->model->id, is_loading ? "load-timeout" : "step-timeout");
     lr_log_error(NULL, "watchdog.kill model=%s pid=%d silent_ms=%" PRIu64 " live=%u",
                  w->model->id, (int)node_proc_pid(w->proc), silent, w->live_count);
-    struct lr_json_writer *j = net_bus_begin(&node->events, "watchdog_kill");
-    lr_json_member_z(j, "model", w->model->id);
-    lr_json_member_u64(j, "silent_ms", silent);
-    net_bus_send(&node->events);
-    node->count.watchdog_kills++;
+    LR_JSON_MEMBERS(net_bus_begin(models->events, "watchdog_kill"),
+                    LR_TEXT("model", w->model->id), LR_UINT("silent_ms", silent));
+    net_bus_send(models->events);
+    models->count.watchdog_kills++;
     node_worker_kill(w, &why);
 }
 
-void node_workers_watch(struct node *node, uint64_t now_ms)
+void node_workers_watch(struct node_models *models, uint64_t now_ms)
 {
-    for (struct node_model *m = node->models; m != NULL; m = m->next)
+    for (struct node_model *m = models->first; m != NULL; m = m->next)
         for (struct node_worker *w = m->workers; w != NULL; w = w->next)
-            watch_worker(node, w, now_ms);
+            watch_worker(models, w, now_ms);
 }
 
 /* ---- memory ---- */
 
-void node_measure(struct node *node)
+void node_measure(struct node_models *models)
 {
-    node_pools_read(&node->pools);
-    for (struct node_model *m = node->models; m != NULL; m = m->next)
+    node_pools_read(&models->pools);
+    for (struct node_model *m = models->first; m != NULL; m = m->next)
         for (struct node_worker *w = m->workers; w != NULL; w = w->next)
-            w->measured = node_pools_of_process(&node->pools, w->pool, node_proc_pid(w->proc));
+            w->measured =
+                node_pools_of_process(&models->pools, w->pool, node_proc_pid(w->proc));
 }
 
 /* Over its allotment by more than the margin: it lied, or it leaks. */
-static void check_overuse(struct node *node, struct node_worker *w)
+static void check_overuse(struct node_models *models, struct node_worker *w)
 {
     struct lr_error why;
     if (w != w->replica->worker || w->reserved == 0 ||
         (w->state != NODE_WORKER_READY && w->state != NODE_WORKER_LEAVING))
         return;
     uint64_t allowed =
-        w->reserved + w->reserved / 100 * node->limits.overuse_percent + OVERUSE_SLACK;
+        w->reserved + w->reserved / 100 * models->limits.overuse_percent + OVERUSE_SLACK;
     if (w->measured <= allowed)
         return;
     (void)lr_fail(&why, LR_INTERNAL,
@@ -74,12 +73,12 @@ static void check_overuse(struct node *node, struct node_worker *w)
     node_worker_kill(w, &why);
 }
 
-static void alert(struct node *node, struct node_pool *pool, bool over)
+static void alert(struct node_models *models, struct node_pool *pool, bool over)
 {
     if (pool->is_over == over)
         return;
     pool->is_over = over;
-    node->count.alerts += over;
+    models->count.alerts += over;
     if (over)
         lr_log_warn(NULL,
                     "memory.alert pool=%s used=%" PRIu64 " total=%" PRIu64 " limit_percent=%u",
@@ -87,53 +86,51 @@ static void alert(struct node *node, struct node_pool *pool, bool over)
     else
         lr_log_info(NULL, "memory.relieved pool=%s used=%" PRIu64 " total=%" PRIu64, pool->name,
                     pool->state.used, pool->state.total);
-    struct lr_json_writer *j =
-        net_bus_begin(&node->events, over ? "memory_alert" : "memory_relieved");
-    lr_json_member_z(j, "pool", pool->name);
-    lr_json_member_u64(j, "used", pool->state.used);
-    lr_json_member_u64(j, "total", pool->state.total);
-    net_bus_send(&node->events);
+    LR_JSON_MEMBERS(net_bus_begin(models->events, over ? "memory_alert" : "memory_relieved"),
+                    LR_TEXT("pool", pool->name), LR_UINT("used", pool->state.used),
+                    LR_UINT("total", pool->state.total));
+    net_bus_send(models->events);
 }
 
 /* One model a second: its memory must be back before the next look decides. */
-static void relieve(struct node *node, uint32_t pool, uint64_t now)
+static void relieve(struct node_models *models, uint32_t pool, uint64_t now)
 {
     static struct node_room room;
-    node_plan_room(node, pool, 0, &room);
+    node_plan_room(models, pool, 0, &room);
     for (size_t i = 0; i < room.count; i++) {
         const struct node_worker *w = room.claims[i].owner;
         if (node_worker_is_ending(w))
             return; /* wait for what is already on its way */
         if (room.claims[i].kind == NODE_CLAIM_IDLE &&
-            now - w->replica->ready_since_ms < node->limits.min_resident_ms)
+            now - w->replica->ready_since_ms < models->limits.min_resident_ms)
             room.claims[i].kind = NODE_CLAIM_BUSY;
     }
-    size_t i = node_ledger_pressure(&node->pools.pool[pool].state, room.claims, room.count);
+    size_t i = node_ledger_pressure(&models->pools.pool[pool].state, room.claims, room.count);
     if (i == room.count)
         return;
-    node->count.evictions++;
+    models->count.evictions++;
     node_replica_drain(room.claims[i].owner->replica, "memory is over its threshold");
 }
 
-void node_memory_watch(struct node *node, uint64_t now_ms)
+void node_memory_watch(struct node_models *models, uint64_t now_ms)
 {
-    node_measure(node);
-    for (struct node_model *m = node->models; m != NULL; m = m->next)
+    node_measure(models);
+    for (struct node_model *m = models->first; m != NULL; m = m->next)
         for (struct node_worker *w = m->workers; w != NULL; w = w->next)
-            check_overuse(node, w);
-    for (uint32_t i = 0; i < node->pools.count; i++) {
-        struct node_pool *pool = &node->pools.pool[i];
+            check_overuse(models, w);
+    for (uint32_t i = 0; i < models->pools.count; i++) {
+        struct node_pool *pool = &models->pools.pool[i];
         bool over = node_ledger_over(&pool->state);
-        alert(node, pool, over);
+        alert(models, pool, over);
         if (over)
-            relieve(node, i, now_ms);
+            relieve(models, i, now_ms);
     }
 }
 
-void node_idle_watch(struct node *node, uint64_t now_ms)
+void node_idle_watch(struct node_models *models, uint64_t now_ms)
 {
-    uint64_t limit = node->limits.idle_unload_ms;
-    for (struct node_model *m = node->models; limit != 0 && m != NULL; m = m->next)
+    uint64_t limit = models->limits.idle_unload_ms;
+    for (struct node_model *m = models->first; limit != 0 && m != NULL; m = m->next)
         for (size_t i = 0; i < NODE_REPLICAS; i++) {
             struct node_replica *r = &m->replicas[i];
             if (r->state == NODE_REPLICA_READY && !m->is_pinned && r->candidate == NULL &&

@@ -18,8 +18,8 @@
 #include "node/workers/engines.h"
 #include "node/workers/proc.h"
 
-struct node;
 struct node_model;
+struct node_models;
 struct node_replica;
 struct node_generation;
 struct wire_open;
@@ -36,7 +36,7 @@ enum node_worker_state {
 
 struct node_worker {
     struct node_worker *next; /* in model->workers */
-    struct node *node;
+    struct node_models *models;
     struct node_model *model;
     struct node_replica *replica;
     struct node_library *library; /* reference */
@@ -83,11 +83,19 @@ static inline bool node_worker_is_ending(const struct node_worker *worker)
 LR_MUST_USE lr_code node_worker_start(struct node_replica *replica,
                                       struct node_library *library, uint64_t bytes,
                                       struct node_worker **out, struct lr_error *err);
+/* What every process of an engine is started with. */
+struct node_launcher {
+    struct net_loop *loop;         /* borrowed */
+    char executable[LR_PATH_MAX];  /* this program */
+    char scratch_dir[LR_PATH_MAX]; /* each engine may write to its own folder in it, and nowhere
+                                    * else; "": engines are not confined */
+    uint64_t probe_ms;             /* a probe that runs longer is killed */
+};
 /* Starts a process that runs the library and is sent `open`: WIRE_OPEN for a worker, WIRE_PROBE
  * for a question that is answered before the process ends. */
-LR_MUST_USE lr_code node_engine_run(struct node *node, const struct node_library *library,
-                                    const char *label, enum wire_type type,
-                                    const struct wire_open *open,
+LR_MUST_USE lr_code node_engine_run(const struct node_launcher *launcher,
+                                    const struct node_library *library, const char *label,
+                                    enum wire_type type, const struct wire_open *open,
                                     const struct node_proc_callbacks *callbacks,
                                     struct node_proc **out, struct lr_error *err);
 /* Kills the process for what it did; its requests are lost when it has ended. */

@@ -167,7 +167,7 @@ static struct node_generation *bring_to(struct owner *o, struct node_worker *w, 
     *o = (struct owner){.generation = g};
     *g = (struct node_generation){
         .model = model, .sink = {.ctx = o, .on_event = on_event, .has_connection = true}};
-    g->id = lr_slots_take(&node.generations, g);
+    g->id = lr_slots_take(&all.generations, g);
     for (size_t i = 0; i < 4 && way[state][i] != G(NEW); i++) {
         assert_true(move_to(g, w, way[state][i]));
         check_counts(w, way[state][i]);
@@ -191,7 +191,7 @@ static void a_generation_moves_as_its_picture_says_and_fails_otherwise(void **st
         for (unsigned to = 0; to <= G(OVER); to++) {
             struct owner o;
             struct node_proc proc = {0};
-            struct node_worker w = {.node = &node, .model = model, .proc = &proc};
+            struct node_worker w = {.models = &all, .model = model, .proc = &proc};
             struct node_generation *g = bring_to(&o, &w, from);
             uint64_t before = lr_machine_bad_moves(), id = g->id;
             bool is_legal = LISTED(legal, from, to);
@@ -205,7 +205,7 @@ static void a_generation_moves_as_its_picture_says_and_fails_otherwise(void **st
             } else if (from != G(OVER)) { /* over: there is nobody to tell */
                 assert_int_equal(o.count, 1);
                 assert_int_equal(o.error.error.code, LR_INTERNAL);
-                assert_null(lr_slots_find(&node.generations, id));
+                assert_null(lr_slots_find(&all.generations, id));
                 assert_int_equal(proc.last == WIRE_CANCEL, is_in_worker(from));
                 check_counts(&w, G(OVER));
                 continue; /* it is freed */
@@ -213,7 +213,7 @@ static void a_generation_moves_as_its_picture_says_and_fails_otherwise(void **st
             if (g->state != G(OVER))
                 assert_true(node_generation_move(g, G(OVER)));
             check_counts(&w, G(OVER));
-            lr_slots_give(&node.generations, id);
+            lr_slots_give(&all.generations, id);
             free(g);
         }
 }
@@ -242,7 +242,7 @@ static void a_generation_waits_for_the_model_runs_and_ends(void **state)
     assert_int_equal(last_heard(&o), WIRE_TOKEN);
     finishes(w->proc, id, LR_FINISH_STOP);
     assert_int_equal(last_heard(&o), WIRE_DONE);
-    assert_int_equal(node.generations.used, 0);
+    assert_int_equal(all.generations.used, 0);
     assert_int_equal(w->live_count, 0);
     assert_int_equal(model->requests_done, 1);
     gives_token(w->proc, id); /* a word about what has ended is heard by nobody */
@@ -269,7 +269,7 @@ a_generation_goes_on_in_the_next_worker_with_its_tokens_and_a_new_attempt(void *
     assert_int_equal(w->proc->submit.generated_count, 2);
     assert_int_equal(g->attempt.given, 2);
     assert_int_equal(g->attempt.tokens, 0);
-    assert_int_equal(g->attempt.submitted_ms, node_now(&node));
+    assert_int_equal(g->attempt.submitted_ms, node_now(&all));
     finishes(w->proc, g->id, LR_FINISH_STOP);
     assert_null(o.generation);
 }
@@ -286,7 +286,7 @@ static void an_owner_that_holds_the_tokens_hears_that_the_worker_died(void **sta
     assert_int_equal(g->generated.len, 0);
     ends(w->proc, "killed by SIGSEGV");
     assert_int_equal(last_heard(&o), WIRE_LOST);
-    assert_int_equal(node.generations.used, 0);
+    assert_int_equal(all.generations.used, 0);
 }
 
 static void a_generation_with_two_strikes_is_not_tried_again(void **state)
@@ -305,7 +305,7 @@ static void a_generation_with_two_strikes_is_not_tried_again(void **state)
     ends(w->proc, "killed by SIGSEGV");
     assert_int_equal(last_heard(&o), WIRE_ERROR);
     assert_false(o.error.retryable);
-    assert_int_equal(node.generations.used, 0);
+    assert_int_equal(all.generations.used, 0);
 }
 
 static void a_stop_waits_for_the_usage_also_where_the_worker_dies_over_it(void **state)
@@ -345,7 +345,7 @@ static void a_generation_without_an_owner_stays_until_the_worker_confirms(void *
     gives_token(w->proc, g->id);
     finishes(w->proc, g->id, LR_FINISH_CANCELLED);
     assert_int_equal(o.count, heard);
-    assert_int_equal(node.generations.used + w->leaving_count + w->live_count, 0);
+    assert_int_equal(all.generations.used + w->leaving_count + w->live_count, 0);
 }
 
 static void a_worker_that_dies_takes_what_has_no_owner_with_it(void **state)
@@ -355,7 +355,7 @@ static void a_worker_that_dies_takes_what_has_no_owner_with_it(void **state)
     struct node_worker *w = serve(model);
     node_generation_cancel(begin(&o, "a", false));
     ends(w->proc, "killed by SIGSEGV");
-    assert_int_equal(node.generations.used, 0);
+    assert_int_equal(all.generations.used, 0);
 }
 
 static void a_generation_that_waits_ends_at_once_when_its_owner_wants_no_more(void **state)
@@ -380,15 +380,15 @@ static void a_generation_that_waits_hears_ticks_and_ends_at_its_deadline(void **
     g.deadline_ms = 2000;
     assert_int_equal(ask(&o, &g, false), LR_OK);
     lr_fake_clock_advance_ms(&time_, 1000);
-    node_generations_tick(&node, node_now(&node));
+    node_generations_tick(&all, node_now(&all));
     assert_int_equal(last_heard(&o), WIRE_TICK);
     lr_fake_clock_advance_ms(&time_, 999);
-    node_generations_tick(&node, node_now(&node));
+    node_generations_tick(&all, node_now(&all));
     assert_int_equal(o.generation->state, G(QUEUED));
     lr_fake_clock_advance_ms(&time_, 1);
-    node_generations_tick(&node, node_now(&node));
+    node_generations_tick(&all, node_now(&all));
     assert_int_equal(o.error.error.code, LR_TIMEOUT);
-    assert_int_equal(node.generations.used, 0);
+    assert_int_equal(all.generations.used, 0);
 }
 
 static void a_swap_takes_the_slot_of_the_generation_that_leaves(void **state)
@@ -455,7 +455,7 @@ static void a_candidate_is_asked_by_a_generation_that_nobody_else_finds(void **s
     assert_false(other.accepted.has_swapped);
     ends(w->proc, "killed by SIGSEGV"); /* a proof is not tried in another worker */
     assert_int_equal(o.count, 0);
-    assert_int_equal(node.generations.used, 0);
+    assert_int_equal(all.generations.used, 0);
 }
 
 int main(void)

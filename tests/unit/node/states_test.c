@@ -148,12 +148,12 @@ static void an_unload_lets_the_worker_finish_and_then_leave(void **state)
     assert_int_equal(proc->last, WIRE_CLOSE);
     assert_false(proc->is_killed);
     lr_fake_clock_advance_ms(&time_, CLOSE_MS);
-    node_workers_watch(&node, node_now(&node));
+    node_workers_watch(&all, node_now(&all));
     assert_true(proc->is_killed); /* it had its time */
     ends(proc, "killed by SIGKILL");
     assert_int_equal(replica->state, NODE_REPLICA_EMPTY);
     assert_int_equal(model->state, NODE_MODEL_PRESENT);
-    assert_int_equal(node.count.worker_deaths, 0);
+    assert_int_equal(all.count.worker_deaths, 0);
 }
 
 static void an_unload_in_the_middle_of_a_load_kills_the_worker(void **state)
@@ -174,20 +174,20 @@ static void the_watchdog_kills_a_worker_once_and_the_death_is_counted(void **sta
     (void)state;
     struct node_worker *w = load(model);
     lr_fake_clock_advance_ms(&time_, LOAD_MS - 1); /* long for a step, not for a load */
-    node_workers_watch(&node, node_now(&node));
+    node_workers_watch(&all, node_now(&all));
     says_need(w->proc, WIRE_OPENED, NEED);
     w->live_count = 1;
     lr_fake_clock_advance_ms(&time_, STEP_MS - 1);
-    node_workers_watch(&node, node_now(&node));
+    node_workers_watch(&all, node_now(&all));
     assert_int_equal(w->state, NODE_WORKER_READY);
     lr_fake_clock_advance_ms(&time_, 1);
-    node_workers_watch(&node, node_now(&node));
+    node_workers_watch(&all, node_now(&all));
     lr_fake_clock_advance_ms(&time_, STEP_MS);
-    node_workers_watch(&node, node_now(&node));
+    node_workers_watch(&all, node_now(&all));
     assert_int_equal(w->state, NODE_WORKER_KILLED);
-    assert_int_equal(node.count.watchdog_kills, 1);
+    assert_int_equal(all.count.watchdog_kills, 1);
     ends(w->proc, "killed by SIGKILL");
-    assert_int_equal(node.count.worker_deaths, 1);
+    assert_int_equal(all.count.worker_deaths, 1);
     assert_int_equal(replica->state,
                      NODE_REPLICA_LOADING); /* again at once: it may be chance */
 }
@@ -208,10 +208,10 @@ static void deaths_in_a_row_open_the_breaker_and_its_time_closes_it(void **state
     assert_int_equal(model->state, NODE_MODEL_WAITING);
     assert_int_equal(replica->state, NODE_REPLICA_EMPTY);
     lr_fake_clock_advance_ms(&time_, NODE_BREAKER_FIRST_MS - 1);
-    node_recovery_watch(&node);
+    node_recovery_watch(&all);
     assert_int_equal(model->state, NODE_MODEL_WAITING);
     lr_fake_clock_advance_ms(&time_, 1);
-    node_recovery_watch(&node);
+    node_recovery_watch(&all);
     assert_int_equal(model->state, NODE_MODEL_LOADING);
 }
 
@@ -223,7 +223,7 @@ static void a_probe_that_judges_fails_the_model_until_somebody_acts(void **state
     ends(newest(), "exited with 1");
     assert_int_equal(model->state, NODE_MODEL_FAILED);
     lr_fake_clock_advance_ms(&time_, NODE_BREAKER_MOST_MS);
-    node_recovery_watch(&node);
+    node_recovery_watch(&all);
     assert_int_equal(model->state, NODE_MODEL_FAILED);
     (void)serve(model);
 }
@@ -255,8 +255,8 @@ static void a_model_makes_room_and_is_not_marked_for_its_next_load(void **state)
     w->live_count = 0;
     node_model_pump(model);
     assert_int_equal(replica->state, NODE_REPLICA_DRAINING);
-    node_admit_waiting(&node); /* it is on its way: nothing marks it again */
-    assert_int_equal(node.count.evictions, 1);
+    node_admit_waiting(&all); /* it is on its way: nothing marks it again */
+    assert_int_equal(all.count.evictions, 1);
     ends(w->proc, "exited with 0");
     assert_int_equal(model->state, NODE_MODEL_PRESENT);
     assert_int_equal(second->state, NODE_MODEL_LOADING);

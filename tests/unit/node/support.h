@@ -1,4 +1,4 @@
-/* tests/unit/node/support.h - a node without processes: two models, a worker that the test
+/* tests/unit/node/support.h - models without processes: two models, a worker that the test
  * plays, and time that moves when the test says so.  The functions of node/workers/proc.h are
  * this file's.
  */
@@ -15,8 +15,8 @@
 
 #include <cmocka.h>
 
-#include "node/models/model.h"
-#include "node/state.h"
+#include "node/fetch/storage.h"
+#include "node/models/models.h"
 #include "wire/event.h"
 
 /* ---- the injected worker ---- */
@@ -113,13 +113,17 @@ static inline void says_failed(struct node_proc *proc, lr_code code)
     say(proc, &buf);
 }
 
-/* ---- a node of 1000 kB with two models ---- */
+/* ---- two models on a machine of 1000 kB ---- */
 
 enum { NEED = 600 * 1024, STEP_MS = 1000, LOAD_MS = 5000, CLOSE_MS = 500, KILLS = 3 };
 
 static struct lr_fake_clock time_;
-static struct node node;
-static struct lr_settings *settings;
+static struct node_models all;
+static struct net_bus events;
+static struct node_batch batch;
+static struct node_storage storage = {.models = &all};
+static struct node_engines engines;
+static const struct node_launcher launcher;
 static struct node_library library, other_library;
 static struct node_engine engine;
 static struct model_descriptor descriptors[2];
@@ -151,37 +155,33 @@ static inline int tear_down_all(void **state)
 
 static inline int set_up(void **state)
 {
-    static const struct lr_setting rows[] = {
-        {.name = "confine-workers", .type = LR_SETTING_BOOL, .fallback = "false", .help = "x"},
-        {.name = "artifacts", .type = LR_SETTING_BOOL, .fallback = "true", .help = "x"},
-        {.name = "artifact", .type = LR_SETTING_PATH, .help = "x"},
-    };
-    static const struct lr_setting_table table = {rows, sizeof(rows) / sizeof(rows[0])};
     static char ids[2][8] = {"one", "two"};
     static char dir[] = "/nonexistent/model";
-    struct lr_error err;
     (void)state;
     lr_fake_clock_init(&time_, 1000000, 0);
-    if (lr_settings_create(&table, 1, NULL, &settings, &err) != LR_OK)
-        return -1;
-    node = (struct node){
+    all = (struct node_models){
         .clock = &time_.clock,
-        .settings = settings,
+        .events = &events,
+        .batch = &batch,
+        .storage = &storage,
+        .engines = &engines,
+        .launcher = &launcher,
         .limits = {.step_ms = STEP_MS,
                    .load_ms = LOAD_MS,
                    .close_ms = CLOSE_MS,
                    .queue = 10,
                    .kills = KILLS},
+        .uses_artifacts = true,
         .device = "cpu",
     };
-    net_bus_init(&node.events);
-    lr_buf_init(&node.scratch, 1 << 20);
-    node_pools_init(&node.pools, "/nonexistent/nvml", 0, 100, folder);
+    net_bus_init(&events);
+    lr_buf_init(&all.scratch, 1 << 20);
+    node_pools_init(&all.pools, "/nonexistent/nvml", 0, 100, folder);
     library = other_library = (struct node_library){.refs = 100, .path = "/nonexistent/x.so"};
     engine = (struct node_engine){.name = "fake", .library = &library};
     for (size_t i = 0; i < 2; i++) {
         descriptors[i] = (struct model_descriptor){.model_dir = dir};
-        models[i] = (struct node_model){.node = &node,
+        models[i] = (struct node_model){.models = &all,
                                         .id = ids[i],
                                         .state = NODE_MODEL_PRESENT,
                                         .descriptor = &descriptors[i],
@@ -189,7 +189,7 @@ static inline int set_up(void **state)
         models[i].replicas[0].model = &models[i];
     }
     models[0].next = &models[1];
-    node.models = &models[0];
+    all.first = &models[0];
     proc_count = 0;
     return 0;
 }
@@ -199,14 +199,13 @@ static inline int tear_down(void **state)
     (void)state;
     for (size_t i = 0; i < proc_count; i++)
         if (!procs[i].has_ended) {
-            node.is_draining = true; /* nothing is loaded again */
+            all.is_draining = true; /* nothing is loaded again */
             ends(&procs[i], "killed by SIGKILL");
         }
-    net_bus_free(&node.events);
-    lr_buf_free(&node.scratch);
-    node_pools_free(&node.pools);
-    lr_slots_free(&node.generations);
-    lr_settings_destroy(settings);
+    net_bus_free(&events);
+    lr_buf_free(&all.scratch);
+    node_pools_free(&all.pools);
+    lr_slots_free(&all.generations);
     return 0;
 }
 

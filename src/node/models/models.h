@@ -1,0 +1,96 @@
+/* node/models/models.h - the models of this machine, and what they share: its memory, the
+ * generations that wait or run, limits.  model.h is about one model.
+ * Thread: the node's loop.
+ */
+#ifndef NODE_MODELS_MODELS_H
+#define NODE_MODELS_MODELS_H
+
+#include "base/clock.h"
+#include "base/slots.h"
+#include "net/bus.h"
+#include "net/loop.h"
+#include "node/http/batch.h"
+#include "node/models/memory.h"
+#include "node/models/model.h"
+
+struct node_storage;
+
+struct node_limits {
+    uint64_t step_ms;         /* watchdog: without progress while there is work */
+    uint64_t load_ms;         /* watchdog: without progress while loading */
+    uint64_t idle_unload_ms;  /* 0: never */
+    uint64_t close_ms;        /* for a worker that was told to leave */
+    uint64_t min_resident_ms; /* before pressure may evict it */
+    uint32_t queue;           /* requests that wait, per model */
+    uint32_t overuse_percent; /* over its allotment: restarted */
+    uint32_t kills;           /* watchdog kills in a row before `failed` */
+};
+
+struct node_models {
+    /* Borrowed from the node. */
+    struct net_loop *loop;
+    const struct lr_clock *clock; /* NULL: the loop's.  A test moves its own */
+    struct net_bus *events;       /* what happens to models is told here */
+    struct node_batch *batch;     /* the answers that the events of a read go to */
+    struct node_storage *storage; /* looks at the files of a model again */
+    struct node_engines *engines;
+    const struct node_launcher *launcher;
+
+    struct node_limits limits;
+    struct lr_engine_options options; /* template for every model */
+    const char *artifact;             /* setting; NULL: the one of the device */
+    bool uses_artifacts;              /* setting artifacts */
+    bool is_draining;                 /* nothing new is taken in or loaded */
+    char device[16];                  /* "cpu", "cuda", "metal" */
+
+    struct node_model *first; /* owned by the storage */
+    struct node_pools pools;
+    struct lr_slots generations; /* struct node_generation by its id */
+    uint64_t next_seq;           /* of generations, in order of arrival */
+    struct lr_buf scratch;       /* one frame being encoded */
+    struct {
+        uint64_t requests, tokens, errors, cancelled, worker_starts, worker_deaths,
+            watchdog_kills, evictions, reloads, alerts;
+    } count; /* since the start */
+};
+
+static inline uint64_t node_now(const struct node_models *models)
+{
+    return models->clock == NULL ? net_loop_now_ms(models->loop) : lr_clock_ms(models->clock);
+}
+
+/* A model by its name, without regard to case; NULL: there is none. */
+struct node_model *node_find_model(const struct node_models *models, struct lr_str id);
+
+/* ---- memory (admission.c) ---- */
+
+/* The pool a model's memory comes from. */
+uint32_t node_pool_for(const struct node_models *models, bool on_device);
+/* What is claimed of a pool, and how so many bytes more would fit beside it. */
+struct node_room {
+    enum node_plan plan;
+    uint64_t available; /* for the newcomer, at most */
+    size_t count;
+    struct node_claim claims[1024];
+};
+/* The claims alone: need 0. */
+void node_plan_room(const struct node_models *models, uint32_t pool, uint64_t need,
+                    struct node_room *out);
+/* Memory has come back: whoever waits for room is tried again, in order of arrival. */
+void node_admit_waiting(struct node_models *models);
+
+/* ---- time ---- */
+
+/* Once a second: ticks for silent generations, deadlines (generation.c). */
+void node_generations_tick(struct node_models *models, uint64_t now_ms);
+/* Tries whatever is due.  Often (recovery.c). */
+void node_recovery_watch(struct node_models *models);
+/* Memory that came back (recovery.c). */
+void node_recovery_room(struct node_models *models);
+/* workers/watchdog.c */
+void node_workers_watch(struct node_models *models, uint64_t now_ms);
+void node_measure(struct node_models *models); /* pools and workers */
+void node_memory_watch(struct node_models *models, uint64_t now_ms);
+void node_idle_watch(struct node_models *models, uint64_t now_ms);
+
+#endif
