@@ -81,7 +81,7 @@ struct report {
     struct wire_heartbeat heartbeat;
 };
 
-static bool make_report(const struct node_models *models, struct report *report)
+static bool make_report(const struct node_models *models, uint64_t epoch, struct report *report)
 {
     size_t count = 0;
     for (const struct node_model *m = models->first; m != NULL; m = m->next)
@@ -101,6 +101,7 @@ static bool make_report(const struct node_models *models, struct report *report)
             .used = models->pools.pool[p].state.used,
         };
     report->heartbeat = (struct wire_heartbeat){
+        .epoch = epoch,
         .is_draining = models->is_draining,
         .models = report->models,
         .model_count = count,
@@ -110,27 +111,18 @@ static bool make_report(const struct node_models *models, struct report *report)
     return true;
 }
 
-bool node_report_join(const struct node_models *models, const struct node_joiner *who,
+bool node_report_join(const struct node_models *models, struct wire_join *join,
                       struct lr_buf *out)
 {
     struct report report;
-    if (!make_report(models, &report))
+    if (!make_report(models, join->state.epoch, &report))
         return false;
-    struct wire_join m = {
-        .protocol = WIRE_PROTOCOL,
-        .version = LR_STR_LIT(LR_NODE_VERSION),
-        .node_id = lr_str_z(who->id),
-        .name = lr_str_z(who->name),
-        .url = lr_str_z(who->url),
-        .port = who->port,
-        .has_tls = who->has_tls,
-        .device = lr_str_z(models->device),
-        .secret = lr_str_z(who->secret),
-        .state = report.heartbeat,
-    };
-    m.state.epoch = who->epoch;
+    join->protocol = WIRE_PROTOCOL;
+    join->version = LR_STR_LIT(LR_NODE_VERSION);
+    join->device = lr_str_z(models->device);
+    join->state = report.heartbeat;
     lr_buf_clear(out);
-    wire_join_write(out, &m);
+    wire_join_write(out, join);
     free(report.models);
     return !out->failed;
 }
@@ -158,11 +150,10 @@ bool node_report_heartbeat(const struct node_models *models, uint64_t epoch, uin
 {
     struct report report;
     struct lr_arena arena; /* texts of downloads */
-    if (!make_report(models, &report))
+    if (!make_report(models, epoch, &report))
         return false;
     lr_arena_init(&arena, REPORT_BYTES);
     add_events(models, events, &report);
-    report.heartbeat.epoch = epoch;
     report.heartbeat.downloads = report.downloads;
     report.heartbeat.download_count = node_fetch_report(
         models->storage->fetch, &arena, report.downloads, WIRE_FLEET_DOWNLOADS_MAX);

@@ -10,20 +10,14 @@
 #include "base/buf.h"
 
 struct node_models;
+struct wire_join;
 
 /* Which models there are, and (with states) how they are: a change is told at once. */
 uint64_t node_report_signature(const struct node_models *models, bool with_states);
 
-/* Who joins. */
-struct node_joiner {
-    const char *id, *name, *secret;
-    const char *url; /* that the routers reach it at; NULL: the address that they see */
-    uint16_t port;
-    bool has_tls;
-    uint64_t epoch; /* of this process; see wire_heartbeat */
-};
-/* False without memory, as for the next one. */
-bool node_report_join(const struct node_models *models, const struct node_joiner *who,
+/* A join.  The caller has set who the node is, where it is reached and its epoch; the rest is
+ * set here.  False without memory, as for the next one. */
+bool node_report_join(const struct node_models *models, struct wire_join *join,
                       struct lr_buf *out);
 
 /* A heartbeat; `epoch` names this process.  *events is how many of the node's events the router

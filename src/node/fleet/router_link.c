@@ -12,9 +12,10 @@
 #include "net/settings.h"
 #include "net/url.h"
 #include "node/fetch/storage.h"
-#include "node/fleet/registry.h"
+#include "node/fleet/peer.h"
 #include "node/fleet/report.h"
 #include "node/models/models.h"
+#include "wire/fleet.h"
 #include "wire/reply.h"
 
 enum {
@@ -35,35 +36,6 @@ struct identity {
     char secret[NODE_SECRET_MAX];
 };
 
-enum peer_state {
-    PEER_STRANGER, /* the router does not know this node: join */
-    PEER_JOINED,   /* the router knows the node: send heartbeats */
-};
-
-/* The node's own secret comes first: it is good for ever, a token for an hour. */
-enum peer_credential { PEER_BY_SECRET, PEER_BY_TOKEN };
-
-/* One router.  The first is the router that the operator named; it tells of the others. */
-struct peer {
-    struct node_router_link *link;
-    char router[300];          /* "": this place is free */
-    struct node_source source; /* what it has registered */
-    struct net_call *call;     /* one at a time */
-    enum peer_state state;
-    enum peer_credential credential; /* for the next join */
-    bool is_joining;                 /* the call under way is a join */
-    bool must_join;                  /* joined, and the router asks for a new description */
-    bool heartbeat_first;    /* a new description was refused: a heartbeat comes first */
-    bool has_missed;         /* the last word got no answer */
-    char trouble[200];       /* what was said last about it; "": none */
-    uint64_t next_ms;        /* the next word is due */
-    uint64_t told_signature; /* of the models and states that were told */
-    uint64_t told_models;    /* of the models alone */
-    uint64_t telling_models; /* the same once the join under way is answered */
-    uint64_t told_events;    /* how many of the node's it knows */
-    uint64_t telling_events; /* the same once the call under way is answered */
-};
-
 struct node_router_link {
     const struct lr_settings *settings; /* borrowed, as the next three */
     struct node_storage *storage;
@@ -77,7 +49,8 @@ struct node_router_link {
     struct identity identity;
     char token[128]; /* "": none was given */
     char name[64];
-    struct peer peers[PEERS_MAX];
+    struct node_peer peers[PEERS_MAX]; /* the first is the router that the operator named,
+                                        * which tells of the others */
     struct lr_buf body;
     uint64_t epoch; /* of this process; see wire_heartbeat */
 };
@@ -188,25 +161,26 @@ void node_router_link_destroy(struct node_router_link *link)
 
 /* ---- talking ---- */
 
-static bool write_body(struct peer *peer, bool join)
+static bool write_body(struct node_peer *peer)
 {
     struct node_router_link *link = peer->link;
-    struct node_joiner who = {
-        .id = link->identity.id,
-        .name = link->name,
-        .secret = link->secret,
-        .url = lr_settings_str(link->settings, "advertise"),
+    struct wire_join join = {
+        .node_id = lr_str_z(link->identity.id),
+        .name = lr_str_z(link->name),
+        .url = lr_str_z(lr_settings_str(link->settings, "advertise")),
         .port = link->port,
         .has_tls = lr_settings_str(link->settings, "tls-cert") != NULL,
-        .epoch = link->epoch,
+        .secret = lr_str_z(link->secret),
+        .state.epoch = link->epoch,
     };
     peer->telling_events = peer->told_events;
-    return join ? node_report_join(link->models, &who, &link->body)
-                : node_report_heartbeat(link->models, link->epoch, &peer->telling_events,
-                                        &link->body);
+    return peer->word == NODE_PEER_JOIN
+               ? node_report_join(link->models, &join, &link->body)
+               : node_report_heartbeat(link->models, link->epoch, &peer->telling_events,
+                                       &link->body);
 }
 
-static void say_trouble(struct peer *peer, const char *what, const char *why)
+static void say_trouble(struct node_peer *peer, const char *what, const char *why)
 {
     char text[sizeof(peer->trouble)];
     (void)snprintf(text, sizeof(text), "%s: %s", what, why);
@@ -217,7 +191,7 @@ static void say_trouble(struct peer *peer, const char *what, const char *why)
 }
 
 /* The router's own words, and what to do about a token. */
-static void say_refused(struct peer *peer, const struct net_reply *reply)
+static void say_refused(struct node_peer *peer, const struct net_reply *reply)
 {
     struct lr_arena arena;
     char text[600];
@@ -236,7 +210,7 @@ static void say_refused(struct peer *peer, const struct net_reply *reply)
 
 /* ---- which routers there are ---- */
 
-static struct peer *find_peer(struct node_router_link *link, struct lr_str url)
+static struct node_peer *find_peer(struct node_router_link *link, struct lr_str url)
 {
     for (size_t i = 0; i < PEERS_MAX; i++)
         if (link->peers[i].router[0] != '\0' && lr_str_eq_z(url, link->peers[i].router))
@@ -244,25 +218,25 @@ static struct peer *find_peer(struct node_router_link *link, struct lr_str url)
     return NULL;
 }
 
-static bool answers(const struct peer *peer)
+static bool answers(const struct node_peer *peer)
 {
-    return peer->state == PEER_JOINED && !peer->has_missed;
+    return node_peer_is_joined(peer) && peer->state != NODE_PEER_SILENT;
 }
 
-static void forget_peer(struct peer *peer)
+static void forget_peer(struct node_peer *peer)
 {
     lr_log_info(NULL, "router.forgotten router=%s", peer->router);
     if (peer->call != NULL)
         net_call_cancel(peer->call);
     node_registry_forget(peer->link->registry, &peer->source);
-    *peer = (struct peer){0};
+    *peer = (struct node_peer){0};
 }
 
 static void add_peer(struct node_router_link *link, struct lr_str url)
 {
     struct net_url parsed;
     char text[300];
-    struct peer *peer = NULL;
+    struct node_peer *peer = NULL;
     for (size_t i = PEERS_MAX; i-- > 0;)
         if (link->peers[i].router[0] == '\0')
             peer = &link->peers[i];
@@ -271,7 +245,7 @@ static void add_peer(struct node_router_link *link, struct lr_str url)
     (void)snprintf(text, sizeof(text), LR_STR_FMT, LR_STR_ARG(url));
     if (net_url_parse(text, &parsed, NULL) != LR_OK)
         return;
-    *peer = (struct peer){.link = link};
+    *peer = (struct node_peer){.link = link};
     memcpy(peer->router, text, sizeof(text));
     peer->source.url = peer->router;
 }
@@ -329,7 +303,7 @@ static void recall_routers(struct node_router_link *link)
     lr_arena_free(&arena);
 }
 
-static bool is_named(const struct wire_fleet_reply *reply, const struct peer *peer)
+static bool is_named(const struct wire_fleet_reply *reply, const struct node_peer *peer)
 {
     for (size_t i = 0; i < reply->router_count; i++)
         if (lr_str_eq_z(reply->routers[i], peer->router))
@@ -340,14 +314,14 @@ static bool is_named(const struct wire_fleet_reply *reply, const struct peer *pe
 /* A reply names all routers of the fleet that live.  A router that this one does not name may
  * still be there (this one has just begun): it is forgotten only where it does not answer
  * either.  The router that the operator named stays. */
-static void learn_routers(struct peer *peer, const struct wire_fleet_reply *reply)
+static void learn_routers(struct node_peer *peer, const struct wire_fleet_reply *reply)
 {
     struct node_router_link *link = peer->link;
     bool has_changed = false;
     if (!reply->names_routers)
         return;
     for (size_t i = 1; i < PEERS_MAX; i++) {
-        struct peer *other = &link->peers[i];
+        struct node_peer *other = &link->peers[i];
         if (other->router[0] != '\0' && other != peer && !answers(other) &&
             !is_named(reply, other)) {
             forget_peer(other);
@@ -365,13 +339,14 @@ static void learn_routers(struct peer *peer, const struct wire_fleet_reply *repl
         remember_routers(link);
 }
 
-static void take_reply(struct peer *peer, struct lr_str text)
+static void take_reply(struct node_peer *peer, struct lr_str text)
 {
     struct wire_fleet_reply reply;
     struct lr_arena arena;
     lr_arena_init(&arena, 1 << 20);
     if (wire_fleet_reply_parse(&arena, text, &reply, NULL) == LR_OK) {
-        peer->must_join = reply.must_join;
+        if (reply.must_join)
+            node_peer_move(peer, NODE_PEER_OUTDATED);
         node_registry_heard(peer->link->registry, &peer->source, &reply);
         learn_routers(peer, &reply);
     }
@@ -382,73 +357,69 @@ static void take_reply(struct peer *peer, struct lr_str text)
 
 /* The token opens the door of the router that was named; the secret is known to the others
  * that share its database. */
-static bool has_token(const struct peer *peer)
+static bool has_token(const struct node_peer *peer)
 {
     return peer == &peer->link->peers[0] && peer->link->token[0] != '\0';
 }
 
-static void on_accepted(struct peer *peer, const struct net_reply *reply)
+static void on_accepted(struct node_peer *peer, const struct net_reply *reply)
 {
-    if (peer->is_joining)
+    bool has_joined = peer->word == NODE_PEER_JOIN;
+    if (has_joined)
         lr_log_info(NULL, "router.joined router=%s node=%s", peer->router,
                     peer->link->identity.id);
     /* One that joined may be new: it gets what is kept, and knows again what it knew. */
-    peer->told_events = peer->is_joining ? 0 : peer->telling_events;
-    if (peer->is_joining)
+    peer->told_events = has_joined ? 0 : peer->telling_events;
+    if (has_joined)
         peer->told_models = peer->telling_models;
-    peer->state = PEER_JOINED;
-    peer->credential = PEER_BY_SECRET;
-    peer->heartbeat_first = false;
+    node_peer_move(peer, NODE_PEER_JOINED);
     peer->trouble[0] = '\0';
     take_reply(peer, reply->body);
 }
 
 /* What was joined stays: a router that knows the node goes on hearing from it. */
-static void on_join_refused(struct peer *peer, const struct net_reply *reply)
+static void on_join_refused(struct node_peer *peer, const struct net_reply *reply)
 {
-    bool by_secret = peer->credential == PEER_BY_SECRET;
-    peer->heartbeat_first = peer->state == PEER_JOINED;
-    peer->credential = PEER_BY_SECRET;
-    if (by_secret && (reply->status == 401 || reply->status == 403) && has_token(peer)) {
-        peer->credential = PEER_BY_TOKEN;
+    bool tries_token = (reply->status == 401 || reply->status == 403) && has_token(peer) &&
+                       peer->state != NODE_PEER_TOKEN;
+    node_peer_move(peer, node_peer_is_joined(peer) ? NODE_PEER_REFUSED
+                         : tries_token             ? NODE_PEER_TOKEN
+                                                   : NODE_PEER_STRANGER);
+    if (tries_token)
         peer->next_ms = 0; /* at once: a new node is not known by its secret */
-    } else {
+    else
         say_refused(peer, reply);
-    }
 }
 
 static void on_reply(void *arg, const struct lr_error *err, const struct net_reply *reply)
 {
-    struct peer *peer = arg;
+    struct node_peer *peer = arg;
     peer->call = NULL;
     if (err != NULL) {
         /* Unreachable: the next heartbeat tries again; it may not have noticed we are gone. One
          * heartbeat that is lost is no trouble yet: a router that ends takes its node with it,
          * and one that is started anew is back.  Who leaves misses nobody. */
-        bool is_new = peer->state == PEER_JOINED && !peer->has_missed;
-        peer->has_missed = true;
-        if (!is_new && !peer->link->models->is_draining)
-            say_trouble(peer, peer->is_joining ? "join" : "heartbeat", err->text);
-        return;
-    }
-    peer->has_missed = false;
-    if (reply->status == 200) {
+        if (answers(peer))
+            node_peer_move(peer, NODE_PEER_SILENT);
+        else if (!peer->link->models->is_draining)
+            say_trouble(peer, peer->word == NODE_PEER_JOIN ? "join" : "heartbeat", err->text);
+    } else if (reply->status == 200) {
         on_accepted(peer, reply);
-    } else if (peer->is_joining) {
+    } else if (peer->word == NODE_PEER_JOIN) {
         on_join_refused(peer, reply);
     } else {
-        peer->state = PEER_STRANGER;
+        node_peer_move(peer, NODE_PEER_STRANGER);
         peer->next_ms = 0; /* it does not know us: join at once */
     }
 }
 
-static void speak(struct peer *peer, bool join)
+static void speak(struct node_peer *peer)
 {
     struct node_router_link *link = peer->link;
     char url[600];
     struct lr_error err;
-    bool by_token = join && peer->credential == PEER_BY_TOKEN;
-    if (!write_body(peer, join))
+    bool join = peer->word == NODE_PEER_JOIN;
+    if (!write_body(peer))
         return;
     if (join)
         (void)snprintf(url, sizeof(url), "%s/v0/nodes/join", peer->router);
@@ -457,32 +428,29 @@ static void speak(struct peer *peer, bool join)
                        link->identity.id);
     struct net_call_config config = {
         .url = url,
-        .bearer = by_token ? link->token : link->secret,
+        .bearer = peer->state == NODE_PEER_TOKEN ? link->token : link->secret,
         .content_type = "application/json",
         .body = lr_buf_str(&link->body),
         .connect_timeout_ms = CALL_MS,
         .response_timeout_ms = join ? JOIN_MS : CALL_MS,
         .max_response_bytes = 1 << 20,
     };
-    peer->is_joining = join;
     if (net_fetch(link->client, &config, on_reply, peer, &peer->call, &err) != LR_OK)
         say_trouble(peer, "call", err.text);
 }
 
-static void look_after(struct peer *peer, uint64_t now, uint64_t models, uint64_t states)
+static void look_after(struct node_peer *peer, uint64_t now, uint64_t models, uint64_t states)
 {
     if (peer->call != NULL)
         return;
-    bool changed = peer->state == PEER_JOINED && states != peer->told_signature;
+    bool changed = node_peer_is_joined(peer) && states != peer->told_signature;
     if (now < peer->next_ms && !changed)
         return;
-    bool is_outdated = peer->must_join || models != peer->told_models;
-    bool join = peer->state == PEER_STRANGER || (is_outdated && !peer->heartbeat_first);
-    peer->heartbeat_first = false;
+    peer->word = node_peer_next(peer, models != peer->told_models);
     peer->telling_models = models;
     peer->told_signature = states;
     peer->next_ms = now + HEARTBEAT_MS;
-    speak(peer, join);
+    speak(peer);
 }
 
 static void on_timer(void *arg)
@@ -513,9 +481,8 @@ bool node_router_link_has_told(const struct node_router_link *link)
 {
     uint64_t states = node_report_signature(link->models, true);
     for (size_t i = 0; i < PEERS_MAX; i++) {
-        const struct peer *peer = &link->peers[i];
-        if (peer->state == PEER_JOINED &&
-            (peer->call != NULL || peer->told_signature != states))
+        const struct node_peer *peer = &link->peers[i];
+        if (node_peer_is_joined(peer) && (peer->call != NULL || peer->told_signature != states))
             return false;
     }
     return true;
