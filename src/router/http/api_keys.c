@@ -266,23 +266,22 @@ lr_code router_api_node_token(struct router *r, struct net_request *req, struct 
 /* In the request's memory. */
 struct changing {
     char id[24];
-    int64_t now_ms;
+    bool is_revoked; /* already */
     struct router_key_change change;
 };
 
 static lr_code find_key(struct router *r, struct net_request *req, struct changing **out,
-                        bool *is_revoked, struct lr_error *err)
+                        struct lr_error *err)
 {
     struct lr_str id = router_access(req)->match.tail;
     struct changing *m = *out = router_memory(req, sizeof(*m), err);
     if (m == NULL)
         return LR_OUT_OF_RAM;
-    m->now_ms = lr_clock_wall_ms(NULL);
     router_lock(r);
     const struct router_key *key = router_keys_find(&r->keys, id);
     if (key != NULL) {
         memcpy(m->id, key->id, sizeof(m->id));
-        *is_revoked = key->revoked_ms != 0;
+        m->is_revoked = key->revoked_ms != 0;
     }
     router_unlock(r);
     return key != NULL ? LR_OK : router_fail_absent("key", id, err);
@@ -294,16 +293,21 @@ static lr_code change(struct router_sql *sql, void *arg, struct lr_error *err)
     return router_key_update(sql, m->id, &m->change, err);
 }
 
-static lr_code changed(struct net_request *req, void *arg, struct lr_error *err)
+static void apply(struct net_request *req, const struct changing *m, struct lr_json_writer *w)
 {
-    struct changing *m = arg;
     struct router *r = router_access(req)->router;
-    (void)err;
     router_lock(r);
     struct router_key *key = router_keys_find(&r->keys, lr_str_z(m->id));
     router_key_apply(key, &m->change);
-    put_members(router_answer_begin(req), key, NULL);
+    if (w != NULL)
+        put_members(w, key, NULL);
     router_unlock(r);
+}
+
+static lr_code changed(struct net_request *req, void *arg, struct lr_error *err)
+{
+    (void)err;
+    apply(req, arg, router_answer_begin(req));
     return router_answer(req, 200);
 }
 
@@ -332,9 +336,8 @@ lr_code router_api_key_change(struct router *r, struct net_request *req, struct 
 {
     struct changing *m;
     struct lr_buf detail;
-    bool is_revoked;
-    lr_code code = find_key(r, req, &m, &is_revoked, err);
-    if (code == LR_OK && is_revoked)
+    lr_code code = find_key(r, req, &m, err);
+    if (code == LR_OK && m->is_revoked)
         code = lr_fail(err, LR_CONFLICT, "key %s was revoked for good: make a new one", m->id);
     if (code == LR_OK)
         code = read_key(req, NULL, &m->change, err);
@@ -348,30 +351,22 @@ lr_code router_api_key_change(struct router *r, struct net_request *req, struct 
     return code;
 }
 
-static lr_code revoke(struct router_sql *sql, void *arg, struct lr_error *err)
-{
-    struct changing *m = arg;
-    return router_key_revoke(sql, m->id, m->now_ms, err);
-}
-
 static lr_code revoked(struct net_request *req, void *arg, struct lr_error *err)
 {
-    struct changing *m = arg;
-    struct router *r = router_access(req)->router;
     (void)err;
-    router_lock(r);
-    struct router_key *key = router_keys_find(&r->keys, lr_str_z(m->id));
-    if (key->revoked_ms == 0)
-        key->revoked_ms = m->now_ms;
-    router_unlock(r);
+    apply(req, arg, NULL);
     return router_answer_text(req, LR_STR_LIT("{\"revoked\":true}"));
 }
 
 lr_code router_api_key_revoke(struct router *r, struct net_request *req, struct lr_error *err)
 {
     struct changing *m;
-    bool is_revoked;
-    lr_code code = find_key(r, req, &m, &is_revoked, err);
-    struct router_action action = {NULL, "key.revoke", code == LR_OK ? m->id : "", ""};
-    return code == LR_OK ? router_act(req, &action, revoke, revoked, m, err) : code;
+    lr_code code = find_key(r, req, &m, err);
+    if (code != LR_OK)
+        return code;
+    if (!m->is_revoked)
+        m->change = (struct router_key_change){.given = ROUTER_KEY_REVOKED,
+                                               .to.revoked_ms = lr_clock_wall_ms(NULL)};
+    struct router_action action = {NULL, "key.revoke", m->id, ""};
+    return router_act(req, &action, change, revoked, m, err);
 }

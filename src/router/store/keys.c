@@ -164,6 +164,7 @@ static const struct {
     CHANGE(ROUTER_KEY_REQUESTS, requests_per_minute, false),
     CHANGE(ROUTER_KEY_TOKENS, tokens_per_minute, false),
     CHANGE(ROUTER_KEY_MAY_USE, models, true),
+    CHANGE(ROUTER_KEY_REVOKED, revoked_ms, false),
 };
 #undef CHANGE
 enum { CHANGES = sizeof(changes) / sizeof(changes[0]) };
@@ -272,13 +273,6 @@ lr_code router_key_update(struct router_sql *sql, const char *id,
                           changes[i].is_text ? ROUTER_Z(at) : ROUTER_INT(number), ROUTER_Z(id));
     }
     return code;
-}
-
-lr_code router_key_revoke(struct router_sql *sql, const char *id, int64_t now_ms,
-                          struct lr_error *err)
-{
-    return ROUTER_SQL(sql, "UPDATE keys SET revoked_ms = $1 WHERE id = $2 AND revoked_ms = 0",
-                      NULL, NULL, err, ROUTER_INT(now_ms), ROUTER_Z(id));
 }
 
 /* The first statement locks the row: of two routers one counts after the other. */

@@ -52,6 +52,7 @@ enum router_key_field {
     ROUTER_KEY_TOKENS = 8,
     ROUTER_KEY_MAY_USE = 16,
     ROUTER_KEY_USES = 32, /* of a new key only */
+    ROUTER_KEY_REVOKED = 64,
 };
 
 struct router_key_change {
@@ -122,8 +123,6 @@ void router_key_apply(struct router_key *key, const struct router_key_change *ch
 
 /* For router_store_submit. */
 LR_MUST_USE lr_code router_key_insert(struct router_sql *sql, const struct router_key *key,
-                                      struct lr_error *err);
-LR_MUST_USE lr_code router_key_revoke(struct router_sql *sql, const char *id, int64_t now_ms,
                                       struct lr_error *err);
 
 /* Counts a node that a token lets in.  UNAUTHENTICATED: the token is spent, which other routers
