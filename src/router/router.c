@@ -210,7 +210,6 @@ void router_destroy(struct router *r)
         net_client_destroy(r->loop_states[i].client);
         router_relay_free(&r->loop_states[i].relay);
     }
-    router_reach_free(&r->reach);
     net_timer_stop(r->watch);
     net_timer_stop(r->drain.timer);
     net_server_destroy(r->server);

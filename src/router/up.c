@@ -14,15 +14,15 @@ void router_allow_cpu_nodes(struct router *r)
 
 bool router_glance(struct router *r, struct router_glance *out)
 {
+    const struct router_node *node;
     const struct router_replica *replica;
     bool found = false;
     *out = (struct router_glance){0};
     router_lock(r);
-    for (size_t i = 0; i < r->nodes.count && !out->is_loaded; i++) {
-        if (!router_node_serves(r->nodes.all[i], NULL))
+    for (size_t at = 0; (node = router_nodes_next(&r->nodes, &at)) != NULL;) {
+        if (!router_node_serves(node, NULL))
             continue;
-        for (size_t j = 0; (replica = router_node_replica_at(r->nodes.all[i], j)) != NULL;
-             j++) {
+        for (size_t i = 0; (replica = router_node_replica_at(node, i)) != NULL; i++) {
             const struct router_model *model =
                 router_registry_find(&r->registry, lr_str_z(replica->id));
             bool is_known = model != NULL && model->is_stored;

@@ -37,6 +37,7 @@ static void free_node(struct router_nodes *nodes, struct router_node *node)
         free(replica);
     }
     lr_strmap_free(&node->replicas);
+    free(node->probe);
     free(node);
 }
 

@@ -15,6 +15,8 @@
 #include "router/store/sql.h"
 #include "wire/fleet.h"
 
+struct router_probe;
+
 enum { ROUTER_POOLS_MAX = 17 };
 
 /* A node as this router sees it.
@@ -43,8 +45,9 @@ struct router_node {
     char device[16];
     char version[32];
     enum router_node_state state;
-    uint64_t reached_ms;   /* monotonic; when it last answered us */
-    bool is_probed;        /* a question is on its way (reach.c) */
+    uint64_t reached_ms; /* monotonic; when it last answered us */
+    struct router_probe
+        *probe;            /* owned: the question that is on its way (reach.c); NULL: none */
     uint64_t epoch;        /* of its process that joined (wire_heartbeat); 0: not known */
     uint64_t twin_ms;      /* monotonic; when another process last came as this node */
     char ignored[32];      /* member of its last report that was left out; "": none */
@@ -94,6 +97,14 @@ void router_nodes_free(struct router_nodes *nodes);
 LR_MUST_USE lr_code router_nodes_load(struct router_nodes *nodes, struct router_sql *sql,
                                       struct lr_error *err);
 
+/* The nodes that are not removed, one after the other; *at begins at 0.  NULL: no more. */
+static inline struct router_node *router_nodes_next(const struct router_nodes *nodes,
+                                                    size_t *at)
+{
+    while (*at < nodes->count && router_node_is_removed(nodes->all[*at]))
+        (*at)++;
+    return *at < nodes->count ? nodes->all[(*at)++] : NULL;
+}
 struct router_node *router_nodes_find(const struct router_nodes *nodes, struct lr_str id);
 /* A removed one too. */
 struct router_node *router_nodes_find_any(const struct router_nodes *nodes, struct lr_str id);

@@ -3,7 +3,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "base/list.h"
 #include "base/log.h"
 #include "router/sched/dispatch.h"
 #include "wire/reply.h"
@@ -33,12 +32,10 @@ struct router_target *router_targets(const struct router_nodes *nodes, struct lr
                                      struct lr_arena *arena, size_t *count, size_t *offline)
 {
     struct router_target *list = lr_arena_array(arena, nodes->count + 1, sizeof(*list));
+    const struct router_node *node;
     *count = *offline = 0;
-    for (size_t i = 0; list != NULL && i < nodes->count; i++) {
-        const struct router_node *node = nodes->all[i];
-        const struct router_replica *replica =
-            folded.len != 0 ? router_node_replica(node, folded) : NULL;
-        if (router_node_is_removed(node) || (folded.len != 0 && replica == NULL))
+    for (size_t at = 0; list != NULL && (node = router_nodes_next(nodes, &at)) != NULL;) {
+        if (folded.len != 0 && router_node_replica(node, folded) == NULL)
             continue;
         if (router_node_is_online(node))
             router_target_set(&list[(*count)++], node);
@@ -114,7 +111,6 @@ lr_code router_dial(struct net_client *client, const struct router_target *to,
 /* ---- looking after nodes that have joined ---- */
 
 struct router_probe {
-    struct router_probe *next, **link; /* of reach->probes */
     struct router_reach *reach;
     struct router_node *node;
     struct router_dial dial;
@@ -164,7 +160,7 @@ static void on_answer(void *arg, const struct lr_error *err, uint64_t epoch)
     uint64_t now = lr_clock_ms(NULL);
     bool is_other = err == NULL && epoch != 0 && probe->epoch != 0 && epoch != probe->epoch;
     (void)pthread_mutex_lock(reach->lock);
-    node->is_probed = false;
+    node->probe = NULL;
     /* It may have joined anew meanwhile, perhaps from elsewhere. */
     if (!router_node_is_removed(node) && node->epoch == probe->epoch &&
         strcmp(node->url, probe->to.url) == 0) {
@@ -176,7 +172,6 @@ static void on_answer(void *arg, const struct lr_error *err, uint64_t epoch)
             find(reach, node, now);
     }
     (void)pthread_mutex_unlock(reach->lock);
-    LR_LIST_REMOVE(probe, next, link);
     free(probe);
 }
 
@@ -188,9 +183,7 @@ static struct router_probe *prepare(struct router_reach *reach, struct router_no
     *probe = (struct router_probe){
         .reach = reach, .node = node, .dial = {on_answer, probe}, .epoch = node->epoch};
     router_target_set(&probe->to, node);
-    LR_LIST_PUSH(&reach->probes, probe, next, link);
-    node->is_probed = true;
-    return probe;
+    return node->probe = probe;
 }
 
 static void start(struct router_probe *probe)
@@ -202,9 +195,9 @@ static void start(struct router_probe *probe)
 
 void router_reach_watch(struct router_reach *reach, uint64_t now)
 {
+    struct router_node *node;
     (void)pthread_mutex_lock(reach->lock);
-    for (size_t i = 0; i < reach->nodes->count; i++) {
-        struct router_node *node = reach->nodes->all[i];
+    for (size_t at = 0; (node = router_nodes_next(reach->nodes, &at)) != NULL;) {
         uint64_t silent_ms = lr_elapsed(node->heartbeat_ms, now);
         bool was_online = router_node_is_online(node);
         if ((!was_online && node->state != ROUTER_NODE_UNREACHABLE) ||
@@ -234,20 +227,20 @@ static void look_at_twin(struct router_reach *reach, struct router_node *node, u
 
 void router_reach_second(struct router_reach *reach)
 {
+    struct router_node *node;
     struct router_probe *due[32]; /* the others' turn comes a second later */
     size_t count = 0;
     uint64_t now = lr_clock_ms(NULL);
     (void)pthread_mutex_lock(reach->lock);
-    for (size_t i = 0; i < reach->nodes->count; i++) {
-        struct router_node *node = reach->nodes->all[i];
-        if (router_node_is_removed(node) || node->version[0] == '\0')
+    for (size_t at = 0; (node = router_nodes_next(reach->nodes, &at)) != NULL;) {
+        if (node->version[0] == '\0')
             continue;
         look_at_twin(reach, node, now);
         if (lr_elapsed(node->heartbeat_ms, now) >= reach->offline_ms)
             continue;
         bool is_due = node->state == ROUTER_NODE_UNREACHABLE ||
                       lr_elapsed(node->reached_ms, now) >= PROBE_MS;
-        if (is_due && !node->is_probed && count < sizeof(due) / sizeof(due[0]) &&
+        if (is_due && node->probe == NULL && count < sizeof(due) / sizeof(due[0]) &&
             (due[count] = prepare(reach, node)) != NULL)
             count++;
     }
@@ -301,13 +294,4 @@ static void tell(void *arg)
 void router_reach_tell(struct router_reach *reach)
 {
     net_loop_post(reach->net, tell, reach);
-}
-
-void router_reach_free(struct router_reach *reach)
-{
-    while (reach->probes != NULL) {
-        struct router_probe *probe = reach->probes;
-        LR_LIST_REMOVE(probe, next, link);
-        free(probe);
-    }
 }

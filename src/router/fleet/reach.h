@@ -69,8 +69,6 @@ struct router_reach {
     struct router_alerts *alerts;
     struct router_dispatch *dispatch; /* a node that is back may have a slot */
     uint64_t offline_ms;              /* without a heartbeat for so long a node is offline */
-
-    struct router_probe *probes; /* owned: questions under way.  Thread: loop 0 */
 };
 
 /* Every quarter of a second, lock not held: takes nodes that fell silent offline. */
@@ -86,8 +84,5 @@ void router_reach_twin(struct router_reach *reach, struct router_node *node, con
 /* The registry has changed: every online node is told to look now, not with its next
  * heartbeat.  A node that does not hear it finds out by itself.  Any thread, lock not held. */
 void router_reach_tell(struct router_reach *reach);
-
-/* After the loops' clients have ended. */
-void router_reach_free(struct router_reach *reach);
 
 #endif

@@ -168,7 +168,6 @@ static void merge_keys(struct router_keys *keys, const struct router_keys *read)
         const struct router_key *key = read->all[i];
         struct router_key *known = router_keys_find(keys, lr_str_z(key->id));
         if (known != NULL) {
-            known->revoked_ms = key->revoked_ms;
             known->joins = key->joins;
             router_key_apply(known, &(struct router_key_change){.given = ~0U, .to = *key});
         } else if (router_keys_add(keys, key, NULL) != LR_OK) {
@@ -210,8 +209,8 @@ static void merge_nodes(struct router_sync *sync, const struct router_nodes *rea
         known->is_drained = node->is_drained;
         known->is_stored = true;
     }
-    for (size_t i = 0; i < sync->nodes->count; i++) {
-        struct router_node *known = sync->nodes->all[i];
+    struct router_node *known;
+    for (size_t at = 0; (known = router_nodes_next(sync->nodes, &at)) != NULL;) {
         if (!known->is_stored || known->writes != 0 ||
             router_nodes_find(read, lr_str_z(known->id)) != NULL)
             continue;

@@ -111,10 +111,10 @@ static lr_code erased(struct net_request *req, void *arg, struct lr_error *err)
 /* A node still lists it, though nobody can ask for it. */
 static bool is_left_over(const struct router *r, struct lr_str folded)
 {
-    for (size_t i = 0; i < r->nodes.count; i++) {
-        const struct router_replica *replica = router_node_replica(r->nodes.all[i], folded);
-        if (replica != NULL && !router_node_is_removed(r->nodes.all[i]) &&
-            strcmp(replica->state, "absent") != 0)
+    const struct router_node *node;
+    for (size_t at = 0; (node = router_nodes_next(&r->nodes, &at)) != NULL;) {
+        const struct router_replica *replica = router_node_replica(node, folded);
+        if (replica != NULL && strcmp(replica->state, "absent") != 0)
             return true;
     }
     return false;

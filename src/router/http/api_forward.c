@@ -89,9 +89,9 @@ struct choice {
 static struct choice choose_ill(const struct router *r, const struct router_model *model,
                                 struct lr_str wanted)
 {
+    const struct router_node *node;
     struct choice best = {0};
-    for (size_t i = 0; i < r->nodes.count; i++) {
-        const struct router_node *node = r->nodes.all[i];
+    for (size_t at = 0; (node = router_nodes_next(&r->nodes, &at)) != NULL;) {
         const struct router_replica *replica =
             router_node_replica(node, lr_str_z(model->folded));
         if (replica == NULL || !router_node_serves(node, NULL) || !is_named(node, wanted))

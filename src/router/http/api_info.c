@@ -14,12 +14,13 @@ enum {
 
 lr_code router_api_health(struct router *r, struct net_request *req, struct lr_error *err)
 {
+    const struct router_node *node;
     size_t online = 0;
     bool draining = atomic_load(&r->is_draining);
     (void)err;
     router_lock(r);
-    for (size_t i = 0; i < r->nodes.count; i++)
-        online += router_node_is_online(r->nodes.all[i]);
+    for (size_t at = 0; (node = router_nodes_next(&r->nodes, &at)) != NULL;)
+        online += router_node_is_online(node);
     router_unlock(r);
     LR_JSON_MEMBERS(router_answer_begin(req), LR_TEXT("status", draining ? "draining" : "ok"),
                     LR_TEXT("version", r->version), LR_UINT("nodes_online", online),

@@ -33,8 +33,8 @@ static struct outlook look(const struct router *r, const struct router_model *mo
 {
     struct outlook out = {.state = "absent", .reason = "no online node has it"};
     struct lr_str folded = lr_str_z(model->folded);
-    for (size_t i = 0; i < r->nodes.count; i++) {
-        const struct router_node *node = r->nodes.all[i];
+    const struct router_node *node;
+    for (size_t at = 0; (node = router_nodes_next(&r->nodes, &at)) != NULL;) {
         const struct router_replica *replica = router_node_replica(node, folded);
         if (replica == NULL || !router_node_serves(node, NULL))
             continue;
@@ -178,11 +178,10 @@ static void put_counts(struct lr_json_writer *w, const struct outlook *o)
 static void put_nodes(struct lr_json_writer *w, const struct router *r,
                       const struct router_model *m)
 {
+    const struct router_node *node;
     lr_json_member_array(w, "nodes");
-    for (size_t i = 0; i < r->nodes.count; i++)
-        if (!router_node_is_removed(r->nodes.all[i]))
-            put_replica(w, r->nodes.all[i],
-                        router_node_replica(r->nodes.all[i], lr_str_z(m->folded)));
+    for (size_t at = 0; (node = router_nodes_next(&r->nodes, &at)) != NULL;)
+        put_replica(w, node, router_node_replica(node, lr_str_z(m->folded)));
     lr_json_end_array(w);
 }
 

@@ -58,13 +58,13 @@ static void put_node(struct lr_json_writer *w, const struct router_node *node, u
 lr_code router_api_nodes(struct router *r, struct net_request *req, struct lr_error *err)
 {
     struct lr_json_writer *w = router_answer_begin(req);
+    const struct router_node *node;
     bool is_brief = router_wants(req, "brief");
     (void)err;
     lr_json_member_array(w, "nodes");
     router_lock(r);
-    for (size_t i = 0; i < r->nodes.count; i++)
-        if (!router_node_is_removed(r->nodes.all[i]))
-            put_node(w, r->nodes.all[i], lr_clock_ms(NULL), is_brief);
+    for (size_t at = 0; (node = router_nodes_next(&r->nodes, &at)) != NULL;)
+        put_node(w, node, lr_clock_ms(NULL), is_brief);
     router_unlock(r);
     lr_json_end_array(w);
     return router_answer(req, 200);

@@ -175,11 +175,11 @@ static void foresee_memory(const struct need *need, const char *best, uint64_t m
  * context.  *out stays empty where one can. */
 static void foresee(const struct router *r, const struct need *need, struct lr_buf *out)
 {
+    const struct router_node *node;
     const char *best = NULL;
     uint64_t most = 0;
     bool has_online = false;
-    for (size_t i = 0; i < r->nodes.count; i++) {
-        const struct router_node *node = r->nodes.all[i];
+    for (size_t at = 0; (node = router_nodes_next(&r->nodes, &at)) != NULL;) {
         uint64_t bytes = router_node_is_online(node) ? largest_pool(node) : 0;
         has_online = has_online || router_node_is_online(node);
         best = bytes > most ? node->name : best;
@@ -338,13 +338,14 @@ static bool find_listed(struct registering *a)
 {
     struct router *r = a->router;
     char folded[ROUTER_ID_MAX];
+    const struct router_node *node;
     const struct router_replica *replica = NULL;
     if (a->name.len != 0 || a->path.len >= ROUTER_ID_MAX)
         return false;
     router_lock(r);
-    for (size_t i = 0; i < r->nodes.count && replica == NULL; i++)
-        if (router_node_is_online(r->nodes.all[i]))
-            replica = router_node_replica(r->nodes.all[i], router_fold(a->path, folded));
+    for (size_t at = 0; replica == NULL && (node = router_nodes_next(&r->nodes, &at)) != NULL;)
+        if (router_node_is_online(node))
+            replica = router_node_replica(node, router_fold(a->path, folded));
     if (replica != NULL) {
         memcpy(a->id, replica->id, sizeof(a->id));
         memcpy(a->found_format, replica->format, sizeof(a->found_format));

@@ -225,11 +225,11 @@ typedef void (*write_fn)(const struct router *r, const struct router_node *node,
 static void write_table(const struct router *r, const struct metric *table, size_t count,
                         write_fn write, struct lr_buf *out)
 {
+    const struct router_node *node;
     for (size_t k = 0; k < count; k++) {
         head(out, table[k].name, table[k].type, table[k].help);
-        for (size_t i = 0; i < r->nodes.count; i++)
-            if (!router_node_is_removed(r->nodes.all[i]))
-                write(r, r->nodes.all[i], k, out);
+        for (size_t at = 0; (node = router_nodes_next(&r->nodes, &at)) != NULL;)
+            write(r, node, k, out);
     }
 }
 

@@ -242,7 +242,7 @@ static void take_usage(struct router_generation *g, const struct wire_done *m)
 static void on_done(struct router_generation *g, const struct wire_done *m)
 {
     struct lr_error err;
-    if (m->reason == LR_FINISH_CANCELLED && router_was_preempted(&g->ticket)) {
+    if (m->reason == LR_FINISH_CANCELLED && g->ticket.was_preempted) {
         give_way(g);
         return;
     }

@@ -43,14 +43,15 @@ static size_t find_replicas(void *arg, const struct router_schedule *schedule,
     const struct router_dispatch *d = arg;
     const struct router_model *model =
         (const void *)((const char *)schedule - offsetof(struct router_model, schedule));
+    struct router_node *node;
     size_t count = 0;
     const struct router_replica *bound =
         t != NULL && t->bound != NULL ? replica_on(t->bound, model) : NULL;
     bool is_bound = bound != NULL && !bound->is_waiting;
     if (is_replaced(d, model))
         return 0;
-    for (size_t i = 0; i < d->nodes->count && count < capacity; i++) {
-        struct router_node *node = d->nodes->all[i];
+    for (size_t at = 0;
+         count < capacity && (node = router_nodes_next(d->nodes, &at)) != NULL;) {
         struct router_replica *replica = replica_on(node, model);
         if (replica != NULL && (!is_bound || node == t->bound))
             out[count++] = (struct router_candidate){.node = node, .replica = replica};
@@ -77,13 +78,11 @@ static void explain_nobody(const struct router_nodes *nodes, const struct router
                            struct lr_buf *out)
 {
     struct lr_str folded = lr_str_z(model->folded);
+    const struct router_node *node;
     bool any = false;
-    for (size_t i = 0; i < nodes->count; i++) {
-        const struct router_node *node = nodes->all[i];
+    for (size_t at = 0; (node = router_nodes_next(nodes, &at)) != NULL;) {
         const struct router_replica *replica = router_node_replica(node, folded);
         const char *why_not;
-        if (router_node_is_removed(node))
-            continue;
         if (router_node_serves(node, &why_not))
             why_not = replica == NULL              ? "does not have it"
                       : replica->can_run           ? "can run it"
@@ -274,14 +273,6 @@ void router_swap_confirmed(struct router_ticket *t, bool is_confirmed)
     router_dispatch_unlock(t->dispatch);
 }
 
-bool router_was_preempted(struct router_ticket *t)
-{
-    router_dispatch_lock(t->dispatch);
-    bool was_preempted = t->was_preempted;
-    router_dispatch_unlock(t->dispatch);
-    return was_preempted;
-}
-
 void router_pump_all(struct router_dispatch *d)
 {
     router_sched_pump_all(&d->sched, lr_clock_ms(d->clock));
@@ -289,10 +280,11 @@ void router_pump_all(struct router_dispatch *d)
 
 void router_dispatch_watch(struct router_dispatch *d, uint64_t now)
 {
+    const struct router_node *node;
     struct router_replica *replica;
     router_dispatch_lock(d);
-    for (size_t i = 0; i < d->nodes->count; i++)
-        for (size_t j = 0; (replica = router_node_replica_at(d->nodes->all[i], j)) != NULL; j++)
+    for (size_t at = 0; (node = router_nodes_next(d->nodes, &at)) != NULL;)
+        for (size_t i = 0; (replica = router_node_replica_at(node, i)) != NULL; i++)
             replica->is_full = false;
     router_sched_tick(&d->sched, now);
     router_dispatch_unlock(d);

@@ -55,8 +55,6 @@ bool router_withdraw(struct router_ticket *ticket);
 
 /* The node said whether the ticket that `ticket` swaps out leaves. */
 void router_swap_confirmed(struct router_ticket *ticket, bool is_confirmed);
-/* Whether the ticket was told to leave: a node that cancels it does what the router wants. */
-bool router_was_preempted(struct router_ticket *ticket);
 /* Whether a node could serve the ticket that has not failed it, beside the one that has it. The
  * ticket has a slot. */
 bool router_has_another(struct router_ticket *ticket);

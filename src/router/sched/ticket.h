@@ -68,7 +68,7 @@ struct router_ticket {
     enum router_ticket_state state;
     struct router_schedule *schedule; /* of its model */
     bool is_again;                    /* it had a slot before: its client may have tokens */
-    bool was_preempted;               /* a live ticket is preempted once */
+    _Atomic bool was_preempted;       /* a live ticket is preempted once; any thread reads it */
     _Atomic bool has_begun;           /* its client has a token; any thread */
     const struct router_node *failed[ROUTER_FAILED_MAX]; /* nodes that failed it */
     uint32_t failed_count;

@@ -306,8 +306,8 @@ static void a_swap_names_the_ticket_that_leaves_and_the_slots_of_both_count_once
     router_swap_confirmed(&tickets[4], true);
     turn_loop();
     assert_int_equal(asked, 0); /* the node has told it */
-    assert_true(router_was_preempted(&tickets[1]));
-    assert_false(router_was_preempted(&tickets[0]));
+    assert_true(tickets[1].was_preempted);
+    assert_false(tickets[0].was_preempted);
     /* Two more in the same step: the one that leaves is not in their way. */
     assert_int_equal(admit(5, false), ROUTER_GRANTED);
     assert_int_equal(admit(6, false), ROUTER_GRANTED);
