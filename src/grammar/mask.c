@@ -16,7 +16,7 @@ void grammar_matcher_clear_masks(struct grammar_matcher *m)
         free(m->cache[i].mask);
         m->cache[i] = (struct cached){0};
     }
-    m->masking.into = NULL;
+    grammar_matcher_drop_mask(m);
 }
 
 static void set_bit(uint32_t *mask, uint32_t id)
@@ -203,21 +203,6 @@ static bool has_free_text(const struct grammar_matcher *m, struct span at)
     return false;
 }
 
-/* The bytes that some thread of a state may take; most bytes fit none. */
-static void first_bytes(const struct grammar_matcher *m, struct span state, bool fits[256])
-{
-    for (uint32_t i = 0; i < state.count; i++) {
-        const struct thread *t = &m->threads[state.begin + i];
-        const struct grammar_step *s = &m->program->steps[t->step];
-        if (s->op == GRAMMAR_BYTE)
-            memset(fits + s->low, 1, (size_t)(s->high - s->low) + 1);
-        else if (s->op == GRAMMAR_SPACE)
-            fits[' '] = fits['\n'] = fits['\t'] = true;
-        else if (s->op != GRAMMAR_CONTROL && s->op != GRAMMAR_END)
-            memset(fits, 1, 256);
-    }
-}
-
 /* A string that may be as long as it likes and end anywhere. */
 static bool is_free_string(const struct grammar_matcher *m)
 {
@@ -308,9 +293,9 @@ static void plan_walk(struct masking *k, const struct grammar_trie *trie,
 /* The threads of a walk, behind those of the state. */
 static struct span threads_of(struct grammar_matcher *m, enum walk_threads threads)
 {
-    struct span some = {m->count, 0, m->key_begin, false};
+    struct span some = {.begin = m->count, .key_begin = m->key_begin};
     if (threads == WALK_ALL)
-        return (struct span){0, m->count, m->key_begin, false};
+        return (struct span){.count = m->count, .key_begin = m->key_begin};
     if (!grammar_matcher_reserve(m, 2 * m->count + 2))
         return some;
     for (uint32_t i = 0; i < m->count; i++)
@@ -319,20 +304,29 @@ static struct span threads_of(struct grammar_matcher *m, enum walk_threads threa
     return some;
 }
 
+/* The node to look at next: among first bytes only those that fit. */
+static uint32_t next_node(struct grammar_matcher *m, const struct grammar_trie *trie,
+                          uint32_t node)
+{
+    if (node >= trie->count || trie->nodes[node].depth != 0)
+        return node;
+    uint32_t byte = trie->nodes[node].byte;
+    uint32_t fits = grammar_memo_byte(m, &m->masking.state, byte);
+    return fits == byte ? node : trie->roots[fits];
+}
+
 static void begin_walk(struct grammar_matcher *m, const struct walk *w)
 {
     struct masking *k = &m->masking;
+    m->floor = m->count;
     k->state = threads_of(m, w->threads);
-    k->node = k->inner = k->inner_end = k->skipped = 0;
-    if (w->way == WALK_OUTER) {
-        memset(k->fits, 0, sizeof(k->fits));
-        grammar_matcher_look(m, &k->state);
-        first_bytes(m, k->state, k->fits);
-    }
+    k->inner = k->inner_end = k->skipped = 0;
     if (w->way == WALK_ENDS && w->threads == WALK_NAME) {
         m->text[m->text_len] = (char)0xFF; /* stands for letters that make it a new name */
         k->skipped = 1;
     }
+    grammar_memo_begin(m, &k->state);
+    k->node = next_node(m, w->trie, 0);
 }
 
 /* The state after the byte of a node, empty if it is not legal, and the node that comes next.
@@ -343,10 +337,10 @@ static struct span visit(struct grammar_matcher *m, const struct grammar_trie *t
     const struct grammar_node *n = &trie->nodes[*node];
     struct masking *k = &m->masking;
     m->position = m->text_len + k->skipped + n->depth;
-    struct span to = grammar_matcher_advance(
-        m, n->depth == 0 ? &k->state : &m->spans[n->depth - 1], n->byte);
+    struct span to =
+        grammar_memo_advance(m, n->depth == 0 ? &k->state : &m->spans[n->depth - 1], n->byte);
     m->spans[n->depth] = to;
-    *node = to.count != 0 ? *node + 1 : n->skip;
+    *node = next_node(m, trie, to.count != 0 ? *node + 1 : n->skip);
     return to;
 }
 
@@ -393,10 +387,6 @@ static bool walk_outer(struct grammar_matcher *m, uint32_t *mask)
             return false;
         const struct grammar_node *n = &v->outer.nodes[k->node];
         uint32_t group = v->outer_groups[k->node];
-        if (n->depth == 0 && !k->fits[n->byte]) {
-            k->node = n->skip;
-            continue;
-        }
         struct span at = visit(m, &v->outer, &k->node);
         if (at.count == 0)
             continue;
@@ -411,7 +401,7 @@ static bool walk_outer(struct grammar_matcher *m, uint32_t *mask)
         } else {
             k->inner = g->node + 1;
             k->inner_end = v->all.nodes[g->node].skip;
-            k->node = n->skip;
+            k->node = next_node(m, &v->outer, n->skip);
         }
     }
     return false;
@@ -521,6 +511,7 @@ static bool make_mask(struct grammar_matcher *m, uint32_t *mask)
             return false;
         k->is_walking = false;
     }
+    grammar_memo_end(m);
     return true;
 }
 
@@ -602,6 +593,8 @@ void grammar_matcher_drop_mask(struct grammar_matcher *m)
 {
     m->masking.into = NULL;
     m->masking.is_made = false;
+    m->floor = 0;
+    grammar_memo_end(m);
 }
 
 lr_code grammar_matcher_prepare(struct grammar_matcher *m, uint32_t work, uint32_t *used,

@@ -232,6 +232,13 @@ static void step_space(struct grammar_matcher *m, struct thread t, uint8_t byte,
     put(m, out, t);
 }
 
+/* The first thread behind a state that nothing else needs. */
+static uint32_t after_all(const struct grammar_matcher *m, const struct span *state)
+{
+    uint32_t end = state->begin + state->count;
+    return end > m->floor ? end : m->floor;
+}
+
 static bool is_blank(uint8_t byte)
 {
     return byte == ' ' || byte == '\n' || byte == '\t';
@@ -240,9 +247,14 @@ static bool is_blank(uint8_t byte)
 void grammar_matcher_look(struct grammar_matcher *m, struct span *state)
 {
     const uint32_t count = state->count;
-    if (state->looked ||
-        !grammar_matcher_reserve(m, state->begin + state->count + 2 * THREADS_MAX))
+    if (state->looked)
         return;
+    if (!grammar_matcher_reserve(m, after_all(m, state) + count + 2 * THREADS_MAX))
+        return;
+    if (state->begin + count < m->floor) { /* there is no room behind it */
+        memcpy(m->threads + m->floor, m->threads + state->begin, count * sizeof(*m->threads));
+        state->begin = m->floor;
+    }
     state->looked = true;
     next_epoch(m);
     for (uint32_t i = 0; i < count; i++) {
@@ -324,11 +336,11 @@ static void step_key(struct grammar_matcher *m, struct thread t, uint8_t byte,
 
 struct span grammar_matcher_advance(struct grammar_matcher *m, struct span *from, uint8_t byte)
 {
-    if (!grammar_matcher_reserve(m, from->begin + from->count + 2 * THREADS_MAX))
-        return (struct span){0};
     if (!is_blank(byte))
         grammar_matcher_look(m, from);
-    struct span out = {.begin = from->begin + from->count, .key_begin = from->key_begin};
+    struct span out = {.begin = after_all(m, from), .key_begin = from->key_begin};
+    if (!grammar_matcher_reserve(m, out.begin + 2 * THREADS_MAX))
+        return (struct span){0};
     m->text[m->position++] = (char)byte;
     next_epoch(m);
     m->moves += from->count;
@@ -403,7 +415,7 @@ static bool take(struct grammar_matcher *m, struct span to)
 
 static bool take_bytes(struct grammar_matcher *m, struct lr_str bytes)
 {
-    struct span at = {0, m->count, m->key_begin, false};
+    struct span at = {.count = m->count, .key_begin = m->key_begin};
     uint32_t first = 0;
     if (!reserve_text(m, m->text_len + bytes.len + GRAMMAR_TOKEN_MAX + 2))
         return false;
@@ -416,7 +428,8 @@ static bool take_bytes(struct grammar_matcher *m, struct lr_str bytes)
         uint32_t begin = i == 0 ? at.begin + at.count : first;
         first = begin;
         memmove(m->threads + begin, m->threads + next.begin, next.count * sizeof(*m->threads));
-        at = (struct span){begin, next.count, next.key_begin, next.looked};
+        next.begin = begin;
+        at = next;
     }
     return bytes.len == 0 || take(m, at);
 }
@@ -460,7 +473,7 @@ void grammar_matcher_free(struct grammar_matcher *m)
     grammar_kept_free(&m->kept);
     free(m->masking.dfa_mask);
     if (m->vocab == NULL)
-        free(m->scratch);
+        grammar_scratch_free(m->scratch);
     free(m->threads);
     free(m->text);
     free(m);

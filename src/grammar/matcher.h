@@ -17,8 +17,12 @@ enum {
     SEEN_SLOTS = 16384,
     KEPT_SOFT = 1 << 14, /* between two tokens frames and sets nobody needs are forgotten */
     KEPT_MAX = 1 << 20,
-    CACHED_MAX = 24,     /* masks kept: 25 KB each for 200 000 tokens */
-    MOVES_MAX = 4 << 20, /* of threads, for one mask: about 20 ms */
+    MEMO_STATES = 2047, /* of a walk */
+    MEMO_SLOTS = 4096,
+    MEMO_MOVES = 8192,
+    MEMO_THREADS = 1 << 14, /* of all these states */
+    CACHED_MAX = 24,        /* masks kept: 25 KB each for 200 000 tokens */
+    MOVES_MAX = 4 << 20,    /* of threads, for one mask: about 20 ms */
 };
 
 struct thread {
@@ -68,6 +72,35 @@ struct place {
     uint32_t set;
 };
 
+/* A state among the threads.  All its keys began at the same byte of the text. */
+struct span {
+    uint32_t begin;
+    uint32_t count;
+    uint32_t key_begin;
+    uint32_t id; /* memo.c's number of the state, or 0 */
+    bool looked; /* behind blanks: matcher.c's */
+};
+
+/* Where bytes lead from the states of a walk: memo.c. */
+struct memo_move {
+    uint32_t serial; /* of the walk */
+    uint32_t key;    /* state and byte */
+    uint32_t to;     /* state, or 0: nowhere */
+};
+
+struct grammar_memo {
+    struct grammar_memo *next; /* among those that no matcher uses */
+    uint32_t serial;           /* of the walk; everything of another serial is forgotten */
+    uint32_t count;
+    struct span states[MEMO_STATES + 1]; /* [0] is not used */
+    uint64_t bytes[MEMO_STATES + 1][4];  /* that may follow a state, as bits */
+    bool has_bytes[MEMO_STATES + 1];
+    struct {
+        uint32_t serial, hash, count, state;
+    } slots[MEMO_SLOTS]; /* of the states */
+    struct memo_move moves[MEMO_MOVES];
+};
+
 /* What following a program needs for one byte: shared by the matchers of a vocabulary. */
 struct grammar_scratch {
     struct place work[WORK_MAX];
@@ -77,6 +110,7 @@ struct grammar_scratch {
     } seen[SEEN_SLOTS];
     uint32_t epoch;
     uint32_t seen_count;
+    struct grammar_memo *memos; /* owned: those that no matcher uses */
 };
 
 struct cached {
@@ -88,14 +122,6 @@ struct cached {
 };
 
 #define CACHED_NONE UINT32_MAX /* as a count: the mask is for no state */
-
-/* A state among the threads.  All its keys began at the same byte of the text. */
-struct span {
-    uint32_t begin;
-    uint32_t count;
-    uint32_t key_begin;
-    bool looked; /* behind blanks: matcher.c's */
-};
 
 /* A walk over a trie: which threads go, and which tokens a node stands for. */
 enum walk_threads { WALK_ALL, WALK_NAME, WALK_OTHERS };
@@ -119,11 +145,10 @@ struct masking {
     struct walk walks[WALKS_MAX];
     uint32_t walk, walk_count;
     bool is_walking;
-    struct span state; /* of the walk, as all that follows up to fits */
+    struct span state; /* of the walk, as the next four */
     uint32_t node;
     uint32_t inner, inner_end; /* of the trie of all tokens: comes before node */
     uint32_t skipped;          /* bytes of the text that stand for what is before the trie's */
-    bool fits[256];            /* first bytes */
     enum { DFA_NOT_BEGUN, DFA_EVEN, DFA_ODD } dfa_stage;
     uint32_t dfa_node;
     uint32_t *dfa_mask; /* owned: what the automaton of `thread` takes */
@@ -139,11 +164,13 @@ struct grammar_matcher {
     struct thread *threads; /* owned; [0, count) is the state, what follows is scratch */
     uint32_t count;
     uint32_t capacity;
+    uint32_t floor;     /* threads below stay as they are, while a mask is being made */
     uint32_t key_begin; /* of the state */
     char *text;         /* owned: what was taken since a key began, and what is tried */
     uint32_t text_len;  /* taken */
     uint32_t text_capacity;
     uint32_t position;                        /* of the byte that comes next, within the text */
+    struct grammar_memo *memo;                /* owned while a walk goes on */
     struct grammar_scratch *scratch;          /* the vocabulary's; owned where there is none */
     uint32_t moves;                           /* of threads, since the mask was begun */
     uint32_t pause;                           /* moves at which the mask waits */
@@ -168,6 +195,16 @@ struct span grammar_matcher_advance(struct grammar_matcher *m, struct span *from
 void grammar_matcher_look(struct grammar_matcher *m, struct span *state);
 /* Room for so many threads. */
 LR_MUST_USE bool grammar_matcher_reserve(struct grammar_matcher *m, uint32_t count);
+
+/* ---- memo.c ---- */
+/* A walk begins with this state; its memo is the matcher's until it ends. */
+void grammar_memo_begin(struct grammar_matcher *m, struct span *state);
+void grammar_memo_end(struct grammar_matcher *m);
+/* The first byte from `byte` on that may follow the state; 256: none. */
+uint32_t grammar_memo_byte(struct grammar_matcher *m, struct span *state, uint32_t byte);
+/* As grammar_matcher_advance. */
+struct span grammar_memo_advance(struct grammar_matcher *m, struct span *from, uint8_t byte);
+void grammar_scratch_free(struct grammar_scratch *scratch); /* NULL is fine */
 
 /* ---- kept.c ---- */
 LR_MUST_USE bool grammar_kept_init(struct kept *k);

@@ -113,11 +113,11 @@ static bool add_token(struct grammar_trie *t, struct lr_str last, struct lr_str 
     return true;
 }
 
-/* Sets each node's skip: the next node of its depth or less. */
+/* Sets each node's skip (the next node of its depth or less), and where each first byte is. */
 static void link_nodes(struct grammar_trie *t)
 {
     uint32_t open[GRAMMAR_TOKEN_MAX]; /* path from the root to the previous node, by depth */
-    uint32_t depth = 0;
+    uint32_t depth = 0, byte = 0;
     for (uint32_t i = 0; i <= t->count; i++) {
         uint32_t to = i < t->count ? t->nodes[i].depth : 0;
         while (depth > to)
@@ -125,6 +125,11 @@ static void link_nodes(struct grammar_trie *t)
         if (i < t->count)
             open[depth++] = i;
     }
+    for (uint32_t i = 0; i < t->count; i = t->nodes[i].skip)
+        while (byte <= t->nodes[i].byte)
+            t->roots[byte++] = i;
+    while (byte <= 256)
+        t->roots[byte++] = t->count;
 }
 
 /* ---- strings ---- */
@@ -512,7 +517,7 @@ void grammar_vocab_free(struct grammar_vocab *v)
     free(v->plain.items);
     free(v->plain.up_to);
     free_masks(v->masks);
-    free(v->scratch);
+    grammar_scratch_free(v->scratch);
     free(v->text_mask);
     free(v->stops);
     free(v);

@@ -25,6 +25,7 @@ struct grammar_trie {
     struct grammar_node *nodes; /* owned */
     uint32_t count;
     uint32_t capacity;
+    uint32_t roots[257]; /* the first node of depth 0 with this byte or a higher one */
 };
 
 /* A token that begins and ends inside a string. */

@@ -251,8 +251,8 @@ static void a_mask_of_too_many_readings_is_refused_and_does_not_take_long(void *
     lr_buf_init(&text, 1 << 20);
     lr_buf_add_z(&text, "{\"format\":\"plain\",\"answer\":\"schema\",\"schema\":{\"anyOf\":[");
     for (int i = 0; i < READINGS; i++)
-        lr_buf_addf(&text, "%s{\"type\":\"string\",\"minLength\":%d,\"maxLength\":%d}",
-                    i > 0 ? "," : "", 10 + i % 50, 500 + i);
+        lr_buf_addf(&text, "%s{\"type\":\"string\",\"pattern\":\"^[a-y]*%c$\"}",
+                    i > 0 ? "," : "", 'a' + i % 25);
     lr_buf_add_z(&text, "]}}");
     struct grammar_program *program = compile_text(lr_buf_z(&text), &err);
     assert_non_null(program);
