@@ -2,7 +2,9 @@
 """bench/gpu/recovery.py BINARY MODEL [--device cuda] [--streams 32] [--tokens 1500] [--kills 3] [--limit 4]: kills the worker
 while streams run and measures the pause of each stream.  The exit status is 0 only if every stream was answered completely, the longest pause is
 within the limit, and the node is online with its model ready afterwards."""
-import argparse, http.client, json, os, shutil, signal, statistics, subprocess, sys, tempfile, threading, time
+import argparse, http.client, json, os, signal, statistics, threading, time
+
+from server import Server
 
 arguments = argparse.ArgumentParser()
 arguments.add_argument("binary")
@@ -14,46 +16,7 @@ arguments.add_argument("--kills", type=int, default=3, help="rounds with one kil
 arguments.add_argument("--limit", type=float, default=4)
 arguments.add_argument("--port", type=int, default=21680)
 args = arguments.parse_args()
-folder = tempfile.mkdtemp()
-log = open(os.path.join(folder, "log"), "w")
-up = subprocess.Popen([args.binary, "up", "--device", args.device, "--model", args.model, "--listen", f"127.0.0.1:{args.port}",
-                       "--data-dir", os.path.join(folder, "data"), "--no-hf-cache"],
-                      stderr=log, stdout=subprocess.DEVNULL, env=dict(os.environ, HOME=folder))
-
-
-def get(path):
-    call = http.client.HTTPConnection("127.0.0.1", args.port, timeout=10)
-    call.request("GET", path)
-    return json.load(call.getresponse())
-
-
-def until(what, check, seconds=120):
-    end = time.time() + seconds
-    while time.time() < end and up.poll() is None:
-        try:
-            if check():
-                return
-        except (OSError, ValueError, KeyError, IndexError):
-            pass
-        time.sleep(0.05)
-    print(open(os.path.join(folder, "log")).read()[-2000:])
-    stop(1, f"waited in vain: {what}")
-
-
-def stop(code, text):
-    up.send_signal(signal.SIGTERM)
-    try:
-        up.wait(20)
-    except subprocess.TimeoutExpired:
-        up.kill()
-    shutil.rmtree(folder, ignore_errors=True)
-    print(text)
-    sys.exit(code)
-
-
-def is_ready():
-    nodes = get("/v0/nodes")["nodes"]
-    return nodes and get("/v1/models")["data"] and all(n["online"] and n["models"][0]["state"] == "ready" for n in nodes)
+server = Server(args.binary, args.model, args.device, args.port)
 
 
 def workers():
@@ -68,9 +31,9 @@ def workers():
             pass
 
     def is_ours(pid):
-        while pid in parents and pid != up.pid:
+        while pid in parents and pid != server.process.pid:
             pid = parents[pid]
-        return pid == up.pid
+        return pid == server.process.pid
 
     return [p for p in found if is_ours(p)]
 
@@ -110,8 +73,7 @@ def round_of_streams(name, kill):
     return time.time() - begun, lost, silence
 
 
-until("the model is ready", is_ready)
-name = get("/v1/models")["data"][0]["id"]
+name = server.until_ready("the model is ready")
 undisturbed, lost, gap = round_of_streams(name, False)
 undisturbed, lost, gap = round_of_streams(name, False)  # the first one warms up
 print(f"undisturbed: {args.streams} streams of {args.tokens} tokens in {undisturbed:.2f} s, longest gap {gap:.2f} s")
@@ -121,9 +83,9 @@ for _ in range(args.kills):
     silences.append(silence)
     all_lost += len(lost)
     print(f"worker killed after {undisturbed * 0.45:.2f} s: {took:.2f} s in all, longest silence {silence:.2f} s, {len(lost)} lost")
-    until("the node is well again", is_ready, 30)
-loads = [line.split(" ms=")[1].split()[0] for line in open(os.path.join(folder, "log")) if "worker.ready" in line]
-refused = open(os.path.join(folder, "log")).read().count("node.refused")
+    server.until_ready("the node is well again", 30)
+loads = [line.split(" ms=")[1].split()[0] for line in server.log().splitlines() if "worker.ready" in line]
+refused = server.log().count("node.refused")
 fine = all_lost == 0 and max(silences) <= args.limit and refused == 0
-stop(0 if fine else 1, f"longest silence {max(silences):.2f} s (median {statistics.median(silences):.2f}, limit {args.limit:g}), {all_lost} lost, "
+server.stop(0 if fine else 1, f"longest silence {max(silences):.2f} s (median {statistics.median(silences):.2f}, limit {args.limit:g}), {all_lost} lost, "
      f"loads took {', '.join(loads)} ms, node online and model ready, heartbeats refused: {refused}")
