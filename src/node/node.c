@@ -94,7 +94,6 @@ static void make_modules(struct node *node)
     node->models = (struct node_models){
         .loop = node->loop,
         .events = &node->events,
-        .batch = &node->batch,
         .storage = &node->storage,
         .engines = &node->engines,
         .launcher = &node->launcher,

@@ -33,7 +33,7 @@ struct run {
     uint64_t seconds;             /* that the loop has counted */
     uint64_t certificate_told_ms; /* that it ends soon; 0: it does not */
     uint64_t drain_began_ms;
-    bool is_stopping;
+    enum { RUNNING, DRAINING, STOPPING } state;
 };
 
 /* ---- the end ---- */
@@ -57,7 +57,7 @@ static void drain_step(struct run *run)
 {
     struct node *node = run->node;
     struct node_models *models = &node->models;
-    if (!models->is_draining || run->is_stopping || models->generations.used != 0)
+    if (run->state != DRAINING || models->generations.used != 0)
         return;
     for (struct node_model *m = models->first; m != NULL; m = m->next)
         node_model_unload(m, "the node is shutting down");
@@ -65,7 +65,7 @@ static void drain_step(struct run *run)
                      node_now(models) - run->drain_began_ms >= SAY_GOODBYE_MS;
     if (has_workers(models) || !may_leave)
         return;
-    run->is_stopping = true;
+    run->state = STOPPING;
     node_links_end(node);
     net_bus_end_all(&node->events); /* streams that would keep the server */
     net_server_stop(node->server, STOP_MS, on_stopped, run);
@@ -100,10 +100,11 @@ static void on_stop_signal(void *arg)
     struct run *run = arg;
     struct node_models *models = &run->node->models;
     uint64_t limit_ms = lr_settings_ms(run->node->settings, "drain-timeout"); /* 0: for ever */
-    if (models->is_draining) {
+    if (run->state != RUNNING) {
         end_now(run);
         return;
     }
+    run->state = DRAINING;
     models->is_draining = true;
     run->drain_began_ms = node_now(models);
     lr_log_info(NULL, "node.drain requests=%u", models->generations.used);
@@ -163,10 +164,10 @@ static void every_second(void *arg)
     struct run *run = arg;
     struct node *node = run->node;
     uint64_t now = node_now(&node->models);
-    node_batch_begin(&node->batch); /* a link's ticks in one write */
+    node_batch_begin(&node->models.batch); /* a link's ticks in one write */
     node_generations_tick(&node->models, now);
     node_links_tick(node);
-    node_batch_end(&node->batch);
+    node_batch_end(&node->models.batch);
     node_idle_watch(&node->models, now);
     net_bus_keep_alive(&node->events);
     node_reload_watch(&node->models);

@@ -10,7 +10,6 @@
 #include "net/bus.h"
 #include "node/fetch/storage.h"
 #include "node/fleet/router_link.h"
-#include "node/http/batch.h"
 #include "node/models/models.h"
 #include "node/workers/engines.h"
 
@@ -28,7 +27,6 @@ struct node {
     /* http/ */
     struct net_server *server;
     struct net_bus events;
-    struct node_batch batch;
     struct node_link *links; /* owned by their HTTP requests */
     /* models/, workers/, fetch/, fleet/ */
     struct node_models models;

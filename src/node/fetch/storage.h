@@ -90,7 +90,7 @@ LR_MUST_USE lr_code node_storage_purge(struct node_model *model, struct net_requ
                                        struct lr_error *err);
 
 /* Adds the model in `path` (absolute, or below the models folder) under `name`; empty: as
- * its folder is called.  format empty: the one that is there.  *out is borrowed (inspect.c).
+ * its folder is called.  format empty: the one that is there.  *out is borrowed.
  *   PERMISSION_DENIED  the path is outside the roots, which the text names
  *   NOT_FOUND          there is no such folder
  *   INVALID_ARGUMENT   the folder holds no whole model: the text names the file or fact

@@ -40,7 +40,7 @@ static lr_code write_piece(void *owner, struct lr_str bytes)
 static void finish(void *owner, lr_code status, struct lr_str bytes)
 {
     struct call *call = owner;
-    node_batch_drop(&call->node->batch, &call->flush);
+    node_batch_drop(&call->node->models.batch, &call->flush);
     if (!call->turn.request->stream) {
         net_respond(call->req, lr_code_http(status), "application/json", bytes);
         return;
@@ -53,7 +53,7 @@ static void finish(void *owner, lr_code status, struct lr_str bytes)
 static void fail(void *owner, const struct lr_error *err, struct lr_str bytes)
 {
     struct call *call = owner;
-    node_batch_drop(&call->node->batch, &call->flush);
+    node_batch_drop(&call->node->models.batch, &call->flush);
     if (err == NULL)
         net_stream_abort(call->req);
     else if (!net_response_begun(call->req))
@@ -73,7 +73,7 @@ static void on_token(const struct choice *choice, struct lr_str body)
     if (wire_token_decode(body, &t, NULL) != LR_OK)
         return;
     chat_turn_token(&call->turn, choice->index, &t);
-    node_batch_add(&call->node->batch, &call->flush);
+    node_batch_add(&call->node->models.batch, &call->flush);
 }
 
 static void on_done(const struct choice *choice, struct lr_str body)
@@ -84,7 +84,7 @@ static void on_done(const struct choice *choice, struct lr_str body)
         return;
     struct chat_usage usage = {m.prompt_tokens, m.completion_tokens, m.cached_tokens};
     chat_turn_done(&call->turn, choice->index, m.reason, &usage);
-    node_batch_add(&call->node->batch, &call->flush);
+    node_batch_add(&call->node->models.batch, &call->flush);
 }
 
 static void on_event(void *ctx, const struct wire_frame *frame)

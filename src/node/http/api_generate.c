@@ -18,7 +18,7 @@ struct call {
 
 static void close_call(struct call *call)
 {
-    node_batch_drop(&call->node->batch, &call->flush);
+    node_batch_drop(&call->node->models.batch, &call->flush);
     lr_buf_free(&call->out);
     if (call->request != NULL)
         node_generation_cancel(call->request);
@@ -58,7 +58,7 @@ static void on_event(void *ctx, const struct wire_frame *frame)
         call->is_last = true;
         call->request = NULL;
     }
-    node_batch_add(&call->node->batch, &call->flush);
+    node_batch_add(&call->node->models.batch, &call->flush);
 }
 
 static void on_gone(void *arg)

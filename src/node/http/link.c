@@ -78,7 +78,7 @@ static void bury_link(void *arg)
 static struct net_request *close_link(struct node_link *l)
 {
     l->state = LINK_CLOSED;
-    node_batch_drop(&l->node->batch, &l->flush);
+    node_batch_drop(&l->node->models.batch, &l->flush);
     LR_LIST_REMOVE(l, next, link);
     while (l->streams != NULL) {
         struct node_generation *request = l->streams->request;
@@ -119,7 +119,7 @@ static void flush(void *arg)
 
 static void send_later(struct node_link *l)
 {
-    node_batch_add_last(&l->node->batch, &l->flush);
+    node_batch_add_last(&l->node->models.batch, &l->flush);
 }
 
 /* What a router's client gets of one batch leaves the router in one write: with its last event
@@ -239,7 +239,7 @@ static lr_code on_frame(struct node_link *l, const struct wire_frame *frame,
 static void on_data(void *arg, struct lr_str bytes)
 {
     struct node_link *l = arg;
-    struct node_batch *batch = &l->node->batch;
+    struct node_batch *batch = &l->node->models.batch;
     struct wire_frame frame;
     struct lr_error err;
     bool has = true;

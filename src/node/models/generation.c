@@ -164,7 +164,7 @@ void node_generation_tell(struct node_generation *g, const struct wire_frame *fr
     g->last_event_ms = node_now(models);
     if (g->attempt.ahead != 0)
         g->attempt.ahead--;
-    models->batch->more_comes = g->attempt.ahead != 0;
+    models->batch.more_comes = g->attempt.ahead != 0;
     if (g->sink.on_event != NULL)
         g->sink.on_event(g->sink.ctx, frame);
 }

@@ -9,7 +9,7 @@
 #include "base/slots.h"
 #include "net/bus.h"
 #include "net/loop.h"
-#include "node/http/batch.h"
+#include "node/models/batch.h"
 #include "node/models/memory.h"
 #include "node/models/model.h"
 
@@ -31,7 +31,6 @@ struct node_models {
     struct net_loop *loop;
     const struct lr_clock *clock; /* NULL: the loop's.  A test moves its own */
     struct net_bus *events;       /* what happens to models is told here */
-    struct node_batch *batch;     /* the answers that the events of a read go to */
     struct node_storage *storage; /* looks at the files of a model again */
     struct node_engines *engines;
     const struct node_launcher *launcher;
@@ -47,6 +46,7 @@ struct node_models {
     struct node_pools pools;
     struct lr_slots generations; /* struct node_generation by its id */
     uint64_t next_seq;           /* of generations, in order of arrival */
+    struct node_batch batch;     /* answers that wait for the end of a read */
     struct lr_buf scratch;       /* one frame being encoded */
     struct {
         uint64_t requests, tokens, errors, cancelled, worker_starts, worker_deaths,

@@ -252,10 +252,10 @@ lr_code node_worker_on_frames(void *worker, struct wire_reader *frames, struct l
     bool is_burst = count_ahead(w, frames);
     if (is_burst)
         net_loop_burst_begin(models->loop, node_proc_source(w->proc));
-    node_batch_begin(models->batch);
+    node_batch_begin(&models->batch);
     while ((code = wire_reader_next(frames, &frame, &has, err)) == LR_OK && has)
         on_frame(w, &frame);
-    node_batch_end(models->batch);
+    node_batch_end(&models->batch);
     if (is_burst)
         net_loop_burst_end(models->loop);
     return code;

@@ -7,7 +7,7 @@
 
 #include <cmocka.h>
 
-#include "node/http/batch.h"
+#include "node/models/batch.h"
 
 static struct node_batch the_batch = {.more_comes = true};
 static int runs;

@@ -120,7 +120,6 @@ enum { NEED = 600 * 1024, STEP_MS = 1000, LOAD_MS = 5000, CLOSE_MS = 500, KILLS 
 static struct lr_fake_clock time_;
 static struct node_models all;
 static struct net_bus events;
-static struct node_batch batch;
 static struct node_storage storage = {.models = &all};
 static struct node_engines engines;
 static const struct node_launcher launcher;
@@ -162,7 +161,6 @@ static inline int set_up(void **state)
     all = (struct node_models){
         .clock = &time_.clock,
         .events = &events,
-        .batch = &batch,
         .storage = &storage,
         .engines = &engines,
         .launcher = &launcher,

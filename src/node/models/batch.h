@@ -1,12 +1,12 @@
-/* node/http/batch.h - one write for all that one client gets of one read.
+/* node/models/batch.h - one write for all that one client gets of one read.
  *
  * A worker that is ahead of the node gives several tokens of one client in one read.
  * They are sent together, when the last of them has been dealt with: nothing ever waits for
  * something that is still to come, nor for what the read brought for others.
  * Thread: the node's loop.
  */
-#ifndef NODE_HTTP_BATCH_H
-#define NODE_HTTP_BATCH_H
+#ifndef NODE_MODELS_BATCH_H
+#define NODE_MODELS_BATCH_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -1,4 +1,4 @@
-#include "node/http/batch.h"
+#include "node/models/batch.h"
 
 void node_batch_drop(struct node_batch *batch, struct node_flush *flush)
 {
