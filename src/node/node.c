@@ -88,11 +88,11 @@ static void tell_confinement(const struct node *node)
 
 /* ---- modules ---- */
 
-static void make_modules(struct node *node)
+static void make_modules(struct node *node, struct net_loop *loop)
 {
     const struct lr_settings *s = node->settings;
     node->models = (struct node_models){
-        .loop = node->loop,
+        .loop = loop,
         .events = &node->events,
         .storage = &node->storage,
         .engines = &node->engines,
@@ -108,7 +108,7 @@ static void make_modules(struct node *node)
                     (uint32_t)lr_settings_int(s, "memory-threshold"),
                     lr_settings_str(s, "proc-root"));
     node->launcher =
-        (struct node_launcher){.loop = node->loop, .probe_ms = node->models.limits.load_ms};
+        (struct node_launcher){.loop = loop, .probe_ms = node->models.limits.load_ms};
     node->storage = (struct node_storage){.models = &node->models, .settings = s};
 }
 
@@ -120,11 +120,10 @@ lr_code node_create(struct net_loop *loop, const struct lr_settings *settings,
     if (node == NULL)
         return lr_fail(err, LR_OUT_OF_RAM, "no memory for a node");
     node_logs_keep();
-    node->loop = loop;
     node->settings = settings;
     node->lock.fd = -1;
     net_bus_init(&node->events);
-    make_modules(node);
+    make_modules(node, loop);
     node->started_ms = node_now(&node->models);
     lr_code code = lr_self_path(node->launcher.executable, LR_PATH_MAX, err);
     if (code == LR_OK)

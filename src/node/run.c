@@ -264,9 +264,9 @@ static void start_timers(struct run *run)
     uint64_t look = (step < load ? step : load) / 10;
     look = look < 10 ? 10 : look > 250 ? 250 : look;
     uint64_t memory = lr_settings_ms(node->settings, "memory-interval");
-    run->second = net_timer_start(node->loop, SECOND_MS, SECOND_MS, every_second, run);
-    run->watch = net_timer_start(node->loop, look, look, on_watch, run);
-    run->memory = net_timer_start(node->loop, memory, memory, on_memory, run);
+    run->second = net_timer_start(node->models.loop, SECOND_MS, SECOND_MS, every_second, run);
+    run->watch = net_timer_start(node->models.loop, look, look, on_watch, run);
+    run->memory = net_timer_start(node->models.loop, memory, memory, on_memory, run);
 }
 
 lr_code node_run(const struct lr_settings *settings, struct lr_error *err)

@@ -17,7 +17,6 @@ struct net_server;
 struct node_link;
 
 struct node {
-    struct net_loop *loop;              /* borrowed */
     const struct lr_settings *settings; /* borrowed */
     struct lr_file_lock lock;           /* of the data folder */
     char secret[NODE_SECRET_MAX];       /* bearer token every caller must show; "": none */

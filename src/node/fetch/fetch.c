@@ -146,9 +146,8 @@ static lr_code start_fetch(struct node_fetch *f, struct node_fetch_job *job,
 static void start(struct node_fetch *f, struct node_fetch_job *job)
 {
     struct node_model *m = model_of(f, job);
-    struct node_filter filter;
+    const struct hub_filter *filter = node_storage_filter(f->storage);
     struct lr_error err;
-    node_filter_init(&filter, f->storage->models);
     if (job->state != NODE_FETCH_NEW)
         node_fetch_move(job, NODE_FETCH_NEW);
     if (m != NULL && is_under_way(m))
@@ -156,8 +155,8 @@ static void start(struct node_fetch *f, struct node_fetch_job *job)
     memcpy(job->dir, job->home, sizeof(job->dir));
     bool is_change = m != NULL && m->state != NODE_MODEL_ABSENT &&
                      node_storage_is_other(m, lr_str_z(job->digest));
-    lr_code code = is_change ? start_change(f, job, m->id, &filter.hub, &err)
-                             : start_fetch(f, job, &filter.hub, &err);
+    lr_code code = is_change ? start_change(f, job, m->id, filter, &err)
+                             : start_fetch(f, job, filter, &err);
     if (code != LR_OK)
         wait_and_retry(f, job, &err);
     else if (job->state == NODE_FETCH_NEW)

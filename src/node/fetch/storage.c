@@ -23,21 +23,22 @@ lr_code node_storage_incoming(const struct node_storage *storage, const char *id
     return code == LR_OK ? lr_path_join(out, incoming, lr_str_z(id), err) : code;
 }
 
-void node_filter_init(struct node_filter *filter, const struct node_models *models)
+const struct hub_filter *node_storage_filter(struct node_storage *storage)
 {
+    const struct node_models *models = storage->models;
     size_t count = 0;
     for (const struct node_engine *e = models->engines->first; e != NULL; e = e->next)
         for (size_t i = 0; e->library != NULL && e->manifest.runtimes[i] != NULL; i++)
             if (count < NODE_RUNTIMES_MAX)
-                filter->runtimes[count++] = e->manifest.runtimes[i];
-    filter->runtimes[count] = NULL;
-    filter->backends[0] = models->device;
-    filter->backends[1] = NULL;
-    filter->hub = (struct hub_filter){
-        .runtimes = filter->runtimes,
-        .backends = filter->backends,
+                storage->runtimes[count++] = e->manifest.runtimes[i];
+    storage->runtimes[count] = NULL;
+    storage->backends[0] = models->device;
+    storage->filter = (struct hub_filter){
+        .runtimes = storage->runtimes,
+        .backends = storage->backends,
         .no_artifacts = !models->uses_artifacts,
     };
+    return &storage->filter;
 }
 
 /* ---- names ---- */
@@ -161,13 +162,10 @@ static void undescribe(struct node_model *m)
 /* Says why a folder is no model: at once for good where it is DirectML's. */
 static void not_ready(struct node_model *m, const char *dir, struct lr_error *err)
 {
-    const char *directml = node_directml_in(dir);
-    if (directml != NULL) {
-        node_directml_refuse(directml, err);
+    if (node_is_directml(dir, err))
         node_model_move(m, NODE_MODEL_FAILED, err);
-    } else {
+    else
         set_reason(m, err);
-    }
     lr_log_warn(NULL, "model.not_ready model=%s dir=%s reason=%s", m->id, dir, m->reason);
 }
 
@@ -292,13 +290,12 @@ bool node_storage_is_other(const struct node_model *m, struct lr_str digest)
 
 bool node_storage_is_verified(const struct node_model *m)
 {
-    struct node_filter filter;
     struct hub_manifest *manifest =
         m->descriptor != NULL ? hub_installed_read(m->descriptor->model_dir, m->id) : NULL;
     if (manifest == NULL)
         return false;
-    node_filter_init(&filter, m->models);
-    bool is_whole = hub_download_is_whole(manifest, m->descriptor->model_dir, &filter.hub);
+    bool is_whole = hub_download_is_whole(manifest, m->descriptor->model_dir,
+                                          node_storage_filter(m->models->storage));
     hub_manifest_destroy(manifest);
     return is_whole;
 }

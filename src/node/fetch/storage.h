@@ -16,11 +16,15 @@ struct net_request;
 struct node_model;
 struct node_models;
 
+enum { NODE_RUNTIMES_MAX = 64 };
+
 struct node_storage {
     struct node_models *models;         /* borrowed; their list is changed here only */
     const struct lr_settings *settings; /* borrowed */
     struct node_fetch *fetch;           /* owned */
-    char root[LR_PATH_MAX];             /* has the models of this node's own */
+    char root[LR_PATH_MAX];             /* the folder of the models that this node fetches */
+    const char *runtimes[NODE_RUNTIMES_MAX + 1], *backends[2]; /* of the filter */
+    struct hub_filter filter;
 };
 
 /* Makes the rest of a storage that has its borrowed pointers, and adds all models. */
@@ -33,14 +37,8 @@ void node_storage_close(struct node_storage *storage);
 LR_MUST_USE lr_code node_storage_incoming(const struct node_storage *storage, const char *id,
                                           char out[LR_PATH_MAX], struct lr_error *err);
 
-enum { NODE_RUNTIMES_MAX = 64 };
-/* What this node takes of a manifest.  The filter points into itself and the models. */
-struct node_filter {
-    const char *runtimes[NODE_RUNTIMES_MAX + 1];
-    const char *backends[2];
-    struct hub_filter hub;
-};
-void node_filter_init(struct node_filter *filter, const struct node_models *models);
+/* What this node takes of a manifest, until the next call. */
+const struct hub_filter *node_storage_filter(struct node_storage *storage);
 
 /* At the start, before models are looked for: puts revisions in place that were decided. */
 void node_storage_recover(struct node_storage *storage);

@@ -29,7 +29,7 @@ enum model_format node_storage_guess_format(const char *dir)
 
 static bool looks_like_model(const char *dir)
 {
-    return has_safetensors(dir) || lr_dir_has(dir, ".gguf") || node_directml_in(dir) != NULL;
+    return has_safetensors(dir) || lr_dir_has(dir, ".gguf") || node_is_directml(dir, NULL);
 }
 
 /* ---- the models root ---- */
@@ -59,11 +59,9 @@ static void walk(struct node_storage *storage, const char *dir, const char *org,
 static void add_fetched(struct node_storage *storage, const char *id, const char *dir,
                         struct hub_manifest *manifest)
 {
-    struct node_filter filter;
     const struct node_model *known = node_find_model(storage->models, lr_str_z(id));
     bool is_news = known == NULL || known->state == NODE_MODEL_ABSENT;
-    node_filter_init(&filter, storage->models);
-    if (is_news && !hub_download_is_whole(manifest, dir, &filter.hub)) {
+    if (is_news && !hub_download_is_whole(manifest, dir, node_storage_filter(storage))) {
         node_fetch_take(storage->fetch, manifest, "");
         return;
     }
@@ -106,13 +104,6 @@ void node_storage_recover(struct node_storage *storage)
 
 /* ---- all of them ---- */
 
-static void add_named(struct node_storage *storage, const char *dir)
-{
-    char real[PATH_MAX];
-    const char *path = realpath(dir, real) != NULL ? real : dir;
-    (void)node_storage_add(storage, lr_path_base(path), dir, NULL, NULL);
-}
-
 static void add_cached(void *arg, const char *id, const char *dir, struct lr_error *why)
 {
     if (why == NULL)
@@ -123,9 +114,13 @@ static void add_cached(void *arg, const char *id, const char *dir, struct lr_err
 
 void node_storage_scan(struct node_storage *storage)
 {
+    char real[PATH_MAX];
     size_t named = lr_settings_list_count(storage->settings, "model");
-    for (size_t i = 0; i < named; i++)
-        add_named(storage, lr_settings_list_item(storage->settings, "model", i));
+    for (size_t i = 0; i < named; i++) {
+        const char *dir = lr_settings_list_item(storage->settings, "model", i);
+        const char *path = realpath(dir, real) != NULL ? real : dir;
+        (void)node_storage_add(storage, lr_path_base(path), dir, NULL, NULL);
+    }
     walk(storage, storage->root, "", add_folder);
     if (lr_settings_bool(storage->settings, "hf-cache"))
         hub_cache_each(add_cached, storage);

@@ -153,8 +153,6 @@ static bool read_list(struct node_registry *r, struct lr_str text)
 
 /* ---- asking ---- */
 
-static void ask_next(struct node_registry *r);
-
 static void on_reply(void *arg, const struct lr_error *err, const struct net_reply *reply);
 
 /* The whole list is asked for again, a little later. */
@@ -212,23 +210,16 @@ static void on_reply(void *arg, const struct lr_error *err, const struct net_rep
     } else if (is_good) {
         take(r, reply->body);
     }
-    if (is_good || is_gone) {
-        ask_next(r);
-        return;
-    }
-    lr_log_warn(NULL, "registry.ask router=%s status=%d reason=%s", r->asked->url,
-                reply != NULL ? reply->status : 0, err != NULL ? err->text : "");
-    ask_again(r);
-}
-
-static void ask_next(struct node_registry *r)
-{
-    if (r->wanted_at < r->wanted_count) {
+    if (!is_good && !is_gone) {
+        lr_log_warn(NULL, "registry.ask router=%s status=%d reason=%s", r->asked->url,
+                    reply != NULL ? reply->status : 0, err != NULL ? err->text : "");
+        ask_again(r);
+    } else if (r->wanted_at < r->wanted_count) {
         ask(r, r->wanted[r->wanted_at++]);
-        return;
+    } else {
+        r->wanted = NULL;
+        r->asked->seen = r->list.version;
     }
-    r->wanted = NULL;
-    r->asked->seen = r->list.version;
 }
 
 static void on_timer(void *arg)

@@ -51,6 +51,7 @@ struct node_router_link {
     char name[64];
     struct node_peer peers[PEERS_MAX]; /* the first is the router that the operator named,
                                         * which tells of the others */
+    char routers_file[LR_PATH_MAX];    /* DATA-DIR/node-routers.json */
     struct lr_buf body;
     uint64_t epoch; /* of this process; see wire_heartbeat */
 };
@@ -107,13 +108,16 @@ static lr_code open_identity(struct identity *out, const char *data_dir, struct 
 static lr_code prepare(struct node_router_link *link, struct lr_error *err)
 {
     const struct lr_settings *s = link->settings;
+    const char *data_dir = lr_settings_str(s, "data-dir");
     struct net_url url;
     struct net_tls *tls = NULL;
     lr_code code = net_url_parse(link->router, &url, err);
     if (code == LR_OK)
         code = lr_settings_secret(s, "token", link->token, sizeof(link->token), err);
     if (code == LR_OK)
-        code = open_identity(&link->identity, lr_settings_str(s, "data-dir"), err);
+        code = open_identity(&link->identity, data_dir, err);
+    if (code == LR_OK)
+        code = lr_path_join(link->routers_file, data_dir, LR_STR_LIT("node-routers.json"), err);
     if (code == LR_OK)
         code = net_settings_client_tls(s, &tls, err);
     if (code == LR_OK)
@@ -210,10 +214,11 @@ static void say_refused(struct node_peer *peer, const struct net_reply *reply)
 
 /* ---- which routers there are ---- */
 
+/* url "": a free place. */
 static struct node_peer *find_peer(struct node_router_link *link, struct lr_str url)
 {
     for (size_t i = 0; i < PEERS_MAX; i++)
-        if (link->peers[i].router[0] != '\0' && lr_str_eq_z(url, link->peers[i].router))
+        if (lr_str_eq_z(url, link->peers[i].router))
             return &link->peers[i];
     return NULL;
 }
@@ -232,36 +237,27 @@ static void forget_peer(struct node_peer *peer)
     *peer = (struct node_peer){0};
 }
 
-static void add_peer(struct node_router_link *link, struct lr_str url)
+/* False: the router is known, its URL is none, or there is no place for it. */
+static bool add_peer(struct node_router_link *link, struct lr_str url)
 {
     struct net_url parsed;
     char text[300];
-    struct node_peer *peer = NULL;
-    for (size_t i = PEERS_MAX; i-- > 0;)
-        if (link->peers[i].router[0] == '\0')
-            peer = &link->peers[i];
-    if (peer == NULL || url.len == 0 || url.len >= sizeof(text))
-        return;
+    struct node_peer *peer = find_peer(link, (struct lr_str){0});
+    if (peer == NULL || url.len >= sizeof(text) || find_peer(link, url) != NULL)
+        return false;
     (void)snprintf(text, sizeof(text), LR_STR_FMT, LR_STR_ARG(url));
     if (net_url_parse(text, &parsed, NULL) != LR_OK)
-        return;
+        return false;
     *peer = (struct node_peer){.link = link};
     memcpy(peer->router, text, sizeof(text));
     peer->source.url = peer->router;
+    return true;
 }
 
-static lr_code routers_path(const struct node_router_link *link, char path[LR_PATH_MAX],
-                            struct lr_error *err)
-{
-    return lr_path_join(path, lr_settings_str(link->settings, "data-dir"),
-                        LR_STR_LIT("node-routers.json"), err);
-}
-
-/* Writes DATA-DIR/node-routers.json: the URL that the operator named, then the routers that it
- * told of.  A node that starts while the named router is away joins the others. */
+/* Writes the URL that the operator named, then the routers that it told of.  A node that starts
+ * while the named router is away joins the others. */
 static void remember_routers(struct node_router_link *link)
 {
-    char path[LR_PATH_MAX];
     struct lr_error err;
     struct lr_buf text;
     struct lr_json_writer w;
@@ -272,11 +268,9 @@ static void remember_routers(struct node_router_link *link)
         if (link->peers[i].router[0] != '\0')
             lr_json_put_z(&w, link->peers[i].router);
     lr_json_end_array(&w);
-    lr_code code = routers_path(link, path, &err);
-    if (code == LR_OK && text.failed)
-        code = lr_fail(&err, LR_OUT_OF_RAM, "no memory for the list of routers");
-    if (code == LR_OK)
-        code = lr_file_write_atomic(path, lr_buf_str(&text), 0600, &err);
+    lr_code code =
+        text.failed ? lr_fail(&err, LR_OUT_OF_RAM, "no memory for the list of routers")
+                    : lr_file_write_atomic(link->routers_file, lr_buf_str(&text), 0600, &err);
     if (code != LR_OK)
         lr_log_warn(NULL, "router.not_remembered reason=%s", err.text);
     lr_buf_free(&text);
@@ -285,20 +279,17 @@ static void remember_routers(struct node_router_link *link)
 /* Adds the routers of the last run.  A list of another named router is of another fleet. */
 static void recall_routers(struct node_router_link *link)
 {
-    char path[LR_PATH_MAX];
     struct lr_arena arena;
     struct lr_str text, url;
     const struct lr_json *list = NULL;
-    if (routers_path(link, path, NULL) != LR_OK || !lr_file_exists(path))
-        return;
     lr_arena_init(&arena, 64 << 10);
-    if (lr_file_read(&arena, path, ROUTERS_BYTES, &text, NULL) == LR_OK &&
+    if (lr_file_read(&arena, link->routers_file, ROUTERS_BYTES, &text, NULL) == LR_OK &&
         lr_json_parse(&arena, text, NULL, &list, NULL) == LR_OK &&
         list->type == LR_JSON_ARRAY && list->count != 0 && lr_json_str(&list->items[0], &url) &&
         lr_str_eq_z(url, link->peers[0].router)) {
         for (uint32_t i = 1; i < list->count; i++)
-            if (lr_json_str(&list->items[i], &url) && find_peer(link, url) == NULL)
-                add_peer(link, url);
+            if (lr_json_str(&list->items[i], &url))
+                (void)add_peer(link, url);
     }
     lr_arena_free(&arena);
 }
@@ -331,10 +322,7 @@ static void learn_routers(struct node_peer *peer, const struct wire_fleet_reply 
     /* A router alone names itself as it sees itself, which may differ from the address we
      * were given: nothing to learn. */
     for (size_t i = 0; reply->router_count > 1 && i < reply->router_count; i++)
-        if (find_peer(link, reply->routers[i]) == NULL) {
-            add_peer(link, reply->routers[i]);
-            has_changed = true;
-        }
+        has_changed = add_peer(link, reply->routers[i]) || has_changed;
     if (has_changed)
         remember_routers(link);
 }
@@ -472,7 +460,7 @@ void node_router_link_start(struct node_router_link *link, uint16_t port)
     struct lr_str url = lr_str_z(link->router);
     while (url.len != 0 && url.ptr[url.len - 1] == '/')
         url.len--;
-    add_peer(link, url);
+    (void)add_peer(link, url);
     recall_routers(link);
     link->timer = net_timer_start(link->models->loop, 1, LOOK_MS, on_timer, link);
 }

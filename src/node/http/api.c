@@ -34,30 +34,23 @@ static const struct route {
 static const struct net_routes routes = {
     .rows = rows, .row_size = sizeof(rows[0]), .count = sizeof(rows) / sizeof(rows[0])};
 
-static lr_code check_secret(const struct node *node, struct net_request *req,
-                            struct lr_error *err)
-{
-    const char *secret = node->secret;
-    struct lr_str given;
-    if (secret[0] == '\0')
-        return LR_OK;
-    if (!net_request_header(req, "Authorization", &given) || !lr_str_starts(given, "Bearer "))
-        return lr_fail(err, LR_UNAUTHENTICATED,
-                       "this node wants its secret (setting node-secret) as a bearer token");
-    given = lr_str_sub(given, sizeof("Bearer ") - 1, given.len);
-    if (given.len != strlen(secret) || !lr_str_eq_secret(given, lr_str_z(secret)))
-        return lr_fail(err, LR_UNAUTHENTICATED, "the bearer token is not this node's secret");
-    return LR_OK;
-}
-
 static lr_code check_caller(const struct node *node, struct net_request *req,
                             struct lr_error *err)
 {
-    lr_code code = check_secret(node, req, err);
-    struct net_guard_rules rules = {.asks_for_secret = node->secret[0] != '\0'};
-    if (code == LR_OK && node->is_loopback)
-        code = net_guard_request(req, &rules, err);
-    return code;
+    struct lr_str secret = lr_str_z(node->secret), given;
+    struct net_guard_rules rules = {.asks_for_secret = secret.len != 0};
+    if (secret.len != 0) {
+        if (!net_request_header(req, "Authorization", &given) ||
+            !lr_str_starts(given, "Bearer "))
+            return lr_fail(
+                err, LR_UNAUTHENTICATED,
+                "this node wants its secret (setting node-secret) as a bearer token");
+        given = lr_str_sub(given, sizeof("Bearer ") - 1, given.len);
+        if (given.len != secret.len || !lr_str_eq_secret(given, secret))
+            return lr_fail(err, LR_UNAUTHENTICATED,
+                           "the bearer token is not this node's secret");
+    }
+    return node->is_loopback ? net_guard_request(req, &rules, err) : LR_OK;
 }
 
 void node_api_head(void *arg, struct net_request *req)

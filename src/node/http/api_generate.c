@@ -32,8 +32,8 @@ static void flush(void *arg)
     if (!net_response_begun(req))
         net_stream_begin(req, 200, call->as_frames ? WIRE_EVENTS_TYPE : "application/x-ndjson");
     if (call->is_last && !call->out.failed) {
-        lr_code ignored = net_stream_finish(req, lr_buf_str(&call->out));
-        (void)ignored; /* it has ended, and the generation before it */
+        /* The generation has ended, whether the client takes its end or not. */
+        (void)!net_stream_finish(req, lr_buf_str(&call->out));
         close_call(call);
         return;
     }

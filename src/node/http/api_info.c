@@ -64,17 +64,9 @@ static void put_worker(struct lr_json_writer *w, const struct node_worker *k, co
     lr_json_end_object(w);
 }
 
-static const char *role_of(const struct node_worker *k)
-{
-    return k == k->replica->worker      ? "serving"
-           : k == k->replica->candidate ? "candidate"
-                                        : "leaving";
-}
-
 /* Members of an open object. */
 static void put_model(struct lr_json_writer *w, const struct node_model *m)
 {
-    static const char *const roles[] = {"serving", "candidate", "leaving"};
     const struct model_descriptor *d = m->descriptor;
     LR_JSON_MEMBERS(w, LR_TEXT("id", m->id), LR_TEXT("state", node_model_state_name(m->state)),
                     LR_TEXT("reason", m->reason[0] != '\0' ? m->reason : NULL),
@@ -95,10 +87,15 @@ static void put_model(struct lr_json_writer *w, const struct node_model *m)
     if (m->has_need)
         put_need(w, &m->need);
     lr_json_member_array(w, "workers");
-    for (size_t i = 0; i < sizeof(roles) / sizeof(roles[0]); i++)
-        for (const struct node_worker *k = m->workers; k != NULL; k = k->next)
-            if (strcmp(role_of(k), roles[i]) == 0)
-                put_worker(w, k, roles[i]);
+    for (const struct node_replica *r = m->replicas; r < m->replicas + NODE_REPLICAS; r++) {
+        if (r->worker != NULL)
+            put_worker(w, r->worker, "serving");
+        if (r->candidate != NULL)
+            put_worker(w, r->candidate, "candidate");
+    }
+    for (const struct node_worker *k = m->workers; k != NULL; k = k->next)
+        if (k != k->replica->worker && k != k->replica->candidate)
+            put_worker(w, k, "leaving");
     lr_json_end_array(w);
 }
 

@@ -3,14 +3,9 @@
 
 enum { BODY_BYTES = 4 << 20 };
 
-static const char *kind_name(enum node_claim_kind kind)
-{
-    static const char *const names[] = {"idle", "busy", "pinned"};
-    return names[kind];
-}
-
 static void put_pool(struct lr_json_writer *w, const struct node *node, uint32_t index)
 {
+    static const char *const kinds[] = {"idle", "busy", "pinned"};
     static struct node_room room;
     const struct node_pool *pool = &node->models.pools.pool[index];
     uint64_t reserved = 0;
@@ -37,7 +32,7 @@ static void put_pool(struct lr_json_writer *w, const struct node *node, uint32_t
         LR_JSON_ITEM(
             w, LR_TEXT("model", owner->model->id),
             LR_INT("pid", owner->proc != NULL ? node_proc_pid(owner->proc) : 0),
-            LR_TEXT("kind", kind_name(claim->kind)), LR_UINT("reserved", claim->bytes),
+            LR_TEXT("kind", kinds[claim->kind]), LR_UINT("reserved", claim->bytes),
             LR_UINT("measured", claim->measured), LR_UINT("weights", stats->weights_bytes),
             LR_UINT("kv", stats->kv_bytes), LR_UINT("kv_in_use", stats->kv_bytes_in_use),
             LR_UINT("workspace", stats->workspace_bytes), LR_UINT("fixed", stats->fixed_bytes),

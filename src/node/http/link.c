@@ -62,7 +62,7 @@ static void drop(struct stream *s)
 {
     forget(s);
     LR_LIST_REMOVE(s, next, link);
-    net_loop_bury(s->owner->node->loop, free, s); /* a caller may still look at it */
+    net_loop_bury(s->owner->node->models.loop, free, s); /* a caller may still look at it */
 }
 
 static void bury_link(void *arg)
@@ -86,7 +86,7 @@ static struct net_request *close_link(struct node_link *l)
         if (request != NULL)
             node_generation_cancel(request);
     }
-    net_loop_bury(l->node->loop, bury_link, l);
+    net_loop_bury(l->node->models.loop, bury_link, l);
     return l->req;
 }
 

@@ -263,8 +263,7 @@ void node_admit(struct node_model *model)
     if (model->state != NODE_MODEL_STARTING || model->probe != NULL)
         return;
     const char *artifact = node_artifact_of(model);
-    if (artifact != NULL && node_directml_is(artifact)) {
-        node_directml_refuse(artifact, &err);
+    if (artifact != NULL && node_is_directml(artifact, &err)) {
         node_model_trouble(model, NODE_TROUBLE_JUDGED, &err);
     } else if (node_library_restore(model->models->engines, model->engine, &err) != LR_OK) {
         node_model_trouble(model, NODE_TROUBLE_TOLD, &err);
@@ -272,26 +271,5 @@ void node_admit(struct node_model *model)
         start_probe(model);
     } else {
         make_room(model);
-    }
-}
-
-void node_admit_waiting(struct node_models *models)
-{
-    node_recovery_room(models);
-    /* One after another in order of arrival: a younger one never overtakes into the
-     * room an older one waits for. */
-    uint64_t after = 0;
-    for (;;) {
-        struct node_model *next = NULL;
-        for (struct node_model *m = models->first; m != NULL; m = m->next)
-            if (m->wants_room && m->wants_room_seq >= after &&
-                (next == NULL || m->wants_room_seq < next->wants_room_seq))
-                next = m;
-        if (next == NULL)
-            return;
-        after = next->wants_room_seq + 1;
-        node_admit(next);
-        if (next->wants_room)
-            return;
     }
 }

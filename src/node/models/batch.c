@@ -1,15 +1,14 @@
 #include "node/models/batch.h"
 
+#include "base/list.h"
+
 void node_batch_drop(struct node_batch *batch, struct node_flush *flush)
 {
     if (flush->link == NULL)
         return;
-    *flush->link = flush->next;
-    if (flush->next != NULL)
-        flush->next->link = flush->link;
-    else
+    if (flush->next == NULL)
         batch->last = flush->link;
-    flush->link = NULL;
+    LR_LIST_REMOVE(flush, next, link);
 }
 
 void node_batch_add_last(struct node_batch *batch, struct node_flush *flush)

@@ -360,16 +360,17 @@ lr_code node_generation_take(struct node_model *model, struct lr_str frame,
     return LR_OK;
 }
 
-/* In the node's scratch memory; empty where it was too large. */
-static struct lr_str encode(struct node_models *models, const struct wire_generate *g,
-                            struct wire_submit *out)
+/* In the scratch buffer. */
+static lr_code encode(struct node_models *models, const struct wire_generate *g,
+                      struct lr_str *frame, struct wire_submit *out, struct lr_error *err)
 {
     lr_buf_clear(&models->scratch);
     wire_submit_encode(&models->scratch, g);
-    struct lr_str frame = lr_buf_str(&models->scratch);
-    struct lr_str body = lr_str_sub(frame, WIRE_HEADER_LEN, frame.len);
-    bool is_good = !models->scratch.failed && wire_submit_head_decode(body, out, NULL) == LR_OK;
-    return is_good ? frame : (struct lr_str){0};
+    *frame = lr_buf_str(&models->scratch);
+    struct lr_str body = lr_str_sub(*frame, WIRE_HEADER_LEN, frame->len);
+    if (models->scratch.failed || wire_submit_head_decode(body, out, NULL) != LR_OK)
+        return lr_fail(err, LR_TOO_LARGE, "the request is larger than %d bytes", WIRE_BODY_MAX);
+    return LR_OK;
 }
 
 lr_code node_generation_start(struct node_model *model, const struct wire_generate *g,
@@ -377,11 +378,10 @@ lr_code node_generation_start(struct node_model *model, const struct wire_genera
                               struct lr_error *err)
 {
     struct wire_submit ask;
-    struct lr_str frame = encode(model->models, g, &ask);
+    struct lr_str frame;
     *out = NULL;
-    if (frame.len == 0)
-        return lr_fail(err, LR_TOO_LARGE, "the request is larger than %d bytes", WIRE_BODY_MAX);
-    return node_generation_take(model, frame, &ask, sink, out, err);
+    lr_code code = encode(model->models, g, &frame, &ask, err);
+    return code == LR_OK ? node_generation_take(model, frame, &ask, sink, out, err) : code;
 }
 
 /* ---- in a worker ---- */
@@ -449,16 +449,16 @@ lr_code node_generation_prove(struct node_worker *worker, struct node_sink sink,
     struct node_generation *proof;
     struct wire_generate g;
     struct wire_submit ask;
+    struct lr_str frame;
     wire_generate_defaults(&g);
     g.request_id = lr_str_z("reload");
     g.segments = &hello;
     g.segment_count = 1;
     g.max_tokens = 1;
     g.ignore_stop = true;
-    struct lr_str frame = encode(worker->models, &g, &ask);
-    if (frame.len == 0)
-        return lr_fail(err, LR_OUT_OF_RAM, "no memory for a request");
-    lr_code code = create(worker->model, frame, &ask, sink, &proof, err);
+    lr_code code = encode(worker->models, &g, &frame, &ask, err);
+    if (code == LR_OK)
+        code = create(worker->model, frame, &ask, sink, &proof, err);
     if (code == LR_OK)
         node_generation_submit(proof, worker);
     return code;

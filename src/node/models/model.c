@@ -81,21 +81,19 @@ void node_model_move(struct node_model *model, enum node_model_state state,
 
 void node_model_follow(struct node_model *model, const struct lr_error *reason)
 {
-    static const enum node_model_state as_model[] = {
-        [NODE_REPLICA_LOADING] = NODE_MODEL_LOADING,
-        [NODE_REPLICA_READY] = NODE_MODEL_READY,
-        [NODE_REPLICA_DRAINING] = NODE_MODEL_DRAINING,
-    };
-    static const enum node_replica_state order[] = {NODE_REPLICA_READY, NODE_REPLICA_LOADING,
-                                                    NODE_REPLICA_DRAINING};
+    static const struct {
+        enum node_replica_state replica;
+        enum node_model_state model;
+    } order[] = {{NODE_REPLICA_READY, NODE_MODEL_READY},
+                 {NODE_REPLICA_LOADING, NODE_MODEL_LOADING},
+                 {NODE_REPLICA_DRAINING, NODE_MODEL_DRAINING}};
     for (size_t i = 0; i < sizeof(order) / sizeof(order[0]); i++)
-        for (size_t j = 0; j < NODE_REPLICAS; j++) {
-            if (model->replicas[j].state != order[i])
-                continue;
-            if (model->state != as_model[order[i]])
-                node_model_move(model, as_model[order[i]], reason);
-            return;
-        }
+        for (size_t j = 0; j < NODE_REPLICAS; j++)
+            if (model->replicas[j].state == order[i].replica) {
+                if (model->state != order[i].model)
+                    node_model_move(model, order[i].model, reason);
+                return;
+            }
 }
 
 struct node_worker *node_model_worker(const struct node_model *model)

@@ -41,7 +41,7 @@ enum node_model_state {
 
 struct node_model {
     struct node_model *next;
-    struct node_models *models; /* it is one of these */
+    struct node_models *models; /* whose list the model is in */
     char *id;                   /* owned */
     enum node_model_state state;
     char reason[NODE_REASON_MAX];

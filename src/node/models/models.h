@@ -76,8 +76,6 @@ struct node_room {
 /* The claims alone: need 0. */
 void node_plan_room(const struct node_models *models, uint32_t pool, uint64_t need,
                     struct node_room *out);
-/* Memory has come back: whoever waits for room is tried again, in order of arrival. */
-void node_admit_waiting(struct node_models *models);
 
 /* ---- time ---- */
 
@@ -85,8 +83,8 @@ void node_admit_waiting(struct node_models *models);
 void node_generations_tick(struct node_models *models, uint64_t now_ms);
 /* Tries whatever is due.  Often (recovery.c). */
 void node_recovery_watch(struct node_models *models);
-/* Memory that came back (recovery.c). */
-void node_recovery_room(struct node_models *models);
+/* Memory has come back: whoever waits for it is tried again, in order of arrival. */
+void node_admit_waiting(struct node_models *models);
 /* workers/watchdog.c */
 void node_workers_watch(struct node_models *models, uint64_t now_ms);
 void node_measure(struct node_models *models); /* pools and workers */

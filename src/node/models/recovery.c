@@ -160,7 +160,8 @@ void node_recovery_watch(struct node_models *models)
             node_admit(m);
 }
 
-void node_recovery_room(struct node_models *models)
+/* Models that waited for memory, where it is there again. */
+static void retry_for_room(struct node_models *models)
 {
     for (struct node_model *m = models->first; m != NULL; m = m->next) {
         if (m->state != NODE_MODEL_WAITING || m->is_purging || !has_room_again(m))
@@ -169,5 +170,26 @@ void node_recovery_room(struct node_models *models)
             node_model_retry(m);
         else
             node_model_move(m, NODE_MODEL_PRESENT, NULL); /* nobody asks any more */
+    }
+}
+
+void node_admit_waiting(struct node_models *models)
+{
+    retry_for_room(models);
+    /* One after another in order of arrival: a younger one never overtakes into the
+     * room an older one waits for. */
+    uint64_t after = 0;
+    for (;;) {
+        struct node_model *next = NULL;
+        for (struct node_model *m = models->first; m != NULL; m = m->next)
+            if (m->wants_room && m->wants_room_seq >= after &&
+                (next == NULL || m->wants_room_seq < next->wants_room_seq))
+                next = m;
+        if (next == NULL)
+            return;
+        after = next->wants_room_seq + 1;
+        node_admit(next);
+        if (next->wants_room)
+            return;
     }
 }

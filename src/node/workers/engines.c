@@ -202,7 +202,7 @@ static lr_code check_hash(const struct plugin_manifest *m, const char *own,
 static lr_code make_copy(const struct node_engines *engines, const struct plugin_manifest *m,
                          struct node_library *lib, struct lr_error *err)
 {
-    char own[LR_SHA256_HEX_LEN + 1], copied[LR_SHA256_HEX_LEN + 1], target[LR_PATH_MAX + 80];
+    char own[LR_SHA256_HEX_LEN + 1], copied[LR_SHA256_HEX_LEN + 1];
     struct file_list list;
     lr_code code = list_members(&list, m, err);
     if (code == LR_OK)
@@ -211,30 +211,21 @@ static lr_code make_copy(const struct node_engines *engines, const struct plugin
         code = check_hash(m, own, err);
     if (code == LR_OK)
         code = lr_dir_create(engines->cache_dir, err);
-    (void)snprintf(target, sizeof(target), "%s/%s", engines->cache_dir, lib->sha256);
-    if (code == LR_OK && !lr_dir_exists(target))
-        code = copy_folder(m->folder, &list, target, err);
+    (void)snprintf(lib->folder, LR_PATH_MAX, "%.4020s/%s", engines->cache_dir, lib->sha256);
+    if (code == LR_OK && !lr_dir_exists(lib->folder))
+        code = copy_folder(m->folder, &list, lib->folder, err);
     /* A file that changed while it was copied has another digest now: not whole. */
     if (code == LR_OK)
-        code = hash_folder(target, &list, m->library, copied, own, err);
+        code = hash_folder(lib->folder, &list, m->library, copied, own, err);
     if (code == LR_OK && strcmp(copied, lib->sha256) != 0) {
-        discard(target);
+        discard(lib->folder);
         code = lr_fail(err, LR_UNAVAILABLE, "%s changed while it was being copied", m->folder);
     }
     list_free(&list);
-    int n = snprintf(lib->path, sizeof(lib->path), "%s/%s", target, m->library);
+    int n = snprintf(lib->path, sizeof(lib->path), "%s/%s", lib->folder, m->library);
     if (code == LR_OK && (n < 0 || (size_t)n >= sizeof(lib->path)))
-        code = lr_fail(err, LR_INVALID_ARGUMENT, "%s: the path is too long", target);
+        code = lr_fail(err, LR_INVALID_ARGUMENT, "%s: the path is too long", lib->folder);
     return code;
-}
-
-/* The folder of a private copy. */
-static void folder_of(const struct node_library *lib, char out[LR_PATH_MAX])
-{
-    (void)snprintf(out, LR_PATH_MAX, "%s", lib->path);
-    char *slash = strrchr(out, '/');
-    if (slash != NULL)
-        *slash = '\0';
 }
 
 lr_code node_library_take(const struct node_engines *engines, const char *folder,
@@ -256,9 +247,7 @@ lr_code node_library_take(const struct node_engines *engines, const char *folder
         plugin_manifest_free(manifest);
         return code;
     }
-    char copy[LR_PATH_MAX];
-    folder_of(lib, copy);
-    lib->signature = node_folder_signature(copy);
+    lib->signature = node_folder_signature(lib->folder);
     lib->refs = 1;
     lib->abi = manifest->abi_version;
     (void)snprintf(lib->engine_id, sizeof(lib->engine_id), "%s", manifest->engine_id);
@@ -272,15 +261,13 @@ lr_code node_library_restore(const struct node_engines *engines, struct node_eng
 {
     struct node_library *old = engine->library, *fresh;
     struct plugin_manifest manifest = {0};
-    char copy[LR_PATH_MAX];
-    folder_of(old, copy);
-    uint64_t now = node_folder_signature(copy);
+    uint64_t now = node_folder_signature(old->folder);
     /* A folder that cannot be listed for want of a descriptor is not for that gone. */
     if (now == old->signature || (now == 0 && is_plain_file(old->path)))
         return LR_OK;
-    lr_log_warn(NULL, "engine.copy_changed id=%s copy=%s", engine->name, copy);
-    if (lr_dir_exists(copy))
-        discard(copy);
+    lr_log_warn(NULL, "engine.copy_changed id=%s copy=%s", engine->name, old->folder);
+    if (lr_dir_exists(old->folder))
+        discard(old->folder);
     lr_code code = node_library_take(engines, engine->folder, &manifest, &fresh, err);
     if (code != LR_OK)
         return lr_fail_prefix(err, "the private copy of engine \"%.60s\" is gone",
@@ -473,34 +460,21 @@ lr_code node_engines_resolve(const struct node_engines *engines, const struct no
 
 /* ---- DirectML ---- */
 
-static const char *const directml_names[] = {"model.directml.bin", "model.dml.bin"};
-enum { DIRECTML_COUNT = sizeof(directml_names) / sizeof(directml_names[0]) };
-
-bool node_directml_is(const char *path)
+bool node_is_directml(const char *path, struct lr_error *err)
 {
-    for (size_t i = 0; i < DIRECTML_COUNT; i++)
-        if (strcmp(lr_path_base(path), directml_names[i]) == 0)
-            return true;
-    return false;
-}
-
-const char *node_directml_in(const char *dir)
-{
-    char path[LR_PATH_MAX + 32];
-    for (size_t i = 0; i < DIRECTML_COUNT; i++) {
-        (void)snprintf(path, sizeof(path), "%.4000s/%s", dir, directml_names[i]);
-        if (lr_file_exists(path))
-            return directml_names[i];
+    static const char *const names[] = {"model.directml.bin", "model.dml.bin"};
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+        char inside[FILE_PATH_MAX];
+        if (strcmp(lr_path_base(path), names[i]) != 0 &&
+            !lr_file_exists(in_folder(inside, path, names[i])))
+            continue;
+        (void)lr_fail(err, LR_UNSUPPORTED,
+                      "%s is a DirectML artifact and the DirectML runtime is not here: it is "
+                      "experimental and runs on Windows only, with DirectML.dll from "
+                      "https://github.com/microsoft/DirectML; on this machine use the model's "
+                      "safetensors",
+                      names[i]);
+        return true;
     }
-    return NULL;
-}
-
-void node_directml_refuse(const char *artifact, struct lr_error *err)
-{
-    (void)lr_fail(err, LR_UNSUPPORTED,
-                  "%s is a DirectML artifact and the DirectML runtime is not here: it is "
-                  "experimental and runs on Windows only, with DirectML.dll from "
-                  "https://github.com/microsoft/DirectML; on this machine use the model's "
-                  "safetensors",
-                  lr_path_base(artifact));
+    return false;
 }

@@ -27,8 +27,9 @@ struct node_library {
     char sha256[LR_SHA256_HEX_LEN + 1]; /* of the library and what lies beside it */
     char engine_id[65];
     char version[PLUGIN_MANIFEST_TEXT + 1];
-    char path[LR_PATH_MAX]; /* the private copy */
-    uint64_t signature;     /* of the copy's folder */
+    char folder[LR_PATH_MAX]; /* the private copy */
+    char path[LR_PATH_MAX];   /* the library in it */
+    uint64_t signature;       /* of the folder */
 };
 
 struct node_engine {
@@ -93,11 +94,8 @@ uint64_t node_folder_signature(const char *folder);
  * whoever brings one learns what it is and where its runtime comes from, instead of reading
  * that some other file is missing. */
 
-/* By its name: model.directml.bin, model.dml.bin. */
-bool node_directml_is(const char *path);
-/* The DirectML artifact of a folder, or NULL. */
-const char *node_directml_in(const char *dir);
-/* Fills err with UNSUPPORTED: what it is, and where to get the runtime. */
-void node_directml_refuse(const char *artifact, struct lr_error *err);
+/* The path is a DirectML artifact (model.directml.bin, model.dml.bin) or a folder with one:
+ * err, which may be NULL, gets UNSUPPORTED, what it is and where to get the runtime. */
+bool node_is_directml(const char *path, struct lr_error *err);
 
 #endif

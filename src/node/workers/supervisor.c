@@ -9,6 +9,7 @@
 #include <stdlib.h>
 
 #include "base/clock.h"
+#include "base/list.h"
 #include "base/log.h"
 #include "base/machine.h"
 #include "node/fetch/storage.h"
@@ -106,7 +107,6 @@ lr_code node_worker_start(struct node_replica *replica, struct node_library *lib
         .reserved = bytes,
         .started_ms = node_now(models),
         .progress_ms = node_now(models),
-        .next = model->workers,
     };
     const struct node_proc_callbacks callbacks = {.arg = w,
                                                   .on_frames = node_worker_on_frames,
@@ -120,7 +120,7 @@ lr_code node_worker_start(struct node_replica *replica, struct node_library *lib
         return code;
     }
     w->library = node_library_ref(library);
-    model->workers = w;
+    LR_LIST_PUSH(&model->workers, w, next, link);
     models->count.worker_starts++;
     lr_log_info(
         NULL,
@@ -186,10 +186,7 @@ uint32_t node_worker_load(const struct node_worker *w)
 static void detach(struct node_worker *w)
 {
     struct node_replica *replica = w->replica;
-    struct node_worker **link = &w->model->workers;
-    while (*link != w)
-        link = &(*link)->next;
-    *link = w->next;
+    LR_LIST_REMOVE(w, next, link);
     if (replica->candidate == w)
         replica->candidate = NULL;
     if (replica->worker != w)

@@ -35,7 +35,7 @@ enum node_worker_state {
 };
 
 struct node_worker {
-    struct node_worker *next; /* in model->workers */
+    struct node_worker *next, **link; /* in model->workers */
     struct node_models *models;
     struct node_model *model;
     struct node_replica *replica;
