@@ -65,6 +65,14 @@ struct grammar_matcher;
 LR_MUST_USE lr_code grammar_matcher_create(const struct grammar_program *program,
                                            const struct grammar_vocab *vocab,
                                            struct grammar_matcher **out, struct lr_error *err);
+/* The same on another thread than that of the vocabulary's other matchers, for one matcher at a
+ * time.  Until grammar_matcher_settle, called on their thread, the matcher takes tokens there
+ * and has no masks. */
+LR_MUST_USE lr_code grammar_matcher_create_aside(const struct grammar_program *program,
+                                                 const struct grammar_vocab *vocab,
+                                                 struct grammar_matcher **out,
+                                                 struct lr_error *err);
+void grammar_matcher_settle(struct grammar_matcher *m);
 void grammar_matcher_free(struct grammar_matcher *m); /* NULL is fine */
 
 /* Advances by one token of the answer; false: the token is not legal, and nothing has

@@ -436,9 +436,9 @@ static bool take_bytes(struct grammar_matcher *m, struct lr_str bytes)
 
 /* ---- life ---- */
 
-lr_code grammar_matcher_create(const struct grammar_program *program,
-                               const struct grammar_vocab *vocab, struct grammar_matcher **out,
-                               struct lr_error *err)
+static lr_code create(const struct grammar_program *program, const struct grammar_vocab *vocab,
+                      struct grammar_scratch *scratch, struct grammar_matcher **out,
+                      struct lr_error *err)
 {
     *out = NULL;
     for (uint32_t c = 0; vocab != NULL && c < GRAMMAR_CONTROL_COUNT; c++)
@@ -449,10 +449,11 @@ lr_code grammar_matcher_create(const struct grammar_program *program,
     struct grammar_matcher *m = calloc(1, sizeof(*m));
     if (m != NULL) {
         m->vocab = vocab;
-        m->scratch = vocab != NULL ? vocab->scratch : calloc(1, sizeof(*m->scratch));
+        m->scratch = vocab != NULL ? scratch : calloc(1, sizeof(*m->scratch));
     }
     if (m == NULL || m->scratch == NULL || !grammar_kept_init(&m->kept) ||
-        !grammar_matcher_reserve(m, THREADS_MAX) || !reserve_text(m, GRAMMAR_TOKEN_MAX + 2)) {
+        !grammar_matcher_reserve(m, 3 * THREADS_MAX) ||
+        !reserve_text(m, GRAMMAR_TOKEN_MAX + 2)) {
         grammar_matcher_free(m);
         return lr_fail(err, LR_OUT_OF_RAM, "no memory for constrained output");
     }
@@ -463,6 +464,25 @@ lr_code grammar_matcher_create(const struct grammar_program *program,
     m->count = start.count;
     *out = m;
     return LR_OK;
+}
+
+lr_code grammar_matcher_create(const struct grammar_program *program,
+                               const struct grammar_vocab *vocab, struct grammar_matcher **out,
+                               struct lr_error *err)
+{
+    return create(program, vocab, vocab != NULL ? vocab->scratch : NULL, out, err);
+}
+
+lr_code grammar_matcher_create_aside(const struct grammar_program *program,
+                                     const struct grammar_vocab *vocab,
+                                     struct grammar_matcher **out, struct lr_error *err)
+{
+    return create(program, vocab, vocab->aside, out, err);
+}
+
+void grammar_matcher_settle(struct grammar_matcher *m)
+{
+    m->scratch = m->vocab->scratch;
 }
 
 void grammar_matcher_free(struct grammar_matcher *m)

@@ -454,10 +454,12 @@ static bool build(struct grammar_vocab *v)
     v->plain.items = calloc(v->size, sizeof(*v->plain.items));
     v->masks = calloc(1, sizeof(*v->masks));
     v->scratch = calloc(1, sizeof(*v->scratch));
+    v->aside = calloc(1, sizeof(*v->aside));
     v->text_mask = calloc(v->words, sizeof(*v->text_mask));
     struct sorted *list = calloc(v->size, sizeof(*list));
     bool ok = v->inside.items != NULL && v->plain.items != NULL && v->masks != NULL &&
-              v->scratch != NULL && v->text_mask != NULL && list != NULL && find_controls(v);
+              v->scratch != NULL && v->aside != NULL && v->text_mask != NULL && list != NULL &&
+              find_controls(v);
     for (uint32_t id = 0; ok && id < v->size; id++) {
         struct lr_str text = grammar_vocab_bytes(v, id);
         if (!is_text(v, id))
@@ -518,6 +520,7 @@ void grammar_vocab_free(struct grammar_vocab *v)
     free(v->plain.up_to);
     free_masks(v->masks);
     grammar_scratch_free(v->scratch);
+    grammar_scratch_free(v->aside);
     free(v->text_mask);
     free(v->stops);
     free(v);

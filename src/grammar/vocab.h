@@ -77,6 +77,7 @@ struct grammar_vocab {
                                                 characters that patterns often leave out */
     struct grammar_dfa_masks *masks;         /* owned: grammar_vocab_kept's */
     struct grammar_scratch *scratch;         /* owned: of its matchers, matcher.h */
+    struct grammar_scratch *aside;           /* owned: of one that another thread makes */
     uint32_t *text_mask;                     /* owned: every token that is text */
     uint32_t control[GRAMMAR_CONTROL_COUNT]; /* ids, or NO_TOKEN; STOP is found by its flag */
     uint32_t *stops;                         /* owned: ids of tokens that end an answer */

@@ -17,37 +17,6 @@ void worker_constraints_init(struct worker_constraints *all)
     *all = (struct worker_constraints){.masks = {.work = WORKER_MASKS_WORK, .step = 1}};
 }
 
-struct source {
-    const struct lr_engine_api *api;
-    const struct lr_engine_model *model;
-};
-
-static bool token_of(void *ctx, uint32_t id, struct lr_str *bytes, uint32_t *flags)
-{
-    const struct source *s = ctx;
-    const char *text = NULL;
-    uint32_t len = 0;
-    if (s->api->vocab(s->model, id, &text, &len, flags) != LR_OK)
-        return false;
-    *bytes = lr_str(text, len);
-    return true;
-}
-
-static lr_code need_vocab(struct worker_constraints *all, const struct lr_engine_api *api,
-                          const struct lr_engine_model *model, struct lr_error *err)
-{
-    struct source source = {api, model};
-    const struct grammar_tokens tokens = {&source, token_of};
-    if (all->vocab != NULL)
-        return LR_OK;
-    if (!LR_ENGINE_HAS(api, vocab))
-        return lr_fail(
-            err, LR_UNSUPPORTED,
-            "constrained output is not supported by this engine: it does not expose its "
-            "vocabulary");
-    return grammar_vocab_create(&tokens, &all->vocab, err);
-}
-
 static void destroy(struct worker_constraint *c)
 {
     grammar_matcher_free(c->matcher);
@@ -55,39 +24,15 @@ static void destroy(struct worker_constraint *c)
     free(c);
 }
 
-static lr_code replay(struct grammar_matcher *m, const struct wire_generate *g,
-                      struct lr_error *err)
+lr_code worker_constraints_add(struct worker_constraints *all, uint64_t request,
+                               struct grammar_program *program, struct grammar_matcher *matcher,
+                               struct lr_error *err)
 {
-    for (size_t i = 0; i < g->generated_count; i++)
-        if (!grammar_matcher_token(m, g->generated[i]))
-            return lr_fail(err, LR_INVALID_ARGUMENT,
-                           "token %zu of what was generated before does not fit the "
-                           "constraint: the answer began without it, or under another version",
-                           i);
-    return LR_OK;
-}
-
-lr_code worker_constraints_add(struct worker_constraints *all, const struct lr_engine_api *api,
-                               const struct lr_engine_model *model,
-                               const struct wire_generate *g, struct lr_error *err)
-{
-    lr_code code = need_vocab(all, api, model, err);
-    if (code != LR_OK)
-        return code;
     struct worker_constraint *c = calloc(1, sizeof(*c));
     if (c == NULL)
         return lr_fail(err, LR_OUT_OF_RAM, "no memory for constrained output");
-    c->request = g->id;
-    code = grammar_compile(g->constraint, &c->program, err);
-    if (code == LR_OK)
-        code = grammar_matcher_create(c->program, all->vocab, &c->matcher, err);
-    if (code == LR_OK)
-        code = replay(c->matcher, g, err);
-    if (code != LR_OK) {
-        destroy(c);
-        return code;
-    }
-    c->next = all->first;
+    *c = (struct worker_constraint){
+        .next = all->first, .request = request, .program = program, .matcher = matcher};
     all->first = c;
     all->masks.added++;
     return LR_OK;
@@ -204,6 +149,4 @@ void worker_constraints_free(struct worker_constraints *all)
         all->first = c->next;
         destroy(c);
     }
-    grammar_vocab_free(all->vocab);
-    all->vocab = NULL;
 }

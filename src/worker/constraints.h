@@ -1,8 +1,7 @@
 /* worker/constraints.h - the constrained outputs of live requests.
  *
  * An engine asks which tokens are legal before each token, and reports each token that it
- * sampled.  The worker follows the grammars, so that no engine needs grammar code.  The
- * vocabulary is read when the first constrained request comes.
+ * sampled.  The worker follows the grammars, so that no engine needs grammar code.
  *
  * All masks of one step together get a budget of work and of time, so that expensive masks do
  * not delay the other streams of the step (docs/promises.md: short-masks).  A request whose
@@ -17,7 +16,6 @@
 #include "base/clock.h"
 #include "grammar/grammar.h"
 #include "llm-router/engine.h"
-#include "wire/generate.h"
 
 struct worker_constraint; /* of one request */
 
@@ -42,7 +40,6 @@ struct worker_masks {
 };
 
 struct worker_constraints {
-    struct grammar_vocab *vocab; /* owned; NULL until the first constrained request */
     struct worker_constraint
         *first; /* owned list, one for each constrained request that is live */
     struct worker_masks masks;
@@ -50,13 +47,11 @@ struct worker_constraints {
 
 void worker_constraints_init(struct worker_constraints *all);
 
-/* Compiles the constraint and follows it through the tokens that the client already has.
- * INVALID_ARGUMENT, UNSUPPORTED: the message says what is wrong with the constraint or these
- * tokens. */
-LR_MUST_USE lr_code worker_constraints_add(struct worker_constraints *all,
-                                           const struct lr_engine_api *api,
-                                           const struct lr_engine_model *model,
-                                           const struct wire_generate *g, struct lr_error *err);
+/* Takes a constraint that was compiled (compiler.h), unless it fails. */
+LR_MUST_USE lr_code worker_constraints_add(struct worker_constraints *all, uint64_t request,
+                                           struct grammar_program *program,
+                                           struct grammar_matcher *matcher,
+                                           struct lr_error *err);
 /* Both ignore requests without a constraint. */
 void worker_constraints_token(struct worker_constraints *all, uint64_t request, uint32_t id);
 void worker_constraints_drop(struct worker_constraints *all, uint64_t request);

@@ -43,6 +43,13 @@ bool worker_link_fill(struct worker_link *link, bool wait)
     }
 }
 
+void worker_link_await(int wake)
+{
+    struct pollfd ready[] = {{.fd = WORKER_IN_FD, .events = POLLIN},
+                             {.fd = wake, .events = POLLIN}};
+    (void)poll(ready, 2, -1); /* after a signal the caller looks, and comes back */
+}
+
 bool worker_link_next(struct worker_link *link, struct wire_frame *out)
 {
     struct lr_error err;

@@ -27,6 +27,9 @@ void worker_link_free(struct worker_link *link);
  * stream. */
 bool worker_link_fill(struct worker_link *link, bool wait);
 
+/* Blocks until bytes arrive or `wake` can be read. */
+void worker_link_await(int wake);
+
 /* The next whole frame, borrowed until the next call of fill.  Bytes that are not frames are a
  * defect of the node and end this process. */
 bool worker_link_next(struct worker_link *link, struct wire_frame *out);

@@ -10,6 +10,7 @@
 #include "wire/event.h"
 #include "wire/generate.h"
 #include "wire/open.h"
+#include "worker/compiler.h"
 #include "worker/confine.h"
 #include "worker/host.h"
 #include "worker/link.h"
@@ -21,6 +22,7 @@ enum { TICK_NS = 20 * 1000 * 1000, REQUEST_BYTES = 256 << 20, FRESH_MAX = 512 };
 struct worker {
     struct worker_link link;
     struct worker_host host;
+    struct worker_compiler compiler; /* of constraints */
     const struct lr_engine_api *api; /* NULL until a library is open */
     struct lr_engine_model *model;   /* NULL until a model is open */
     struct lr_arena scratch;         /* arena of one frame */
@@ -128,6 +130,39 @@ static void refuse(struct worker *w, uint64_t request, const struct lr_error *er
     worker_host_flush(&w->host);
 }
 
+static lr_code submit(struct worker *w, const struct wire_generate *g, struct lr_error *err)
+{
+    struct lr_engine_request request = {
+        .size = sizeof(request),
+        .kind = LR_REQUEST_GENERATE,
+        .id = g->id,
+        .segments = g->segments,
+        .segment_count = g->segment_count,
+        .prompt_ids = g->prompt_ids,
+        .prompt_id_count = g->prompt_id_count,
+        .generated = g->generated,
+        .generated_count = g->generated_count,
+        .sampling = g->sampling,
+        .max_tokens = g->max_tokens,
+        .ignore_stop = g->ignore_stop,
+        .stop_ids = g->stop_ids,
+        .stop_id_count = g->stop_id_count,
+        .cache_scope =
+            g->cache_scope.len != 0 ? lr_arena_copy(&w->scratch, g->cache_scope) : NULL,
+        .priority = g->priority,
+        .constrained = g->constraint.len != 0,
+    };
+    lr_code code = w->api->submit(w->model, &request, err);
+    if (code != LR_OK)
+        return code;
+    if (g->sampling.logprobs != 0)
+        worker_host_wants_logprobs(&w->host, g->id);
+    if (w->fresh_count < FRESH_MAX)
+        w->fresh[w->fresh_count++] = g->id;
+    w->busy = true;
+    return LR_OK;
+}
+
 static void handle_submit(struct worker *w, struct lr_str body)
 {
     struct wire_generate g;
@@ -136,53 +171,59 @@ static void handle_submit(struct worker *w, struct lr_str body)
     lr_code code = wire_submit_decode(&w->scratch, body, &g, &err);
     if (code == LR_OK && w->model == NULL)
         code = lr_fail(&err, LR_INTERNAL, "no model is open in this worker");
-    if (code == LR_OK && g.constraint.len != 0)
-        code = worker_constraints_add(&w->host.constraints, w->api, w->model, &g, &err);
-    if (code == LR_OK) {
-        struct lr_engine_request request = {
-            .size = sizeof(request),
-            .kind = LR_REQUEST_GENERATE,
-            .id = g.id,
-            .segments = g.segments,
-            .segment_count = g.segment_count,
-            .prompt_ids = g.prompt_ids,
-            .prompt_id_count = g.prompt_id_count,
-            .generated = g.generated,
-            .generated_count = g.generated_count,
-            .sampling = g.sampling,
-            .max_tokens = g.max_tokens,
-            .ignore_stop = g.ignore_stop,
-            .stop_ids = g.stop_ids,
-            .stop_id_count = g.stop_id_count,
-            .cache_scope =
-                g.cache_scope.len != 0 ? lr_arena_copy(&w->scratch, g.cache_scope) : NULL,
-            .priority = g.priority,
-            .constrained = g.constraint.len != 0,
-        };
-        code = w->api->submit(w->model, &request, &err);
-        if (code != LR_OK)
-            worker_constraints_drop(&w->host.constraints, g.id);
-    }
+    if (code == LR_OK)
+        code = g.constraint.len != 0 ? worker_compiler_begin(&w->compiler, w->api, body, &err)
+                                     : submit(w, &g, &err);
     if (code != LR_OK) {
         err.code = code;
         refuse(w, wire_event_request(body), &err);
-        return;
     }
-    if (g.sampling.logprobs != 0)
-        worker_host_wants_logprobs(&w->host, g.id);
-    if (w->fresh_count < FRESH_MAX)
-        w->fresh[w->fresh_count++] = g.id;
-    w->busy = true;
+}
+
+/* A constraint is compiled: its request goes to the engine. */
+static void finish_job(struct worker *w, struct worker_job *job)
+{
+    struct worker_constraints *all = &w->host.constraints;
+    lr_code code = job->code;
+    if (code == LR_OK)
+        code = worker_constraints_add(all, job->g.id, job->program, job->matcher, &job->err);
+    if (code == LR_OK) {
+        job->program = NULL;
+        job->matcher = NULL;
+        code = submit(w, &job->g, &job->err);
+        if (code != LR_OK)
+            worker_constraints_drop(all, job->g.id);
+    }
+    if (code != LR_OK) {
+        job->err.code = code;
+        refuse(w, job->g.id, &job->err);
+    }
+    worker_job_destroy(job);
+    lr_arena_free(&w->scratch);
+}
+
+static void look_after_jobs(struct worker *w)
+{
+    struct worker_job *job;
+    if (worker_compiler_reads(&w->compiler))
+        worker_compiler_read(&w->compiler, w->api, w->model);
+    while ((job = worker_compiler_take(&w->compiler)) != NULL)
+        finish_job(w, job);
 }
 
 static void handle_cancel(struct worker *w, struct lr_str body)
 {
     uint64_t request;
-    if (wire_u64_decode(body, &request, NULL) == LR_OK && w->model != NULL) {
+    if (wire_u64_decode(body, &request, NULL) != LR_OK || w->model == NULL)
+        return;
+    if (worker_compiler_cancel(&w->compiler, request)) {
+        struct wire_done m = {.request = request, .reason = LR_FINISH_CANCELLED};
+        wire_done_encode(&w->host.out, &m);
+    } else {
         w->api->cancel(w->model, request);
-        add_tick(w, lr_clock_ns(NULL)); /* tells the node that the pages are free */
-        worker_host_flush(&w->host);
     }
+    add_tick(w, lr_clock_ns(NULL)); /* tells the node that the pages are free */
+    worker_host_flush(&w->host);
 }
 
 static void handle(struct worker *w, const struct wire_frame *frame)
@@ -237,12 +278,26 @@ static void step(struct worker *w)
         worker_host_flush(&w->host);
 }
 
+/* Reads what the node has sent, and waits where there is nothing to do.  False at the end of
+ * the stream. */
+static bool read_input(struct worker *w)
+{
+    bool wait = !w->busy && !worker_compiler_reads(&w->compiler);
+    if (wait && w->compiler.pending != 0) {
+        worker_link_await(w->compiler.wake);
+        wait = false;
+    }
+    return worker_link_fill(&w->link, wait);
+}
+
 static void loop(struct worker *w)
 {
     struct wire_frame frame;
-    while (!w->leaving && worker_link_fill(&w->link, !w->busy)) {
+    while (!w->leaving && read_input(w)) {
         while (!w->leaving && worker_link_next(&w->link, &frame))
             handle(w, &frame);
+        if (!w->leaving)
+            look_after_jobs(w);
         if (!w->leaving && w->busy)
             step(w);
     }
@@ -259,6 +314,7 @@ int worker_run(const struct worker_config *config)
     }
     worker_link_init(&w.link);
     worker_host_init(&w.host, &w.link);
+    worker_compiler_init(&w.compiler);
     lr_arena_init(&w.scratch, REQUEST_BYTES);
 
     struct wire_hello hello = {.pid = (uint32_t)getpid(), .abi = LR_ENGINE_ABI};
@@ -270,6 +326,7 @@ int worker_run(const struct worker_config *config)
     if (w.model != NULL)
         w.api->close(w.model);
     worker_host_free(&w.host);
+    worker_compiler_free(&w.compiler);
     worker_link_free(&w.link);
     lr_arena_free(&w.scratch);
     return w.status;

@@ -22,33 +22,26 @@ enum {
     STEPS_MAX = 10000,
 };
 
-static lr_code vocab(const struct lr_engine_model *model, uint32_t id, const char **bytes,
-                     uint32_t *len, uint32_t *flags)
+static bool token(void *ctx, uint32_t id, struct lr_str *bytes, uint32_t *flags)
 {
     static char text[4];
-    (void)model;
-    *bytes = text;
-    *len = 1;
+    (void)ctx;
+    *bytes = lr_str(text, 1);
     *flags = 0;
-    if (id >= VOCAB)
-        return LR_INVALID_ARGUMENT;
     if (id == 0) {
-        *bytes = "<|end|>";
-        *len = 7;
+        *bytes = LR_STR_LIT("<|end|>");
         *flags = LR_VOCAB_SPECIAL | LR_VOCAB_STOP;
     } else if (id <= 256) {
         text[0] = (char)(id - 1);
-    } else {
+    } else if (id < VOCAB) {
         text[0] = '"';
-        *len = 4;
+        bytes->len = 4;
         id -= 257;
         for (int i = 1; i < 4; i++, id /= 26)
             text[i] = (char)('a' + id % 26);
     }
-    return LR_OK;
+    return id < VOCAB;
 }
-
-static const struct lr_engine_api api = {.size = sizeof(api), .vocab = vocab};
 
 struct answer {
     uint32_t tokens[TOKENS];
@@ -58,6 +51,7 @@ struct answer {
 
 struct stage {
     struct worker_constraints all;
+    struct grammar_vocab *vocab;
     struct lr_fake_clock clock; /* stands still: only work counts */
     struct answer answers[ROWS];
     uint32_t most_work; /* of a step */
@@ -69,7 +63,8 @@ struct stage {
  */
 static void add_row(struct stage *s, uint32_t row)
 {
-    struct wire_generate g;
+    struct grammar_program *program;
+    struct grammar_matcher *matcher;
     struct lr_buf text;
     struct lr_error err;
     lr_buf_init(&text, 1 << 16);
@@ -81,10 +76,9 @@ static void add_row(struct stage *s, uint32_t row)
         lr_buf_addf(&text, "%s{\"type\":\"string\",\"pattern\":\"^[a-y]*%c$\"}",
                     i > 0 ? "," : "", (char)('a' + i % 25));
     lr_buf_add_z(&text, "]}}}");
-    wire_generate_defaults(&g);
-    g.id = row;
-    g.constraint = lr_buf_str(&text);
-    if (worker_constraints_add(&s->all, &api, NULL, &g, &err) != LR_OK)
+    if (grammar_compile(lr_buf_str(&text), &program, &err) != LR_OK ||
+        grammar_matcher_create(program, s->vocab, &matcher, &err) != LR_OK ||
+        worker_constraints_add(&s->all, row, program, matcher, &err) != LR_OK)
         fail_msg("%s", err.text);
     lr_buf_free(&text);
 }
@@ -142,12 +136,27 @@ static void compare(struct stage *s)
         s->behind = least;
 }
 
-static struct stage *play(bool has_budget)
+static struct stage *create_stage(void)
 {
+    const struct grammar_tokens tokens = {NULL, token};
     struct stage *s = calloc(1, sizeof(*s));
+    struct lr_error err;
     assert_non_null(s);
     lr_fake_clock_init(&s->clock, 0, 0);
     worker_constraints_init(&s->all);
+    assert_int_equal(grammar_vocab_create(&tokens, &s->vocab, &err), LR_OK);
+    return s;
+}
+
+static void end_stage(struct stage *s)
+{
+    worker_constraints_free(&s->all);
+    grammar_vocab_free(s->vocab);
+}
+
+static struct stage *play(bool has_budget)
+{
+    struct stage *s = create_stage();
     s->all.masks.clock = &s->clock.clock;
     s->all.masks.work = BUDGET;
     for (uint32_t row = 0; row < ROWS; row++)
@@ -157,7 +166,7 @@ static struct stage *play(bool has_budget)
         compare(s);
     }
     assert_true(is_done(s));
-    worker_constraints_free(&s->all);
+    end_stage(s);
     return s;
 }
 
@@ -183,13 +192,11 @@ static void the_masks_of_a_step_keep_to_their_budget_and_every_request_goes_on(v
 /* With the time used up, a mask still gets the least share, so that it is finished some day. */
 static void a_mask_goes_on_where_the_time_of_the_step_is_used_up(void **state)
 {
-    struct stage *s = calloc(1, sizeof(*s));
+    struct stage *s = create_stage();
     struct lr_error err = {0};
     uint32_t mask[WORDS], steps = 0;
     bool ready;
     (void)state;
-    assert_non_null(s);
-    worker_constraints_init(&s->all);
     add_row(s, 0);
     assert_int_equal(worker_constraints_mask(&s->all, 0, mask, WORDS, NULL, &err), LR_OK);
     worker_constraints_token(&s->all, 0, 1 + '[');
@@ -200,7 +207,7 @@ static void a_mask_goes_on_where_the_time_of_the_step_is_used_up(void **state)
         assert_in_range(s->all.masks.used, 1, 2 * WORKER_MASK_LEAST);
     }
     assert_true(ready && steps > 10);
-    worker_constraints_free(&s->all);
+    end_stage(s);
     free(s);
 }
 

@@ -178,6 +178,38 @@ static void a_constraint_that_cannot_be_kept_is_refused_with_the_reason(void **s
     assert_int_equal(place_finish(&p), 0);
 }
 
+/* The cancel comes before, while or after the constraint is compiled. */
+static void a_constrained_request_that_is_cancelled_ends_once(void **state)
+{
+    enum { REQUESTS = 20 };
+    struct place p = start_worker(false);
+    uint32_t ended[REQUESTS + 1] = {0};
+    struct lr_buf out;
+    (void)state;
+    lr_buf_init(&out, 64);
+    send_open(&p, WIRE_OPEN, LR_ENGINE_ABI, NULL);
+    (void)skip_to(&p, WIRE_OPENED);
+    for (uint64_t id = 0; id < REQUESTS; id++) {
+        send_constrained(&p, id, "abc", "{\"format\":\"plain\",\"answer\":\"object\"}");
+        wire_u64_encode(&out, WIRE_CANCEL, id);
+        place_send(&p, lr_buf_str(&out));
+        lr_buf_clear(&out);
+    }
+    send_submit(&p, REQUESTS, "abc");
+    for (uint32_t i = 0; i <= REQUESTS; i++) {
+        struct wire_done done;
+        assert_int_equal(wire_done_decode(skip_to(&p, WIRE_DONE).body, &done, NULL), LR_OK);
+        assert_in_range(done.request, 0, REQUESTS);
+        assert_int_equal(++ended[done.request], 1);
+        if (done.request == REQUESTS)
+            assert_int_equal(done.reason, LR_FINISH_STOP);
+        else /* the engine has no constrained output */
+            assert_true(done.reason == LR_FINISH_CANCELLED || done.reason == LR_FINISH_ERROR);
+    }
+    lr_buf_free(&out);
+    assert_int_equal(place_finish(&p), 0);
+}
+
 static void a_probe_answers_one_question_and_leaves(void **state)
 {
     struct place p = start_worker(true);
@@ -236,6 +268,7 @@ int main(void)
         cmocka_unit_test(it_opens_generates_and_closes),
         cmocka_unit_test(a_cancelled_request_gives_its_pages_back_and_says_so),
         cmocka_unit_test(a_constraint_that_cannot_be_kept_is_refused_with_the_reason),
+        cmocka_unit_test(a_constrained_request_that_is_cancelled_ends_once),
         cmocka_unit_test(a_probe_answers_one_question_and_leaves),
         cmocka_unit_test(what_cannot_be_opened_fails_with_the_reason),
         cmocka_unit_test(frames_at_the_wrong_time_are_refused_or_passed_over),
