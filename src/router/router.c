@@ -130,13 +130,12 @@ static void connect_modules(struct router *r)
     router_dispatch_init(&r->dispatch);
     r->alerts.events = &r->events;
     r->reach.alerts = r->sync.alerts = &r->alerts;
-    r->reach.dispatch = &r->dispatch;
+    r->reach.dispatch = r->sync.dispatch = &r->dispatch;
     r->reach.net = r->loop_states[0].net;
     r->reach.client = r->loop_states[0].client;
     r->reach.offline_ms = lr_settings_ms(r->settings, "node-timeout");
     r->sync.keys = &r->keys;
     r->sync.store = r->store;
-    r->sync.sched = &r->dispatch.sched;
     r->sync.reach = &r->reach;
     for (unsigned i = 0; i < r->loop_count; i++) {
         struct router_loop *loop = &r->loop_states[i];

@@ -6,52 +6,102 @@
 
 /* ---- writing nodes ---- */
 
-/* A copy of what the database keeps, for its thread. */
 struct saving {
     struct router_sync *sync;
-    struct router_node copy;
+    struct router_node copy; /* what the database shall keep, for its thread; no replicas */
+    const char *change;      /* an operator's: the node is so once it is written.  NULL: none */
+    router_store_done fn;    /* NULL: none */
+    void *arg;
 };
 
-lr_code router_node_write(struct router_sql *sql, const struct router_node *node,
-                          struct lr_error *err)
+/* With the lock held.  NULL: no memory. */
+static struct saving *prepare(struct router_sync *sync, struct router_node *node)
 {
+    struct saving *saving = malloc(sizeof(*saving));
+    if (saving == NULL)
+        return NULL;
+    *saving = (struct saving){.sync = sync, .copy = *node};
+    lr_strmap_init(&saving->copy.replicas);
+    router_node_begin_write(node);
+    return saving;
+}
+
+static lr_code write_node(struct router_sql *sql, void *arg, struct lr_error *err)
+{
+    const struct router_node *node = &((struct saving *)arg)->copy;
     if (!router_node_is_removed(node))
         return router_node_save(sql, node, err);
     return ROUTER_SQL(sql, "DELETE FROM nodes WHERE id = $1", NULL, NULL, err,
                       ROUTER_Z(node->id));
 }
 
-static lr_code save_node(struct router_sql *sql, void *arg, struct lr_error *err)
+static void apply(struct saving *saving, struct router_node *node)
 {
-    return router_node_write(sql, &((struct saving *)arg)->copy, err);
+    struct router_sync *sync = saving->sync;
+    if (router_node_is_removed(&saving->copy)) {
+        router_node_remove(node);
+        router_alerts_settle_node(sync->alerts, node);
+    } else {
+        node->is_drained = saving->copy.is_drained;
+        router_pump_all(sync->dispatch);
+    }
+    router_alerts_tell(sync->alerts, node, saving->change);
+    /* It has joined meanwhile, and was written down as it was before. */
+    if (node->joined_ms != saving->copy.joined_ms)
+        router_node_store(sync, node);
 }
 
 /* A failure was logged where it happened. */
-static void saved(void *arg, const struct lr_error *err)
+static void written(void *arg, const struct lr_error *err)
 {
     struct saving *saving = arg;
     struct router_sync *sync = saving->sync;
     (void)pthread_mutex_lock(sync->lock);
     struct router_node *node = router_nodes_find_any(sync->nodes, lr_str_z(saving->copy.id));
-    if (node != NULL) {
-        router_node_end_write(node);
+    router_node_end_write(node);
+    if (saving->change == NULL)
         node->is_unsaved = err != NULL;
-    }
+    else if (err == NULL)
+        apply(saving, node);
     (void)pthread_mutex_unlock(sync->lock);
+    if (saving->fn != NULL)
+        saving->fn(saving->arg, err);
     free(saving);
 }
 
 void router_node_store(struct router_sync *sync, struct router_node *node)
 {
-    struct saving *saving = malloc(sizeof(*saving));
-    if (saving == NULL) {
+    struct saving *saving = prepare(sync, node);
+    if (saving != NULL)
+        router_store_submit(sync->store, write_node, NULL, written, saving);
+    else
         node->is_unsaved = true;
-        return;
-    }
-    *saving = (struct saving){.sync = sync, .copy = *node};
-    lr_strmap_init(&saving->copy.replicas);
-    router_node_begin_write(node);
-    router_store_submit(sync->store, save_node, NULL, saved, saving);
+}
+
+lr_code router_node_change(struct router_sync *sync, struct lr_str id,
+                           enum router_node_change change, const char *actor,
+                           struct net_loop *loop, router_store_done fn, void *arg,
+                           struct lr_error *err)
+{
+    static const char *const names[] = {"node.drain", "node.undrain", "node.delete"};
+    (void)pthread_mutex_lock(sync->lock);
+    struct router_node *node = router_nodes_find(sync->nodes, id);
+    struct saving *saving = node != NULL ? prepare(sync, node) : NULL;
+    (void)pthread_mutex_unlock(sync->lock);
+    if (node == NULL)
+        return lr_fail(err, LR_NOT_FOUND, "there is no node \"" LR_STR_FMT "\"",
+                       LR_STR_ARG(lr_str_sub(id, 0, 200)));
+    if (saving == NULL)
+        return lr_fail(err, LR_OUT_OF_RAM, "no memory for a change of a node");
+    if (change == ROUTER_REMOVE_NODE)
+        router_node_move(&saving->copy, ROUTER_NODE_REMOVED);
+    saving->copy.is_drained = change == ROUTER_DRAIN_NODE;
+    saving->change = names[change];
+    saving->fn = fn;
+    saving->arg = arg;
+    struct router_action action = {actor, names[change], saving->copy.id, ""};
+    router_store_act(sync->store, &action, write_node, loop, written, saving);
+    return LR_OK;
 }
 
 void router_sync_second(struct router_sync *sync)
@@ -81,7 +131,7 @@ static void announce(struct router_sync *sync, const struct router_model *model,
 
 static void drop_model(struct router_sync *sync, struct router_model *model)
 {
-    router_sched_delete(sync->sched, &model->schedule);
+    router_sched_delete(&sync->dispatch->sched, &model->schedule);
     router_registry_remove(sync->registry, model);
 }
 
@@ -98,7 +148,7 @@ struct adding {
     struct router_sync *sync;
     struct router_model *model; /* reference */
     int64_t generation;         /* once it is stored */
-    router_registered_fn fn;
+    router_store_done fn;
     void *arg;
 };
 
@@ -129,8 +179,7 @@ static void inserted(void *arg, const struct lr_error *err)
 }
 
 void router_register(struct router_sync *sync, const struct router_new_model *model,
-                     const char *actor, struct net_loop *loop, router_registered_fn fn,
-                     void *arg)
+                     const char *actor, struct net_loop *loop, router_store_done fn, void *arg)
 {
     struct lr_error err;
     struct adding *a = calloc(1, sizeof(*a));

@@ -5,7 +5,7 @@
 #define ROUTER_FLEET_SYNC_H
 
 #include "router/fleet/reach.h"
-#include "router/fleet/registry.h"
+#include "router/sched/dispatch.h"
 #include "router/store/keys.h"
 #include "router/store/store.h"
 
@@ -19,8 +19,8 @@ struct router_sync {
     struct router_registry *registry;
     struct router_nodes *nodes;
     struct router_alerts *alerts;
-    struct router_sched *sched; /* tickets may wait for a model that is deleted */
-    struct router_reach *reach; /* nodes are told of registrations */
+    struct router_dispatch *dispatch; /* tickets may wait for a node or a model that changes */
+    struct router_reach *reach;       /* nodes are told of registrations */
 
     char own_url[ROUTER_URL_MAX];
     char urls[ROUTER_FLEET_MAX][ROUTER_URL_MAX]; /* of all routers, this one too */
@@ -32,17 +32,20 @@ void router_node_store(struct router_sync *sync, struct router_node *node);
 /* Once a second: writes nodes again that the database could not take, one at a time while it is
  * in trouble.  Lock not held. */
 void router_sync_second(struct router_sync *sync);
-/* One of them within a transaction. */
-LR_MUST_USE lr_code router_node_write(struct router_sql *sql, const struct router_node *node,
-                                      struct lr_error *err);
+/* What an operator changes of a node: written together with its line in the audit log, and only
+ * then true.  fn(arg) is called on `loop` afterwards; never where this fails.  NOT_FOUND: there
+ * is no such node.  Lock not held. */
+enum router_node_change { ROUTER_DRAIN_NODE, ROUTER_UNDRAIN_NODE, ROUTER_REMOVE_NODE };
+LR_MUST_USE lr_code router_node_change(struct router_sync *sync, struct lr_str id,
+                                       enum router_node_change change, const char *actor,
+                                       struct net_loop *loop, router_store_done fn, void *arg,
+                                       struct lr_error *err);
 
 /* Adds a model and stores it, then calls fn(arg) on `loop` (fn may be NULL).  The model serves
  * once fn was called without an error.  CONFLICT: the id is taken.  actor: the caller, for the
  * audit log; NULL: the router itself.  Any loop, lock not held. */
-typedef void (*router_registered_fn)(void *arg, const struct lr_error *err);
 void router_register(struct router_sync *sync, const struct router_new_model *model,
-                     const char *actor, struct net_loop *loop, router_registered_fn fn,
-                     void *arg);
+                     const char *actor, struct net_loop *loop, router_store_done fn, void *arg);
 
 /* The model is deleted in the database: tickets that wait for it are refused.  Lock held. */
 void router_unregister(struct router_sync *sync, struct lr_str id);

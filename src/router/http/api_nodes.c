@@ -1,6 +1,4 @@
 /* router/http/api_nodes.c - nodes are listed, taken out of service and removed. */
-#include <stdio.h>
-
 #include "router/http/api.h"
 #include "router/state.h"
 
@@ -70,84 +68,23 @@ lr_code router_api_nodes(struct router *r, struct net_request *req, struct lr_er
     return router_answer(req, 200);
 }
 
-/* ---- changes: written down together with their line in the audit log, and only then true ----
- */
-
-enum change { DRAIN, UNDRAIN, REMOVE };
-
-static const char *const change_names[] = {"node.drain", "node.undrain", "node.delete"};
-
-/* In the request's arena. */
-struct changing {
-    struct router *router;
-    struct net_request *req;
-    enum change change;
-    struct router_node to; /* as it shall be; without replicas */
-};
-
-static lr_code write_change(struct router_sql *sql, void *arg, struct lr_error *err)
+static void changed(void *arg, const struct lr_error *err)
 {
-    struct changing *m = arg;
-    return router_node_write(sql, &m->to, err);
-}
-
-static void apply(struct router *r, struct router_node *node, enum change change)
-{
-    if (change == REMOVE) {
-        router_node_remove(node);
-        router_alerts_settle_node(&r->alerts, node);
-    } else {
-        node->is_drained = change == DRAIN;
-        router_pump_all(&r->dispatch);
-    }
-    router_alerts_tell(&r->alerts, node, change_names[change]);
-}
-
-static void written(void *arg, const struct lr_error *err)
-{
-    struct changing *m = arg;
-    struct router *r = m->router;
-    router_lock(r);
-    struct router_node *node = router_nodes_find_any(&r->nodes, lr_str_z(m->to.id));
-    router_node_end_write(node);
-    if (err == NULL)
-        apply(r, node, m->change);
-    /* It has joined meanwhile, and was written down as it was before. */
-    if (err == NULL && node->joined_ms != m->to.joined_ms)
-        router_node_store(&r->sync, node);
-    router_unlock(r);
     if (err != NULL)
-        net_respond_error(m->req, err);
+        net_respond_error(arg, err);
     else
-        (void)router_answer_text(m->req, LR_STR_LIT("{\"ok\":true}"));
+        (void)router_answer_text(arg, LR_STR_LIT("{\"ok\":true}"));
 }
 
 /* POST /v0/nodes/{node}/drain and /undrain, DELETE /v0/nodes/{node} */
 lr_code router_api_node_change(struct router *r, struct net_request *req, struct lr_error *err)
 {
     const struct net_path *path = &router_access(req)->match.path;
-    struct lr_str id = path->segments[2];
-    enum change change = path->count == 3                          ? REMOVE
-                         : lr_str_eq_z(path->segments[3], "drain") ? DRAIN
-                                                                   : UNDRAIN;
-    struct changing *m = router_memory(req, sizeof(*m), err);
-    if (m == NULL)
-        return LR_OUT_OF_RAM;
-    router_lock(r);
-    struct router_node *node = router_nodes_find(&r->nodes, id);
-    if (node != NULL) {
-        *m = (struct changing){.router = r, .req = req, .change = change, .to = *node};
-        lr_strmap_init(&m->to.replicas);
-        if (change == REMOVE)
-            router_node_move(&m->to, ROUTER_NODE_REMOVED);
-        m->to.is_drained = change == DRAIN;
-        router_node_begin_write(node);
-    }
-    router_unlock(r);
-    if (node == NULL)
-        return router_fail_absent("node", id, err);
-    struct router_action action = {router_caller_name(&router_access(req)->caller),
-                                   change_names[change], m->to.id, ""};
-    router_store_act(r->store, &action, write_change, net_request_loop(req), written, m);
-    return LR_OK;
+    enum router_node_change change = path->count == 3 ? ROUTER_REMOVE_NODE
+                                     : lr_str_eq_z(path->segments[3], "drain")
+                                         ? ROUTER_DRAIN_NODE
+                                         : ROUTER_UNDRAIN_NODE;
+    return router_node_change(&r->sync, path->segments[2], change,
+                              router_caller_name(&router_access(req)->caller),
+                              net_request_loop(req), changed, req, err);
 }
