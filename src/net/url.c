@@ -51,8 +51,7 @@ static lr_code split_port(const char *text, struct lr_str *authority, struct net
     else
         (void)snprintf(out->authority, sizeof(out->authority), "%s%s%s:%u", open, out->host,
                        close, out->port);
-    (void)snprintf(out->origin, sizeof(out->origin), "%s://%s%s%s:%u",
-                   out->is_https ? "https" : "http", open, out->host, close, out->port);
+    net_url_format(out->origin, sizeof(out->origin), out->is_https, out->host, out->port);
     return LR_OK;
 }
 
@@ -82,4 +81,11 @@ lr_code net_url_parse(const char *text, struct net_url *out, struct lr_error *er
     else if (out->target.ptr[0] == '?')
         return lr_fail(err, LR_INVALID_ARGUMENT, "URL \"%s\" needs a \"/\" before \"?\"", text);
     return split_port(text, &authority, out, err);
+}
+
+void net_url_format(char *out, size_t size, bool is_https, const char *host, unsigned port)
+{
+    bool is_v6 = strchr(host, ':') != NULL;
+    (void)snprintf(out, size, "%s://%s%s%s:%u", is_https ? "https" : "http", is_v6 ? "[" : "",
+                   host, is_v6 ? "]" : "", port);
 }

@@ -23,4 +23,7 @@ struct net_url {
 /* INVALID_ARGUMENT says what is wrong. */
 LR_MUST_USE lr_code net_url_parse(const char *text, struct net_url *out, struct lr_error *err);
 
+/* "https://host:port", an IPv6 address in brackets; cut at `size`. */
+void net_url_format(char *out, size_t size, bool is_https, const char *host, unsigned port);
+
 #endif

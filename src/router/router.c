@@ -6,6 +6,7 @@
 #include "base/file.h"
 #include "net/guard.h"
 #include "net/settings.h"
+#include "net/url.h"
 #include "router/state.h"
 
 enum {
@@ -396,13 +397,10 @@ void router_stop(struct router *r, uint32_t deadline_ms, net_loop_fn done, void 
 
 void router_url(const struct router *r, char out[300])
 {
-    bool is_v6 = strchr(r->host, ':') != NULL;
     const char *advertised = lr_settings_str(r->settings, "advertise");
-    if (advertised != NULL) {
+    bool has_tls = lr_settings_str(r->settings, "tls-cert") != NULL;
+    if (advertised != NULL)
         (void)snprintf(out, 300, "%s", advertised);
-        return;
-    }
-    (void)snprintf(out, 300, "%s://%s%s%s:%u",
-                   lr_settings_str(r->settings, "tls-cert") != NULL ? "https" : "http",
-                   is_v6 ? "[" : "", r->host, is_v6 ? "]" : "", r->port);
+    else
+        net_url_format(out, 300, has_tls, r->host, r->port);
 }

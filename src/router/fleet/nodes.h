@@ -3,6 +3,14 @@
  * A node that has once joined stays in memory until the router ends, so that pointers to
  * it stay good; "removed" ones are skipped.  What a node said last is all the router
  * knows: live state is never in the database.
+ *
+ *   nodes.c        nodes and their replicas, as the nodes report them
+ *   prompt_info.c  what renders the prompts of a model
+ *   registry.c     the registered models
+ *   reach.c        questions to nodes; nodes that are silent or out of reach
+ *   alerts.c       events about nodes, and alerts
+ *   sync.c         the database: what is written there, and what other routers have changed
+ *
  * Thread: the router's lock is held.
  */
 #ifndef ROUTER_FLEET_NODES_H

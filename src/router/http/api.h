@@ -1,4 +1,11 @@
 /* router/http/api.h - the router's HTTP API: one table of routes, a role each, a handler each.
+ *
+ *   api.c                     a request from its head to its line in the log
+ *   routes.c                  the table
+ *   auth.c, session.c, cors.c whether a request may
+ *   api_*.c, dashboard.c      the handlers; those that generate are in relay/call.c
+ *   metrics.c, stats.c        counters, and the last quarter of an hour
+ *
  * Thread: the request's loop.
  */
 #ifndef ROUTER_HTTP_API_H

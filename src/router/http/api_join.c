@@ -55,13 +55,10 @@ static lr_code choose_url(const struct router *r, struct net_request *req,
                           struct lr_error *err)
 {
     struct net_url url;
-    const char *remote = router_access(req)->from;
-    bool is_v6 = strchr(remote, ':') != NULL;
     if (join->url.len != 0)
         (void)snprintf(out, size, LR_STR_FMT, LR_STR_ARG(lr_str_sub(join->url, 0, size - 1)));
     else
-        (void)snprintf(out, size, "%s://%s%s%s:%u", join->has_tls ? "https" : "http",
-                       is_v6 ? "[" : "", remote, is_v6 ? "]" : "", join->port);
+        net_url_format(out, size, join->has_tls, router_access(req)->from, join->port);
     while (out[0] != '\0' && out[strlen(out) - 1] == '/')
         out[strlen(out) - 1] = '\0';
     lr_code code = net_url_parse(out, &url, err);
@@ -191,11 +188,8 @@ static bool may_be_at(void *arg, const char *address)
 static void pin_address(struct joining *a)
 {
     struct net_url url;
-    if (a->address[0] == '\0' || net_url_parse(a->url, &url, NULL) != LR_OK || url.is_https)
-        return;
-    bool is_v6 = strchr(a->address, ':') != NULL;
-    (void)snprintf(a->url, sizeof(a->url), "http://%s%s%s:%u", is_v6 ? "[" : "", a->address,
-                   is_v6 ? "]" : "", url.port);
+    if (a->address[0] != '\0' && net_url_parse(a->url, &url, NULL) == LR_OK && !url.is_https)
+        net_url_format(a->url, sizeof(a->url), false, a->address, url.port);
 }
 
 /* For the audit log. */

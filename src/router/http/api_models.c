@@ -79,25 +79,19 @@ static void put_v1_model(struct lr_json_writer *w, const struct router_caller *c
                     LR_TEXT("reason", reason_for(caller, o)));
 }
 
-/* Whether the caller's key is for this model. */
-static lr_code check_caller(struct net_request *req, const struct router_model *model,
-                            struct lr_error *err)
-{
-    const struct router_key *key = router_access(req)->caller.key;
-    return key != NULL ? router_key_check_model(key, lr_str_z(model->id), err) : LR_OK;
-}
-
 /* NOT_FOUND: unknown, or not for this caller, which err does not tell apart. */
 static lr_code find_for_caller(struct router *r, struct net_request *req, struct lr_str id,
                                struct router_model **out, struct lr_error *err)
 {
     *out = router_registry_find(&r->registry, id);
-    return *out != NULL ? check_caller(req, *out, err) : router_fail_no_model(id, err);
+    return *out != NULL ? router_key_check_model(router_access(req)->caller.key, id, err)
+                        : router_fail_no_model(id, err);
 }
 
 lr_code router_api_v1_models(struct router *r, struct net_request *req, struct lr_error *err)
 {
     struct lr_json_writer *w = router_answer_begin(req);
+    const struct router_caller *caller = &router_access(req)->caller;
     const struct router_model *model;
     bool wants_all = router_wants(req, "all");
     (void)err;
@@ -106,10 +100,11 @@ lr_code router_api_v1_models(struct router *r, struct net_request *req, struct l
     router_lock(r);
     for (size_t i = 0; (model = router_registry_at(&r->registry, i)) != NULL; i++) {
         struct outlook o = look(r, model);
-        if ((!wants_all && !o.can_run) || check_caller(req, model, NULL) != LR_OK)
+        if ((!wants_all && !o.can_run) ||
+            router_key_check_model(caller->key, lr_str_z(model->id), NULL) != LR_OK)
             continue;
         lr_json_begin_object(w);
-        put_v1_model(w, &router_access(req)->caller, model, &o);
+        put_v1_model(w, caller, model, &o);
         lr_json_end_object(w);
     }
     router_unlock(r);

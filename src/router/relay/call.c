@@ -288,11 +288,10 @@ static bool take_rate(struct router_call *call)
 static lr_code find_model(struct router_call *call, struct lr_str name, struct lr_error *err)
 {
     const struct router_relay *relay = call->relay;
-    struct router_key *key = call->access->caller.key;
     struct router_model *model = router_registry_find(relay->dispatch->registry, name);
     if (model == NULL)
         return router_fail_no_model(name, err);
-    lr_code code = key != NULL ? router_key_check_model(key, name, err) : LR_OK;
+    lr_code code = router_key_check_model(call->access->caller.key, name, err);
     if (code != LR_OK)
         return code;
     struct router_prompt_info *info = router_model_info(

@@ -277,32 +277,16 @@ static void on_error(struct router_generation *g, const struct wire_error *m)
         fail(g, &m->error);
 }
 
-/* The code of a node's refusal, as the client gets it. */
-static lr_code code_for_client(lr_code code)
-{
-    switch (lr_code_http(code)) {
-    case 400:
-        return LR_INVALID_ARGUMENT;
-    case 413:
-        return LR_TOO_LARGE;
-    case 429:
-        return LR_RATE_LIMITED;
-    case 503:
-        return LR_UNAVAILABLE;
-    case 504:
-        return LR_TIMEOUT;
-    default:
-        return LR_UPSTREAM;
-    }
-}
-
+/* A request that is wrong or too large is so on every node. */
 static void on_refused(struct router_generation *g, struct lr_error *why)
 {
-    why->code = code_for_client(why->code);
-    if (why->code == LR_INVALID_ARGUMENT || why->code == LR_TOO_LARGE)
+    int status = lr_code_http(why->code);
+    if (status == 400 || status == 413) {
+        why->code = status == 400 ? LR_INVALID_ARGUMENT : LR_TOO_LARGE;
         fail(g, why);
-    else
-        try_again(g, why->code == LR_RATE_LIMITED ? ROUTER_BUSY : ROUTER_FAILED, why);
+    } else {
+        try_again(g, status == 429 ? ROUTER_BUSY : ROUTER_FAILED, why);
+    }
 }
 
 /* The worker died with this generation in it.  The node is well, and says how the generation

@@ -38,10 +38,7 @@ void router_dispatch_init(struct router_dispatch *d);
  *   NOT_FOUND     the model was deleted
  *   UNAVAILABLE   no node can serve it, with the reason of each
  *   RATE_LIMITED  too many wait; ticket->retry_s says when to come again
- * A full queue still takes a newcomer whose key has less than another key, waiting and on
- * nodes: the newest ticket of the key with the most makes room, and is refused. `again`: it had
- * a slot before and goes to the front of its key's queue; where no node is left it waits a few
- * seconds for one to come back. */
+ * `again` as for router_sched_arrive. */
 enum router_admission router_admit(struct router_ticket *ticket, bool again,
                                    struct lr_error *err);
 

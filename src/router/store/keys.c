@@ -137,7 +137,7 @@ lr_code router_fail_no_model(struct lr_str model, struct lr_error *err)
 lr_code router_key_check_model(const struct router_key *key, struct lr_str model,
                                struct lr_error *err)
 {
-    struct lr_str rest = lr_str_z(key->models), one;
+    struct lr_str rest = lr_str_z(key != NULL ? key->models : ""), one;
     if (rest.len == 0)
         return LR_OK;
     while (lr_str_split(&rest, ' ', &one))

@@ -114,7 +114,8 @@ void router_key_give_back(struct router_key *key);
 void router_key_charge(struct router_key *key, uint64_t now_ms, uint64_t tokens,
                        uint32_t share);
 
-/* NOT_FOUND: a key for other models is told the same as of a model that is not there. */
+/* NOT_FOUND: a key for other models is told the same as of a model that is not there.  Without
+ * a key (NULL) every model may be used. */
 LR_MUST_USE lr_code router_fail_no_model(struct lr_str model, struct lr_error *err);
 LR_MUST_USE lr_code router_key_check_model(const struct router_key *key, struct lr_str model,
                                            struct lr_error *err);

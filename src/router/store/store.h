@@ -4,6 +4,14 @@
  * the database only at the start; writes go through here, one transaction each, and
  * usage rows are gathered and written together several times a second.  So no loop ever
  * waits for a disk.
+ *
+ *   store.c    the thread of the database
+ *   records.c  usage records and the audit log, which are written in batches
+ *   keys.c     API keys and their limits
+ *   schema.c   the tables, and how an older database becomes a newer one
+ *   sql.h      the SQL that sqlite.c and postgres.c share
+ *   backup.c   a copy of the SQLite file
+ *
  * Thread: any, unless a comment says otherwise.
  */
 #ifndef ROUTER_STORE_STORE_H
