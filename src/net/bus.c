@@ -179,9 +179,6 @@ void net_bus_subscribe(struct net_bus *bus, struct net_request *req)
     }
     *s = (struct net_subscriber){
         .bus = bus, .loop = net_request_loop(req), .req = req, .refs = 1};
-    net_sse_begin(req);
-    net_stream_flush(req);
-    net_request_on_gone(req, on_gone, s);
     (void)pthread_mutex_lock(&bus->lock);
     LR_LIST_PUSH(&bus->subscribers, s, next, link);
     uint64_t from = bus->count > NET_BUS_KEPT ? bus->count - NET_BUS_KEPT : 0;
@@ -189,4 +186,9 @@ void net_bus_subscribe(struct net_bus *bus, struct net_request *req)
         if (net_bus_kept(bus, from) != NULL)
             send_to(s, LETTER_EVENT, net_bus_kept(bus, from));
     (void)pthread_mutex_unlock(&bus->lock);
+    /* Last: a client that has the head of the answer is subscribed.  Letters come later, since
+     * they are posted to this loop. */
+    net_sse_begin(req);
+    net_stream_flush(req);
+    net_request_on_gone(req, on_gone, s);
 }
