@@ -252,7 +252,7 @@ lr_code router_make_token(struct router *r, const char *name, char out[64],
 
 /* ---- start and stop ---- */
 
-/* The router's own alerts, and its figures for those who listen. */
+/* The router's own alerts, and its figures for subscribers of events. */
 static void take_figures(struct router *r)
 {
     char trouble[ROUTER_TROUBLE], certificate[NET_CERTIFICATE_TEXT];

@@ -62,7 +62,7 @@ struct router {
     uint16_t port;
     bool is_loopback;
     bool needs_key;
-    struct net_cidrs proxies;       /* that are believed whose request they pass on */
+    struct net_cidrs proxies;       /* that are believed about the client of a request */
     struct net_cidrs node_networks; /* where nodes may be besides the address they join from */
     bool allows_cpu_nodes;
     uint64_t started_ms;

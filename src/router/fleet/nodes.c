@@ -330,7 +330,7 @@ lr_code router_nodes_join(struct router_nodes *nodes, const struct wire_join *jo
     take_pools(node, &join->state);
     if (code != LR_OK)
         return code;
-    if (!router_node_is_online(node)) /* whoever lets it join has reached it */
+    if (!router_node_is_online(node)) /* the router has reached it before it lets it join */
         router_node_move(node, ROUTER_NODE_ONLINE);
     node->reached_ms = now_ms;
     hear(node, &join->state, now_ms);

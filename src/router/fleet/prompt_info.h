@@ -33,7 +33,7 @@ struct router_prompt_info *router_prompt_info_ref(struct router_prompt_info *inf
 void router_prompt_info_unref(struct router_prompt_infos *infos,
                               struct router_prompt_info *info); /* NULL is fine */
 
-/* Everything that is left, whoever refers to it. */
+/* Everything that is left, also where references remain. */
 void router_prompt_infos_free(struct router_prompt_infos *infos);
 
 #endif

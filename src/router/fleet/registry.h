@@ -1,4 +1,4 @@
-/* router/fleet/registry.h - the models that are registered, and who waits for each.
+/* router/fleet/registry.h - the models that are registered, each with its tickets that wait.
  *
  * A registration is either "hub" (a manifest that nodes fetch) or "local" (the model lies
  * on a node already).  Ids keep their case and are compared without it.

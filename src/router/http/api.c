@@ -6,8 +6,8 @@
 #include "router/state.h"
 
 enum {
-    ADMIN_BODY_MAX = 8 << 20,   /* of a request by somebody who has shown a key */
-    PUBLIC_BODY_MAX = 16 << 10, /* of a request by anybody */
+    ADMIN_BODY_MAX = 8 << 20,   /* of a request with a key */
+    PUBLIC_BODY_MAX = 16 << 10, /* of any other request */
     ANSWER_MAX = 16 << 20,
 };
 
@@ -125,7 +125,7 @@ static void choose_id(struct net_request *req, struct router_access *access)
     net_response_header(req, "X-Request-Id", lr_str_z(access->request_id));
 }
 
-/* OPTIONS of a path that exists: what may be asked there, by whom. */
+/* OPTIONS of a path that exists: its methods, and what pages of other origins may do. */
 static bool answer_options(struct router *r, struct net_request *req)
 {
     const void *route = NULL;

@@ -33,7 +33,7 @@ struct router_route {
 
 extern const struct net_routes router_routes; /* rows: struct router_route */
 
-/* Who asks.  Copied out of the lock; key stays good for the router's life. */
+/* The caller of a request.  Copied out of the lock; key stays good for the router's life. */
 struct router_caller {
     struct router_key *key;   /* NULL: nobody in particular, on loopback */
     struct router_node *node; /* a node, by its secret */
@@ -100,11 +100,11 @@ void router_api_head(void *arg, struct net_request *req);
 void router_api_request(void *arg, struct net_request *req);
 void router_api_end(void *arg, const struct net_request *req);
 
-/* Who asks, and whether he may (auth.c).  UNAUTHENTICATED or PERMISSION_DENIED. */
+/* Finds the caller, and checks that it may (auth.c).  UNAUTHENTICATED or PERMISSION_DENIED. */
 LR_MUST_USE lr_code router_authenticate(struct router *r, const struct net_request *req,
                                         const struct router_route *route,
                                         struct router_caller *out, struct lr_error *err);
-/* Who asks, whatever he asks for; role PUBLIC: nobody we know, and a key is needed.
+/* Finds the caller, whatever the route; role PUBLIC: it is not known, and a key is needed.
  * UNAUTHENTICATED only for a key that was sent and is no good. */
 LR_MUST_USE lr_code router_identify(struct router *r, const struct net_request *req,
                                     enum router_role wants, struct router_caller *out,

@@ -1,6 +1,6 @@
 /* router/http/api_join.c - nodes join and send heartbeats.
  *
- * Whoever joins has shown a token or the node's own secret.  What the node says of itself is
+ * A node that joins has shown a token or its own secret.  What the node says of itself is
  * checked first; then the router asks at the address the node names, so that a node joins only
  * where the router reaches it.  Until both are done nothing that is known of the node changes:
  * a join that is refused takes nothing away.
@@ -85,7 +85,7 @@ static lr_code check_join(const struct router *r, const struct wire_join *join,
     return check_device(r, join, err);
 }
 
-/* Several nodes may share a secret (setting node-secret): whose it is, the id says. */
+/* Several nodes may share a secret (setting node-secret): the id says which node it is. */
 static bool holds_secret(const struct router_caller *caller, const struct router_node *node)
 {
     return caller->node != NULL &&
@@ -168,7 +168,7 @@ static void refuse_join(struct joining *a)
     net_respond_error(a->req, &a->refusal);
 }
 
-/* Whoever may join must not send the router to just any address: it is the one that the node
+/* A node must not send the router to just any address: the address is the one that the node
  * comes from, one that the operator named, or a certificate of the operator's CA is there,
  * which TLS checks after this. */
 static bool may_be_at(void *arg, const char *address)

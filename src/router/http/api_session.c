@@ -1,4 +1,4 @@
-/* router/http/api_session.c - signing in to the dashboard and out of it, and who one is. */
+/* router/http/api_session.c - signing in to the dashboard and out of it, and whoami. */
 #include <stdio.h>
 
 #include "net/guard.h"
@@ -44,7 +44,7 @@ static lr_code answer_identity(struct router *r, struct net_request *req,
     return router_answer(req, 200);
 }
 
-/* Answers also who has not signed in yet: a page must know whether to ask for a key. */
+/* Answers callers that have not signed in, too: a page must know whether to ask for a key. */
 lr_code router_api_whoami(struct router *r, struct net_request *req, struct lr_error *err)
 {
     struct router_caller caller;
@@ -107,7 +107,7 @@ static lr_code sign_in(struct router *r, const char *address, struct lr_str text
     return LR_OK;
 }
 
-/* Who signs in again leaves no session behind. */
+/* A browser that signs in again leaves no session behind. */
 static void end_session_before(struct router *r, const struct net_request *req)
 {
     struct router_caller before;

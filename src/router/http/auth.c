@@ -1,4 +1,4 @@
-/* router/http/auth.c - who asks, and whether he may.
+/* router/http/auth.c - the caller of a request, and whether it may.
  *
  * On loopback a request without a key is the operator's own, guarded against web pages;
  * `--require-key` and every other address ask for a key.  A key that is sent is always

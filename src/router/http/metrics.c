@@ -162,7 +162,7 @@ static void series(struct lr_buf *out, const char *metric, const char *name, con
 #define OF_MODEL(X)                                                                            \
     X("queued", "gauge", "Requests that wait, per model",                                      \
       router_schedule_waiting(&model->schedule))                                               \
-    X("expected_wait_seconds", "gauge", "How long who comes now would wait, per model",        \
+    X("expected_wait_seconds", "gauge", "How long a request would wait now, per model",        \
       (double)router_schedule_wait_ms(&model->schedule) / 1000)                                \
     X("overloaded", "gauge", "1 while more requests come for a model than it can serve",       \
       model->schedule.pressure.state == ROUTER_OVER)

@@ -1,4 +1,4 @@
-/* router/http/session.h - who is signed in to the dashboard.
+/* router/http/session.h - sessions of the dashboard.
  *
  * A session is 256 random bits in a cookie; only its SHA-256 is kept, here, in memory: a
  * router that restarts has none, and of several routers that share a database each has

@@ -203,7 +203,7 @@ void router_links_watch(struct router_links *links, uint64_t now_ms)
         (void)lr_fail(&err, LR_TIMEOUT, "%s: no frame of the node in %d ms", l->url,
                       ROUTER_SILENCE_MS);
         move(l, LINK_CLOSED, &err);
-        next = links->first; /* whoever was told may have opened others, or closed them */
+        next = links->first; /* owners of streams may have opened or closed links */
     }
 }
 

@@ -1,4 +1,4 @@
-/* router/store/keys.h - API keys: who may do what, and how much of it.
+/* router/store/keys.h - API keys: what each may do, and how much of it.
  *
  * A key is 256 random bits behind "lr-"; only its SHA-256 is kept.  Keys stay in memory
  * for as long as the router runs, revoked ones too, so a pointer to one stays good.

@@ -3,8 +3,8 @@
  * libpq is opened with dlopen, so that a router with a file for its database needs none.
  * Several routers share one database: each listens on a channel and says a word on it
  * with every change, so the others read again.  A lost connection is made again, once,
- * before a statement that is not inside a transaction; whoever comes back counts
- * everything as changed.
+ * before a statement that is not inside a transaction; after that everything counts as
+ * changed.
  *
  * A server that is frozen, or behind a network that drops everything, keeps its connections
  * open and never answers.  So libpq is used without blocking, every wait has a deadline, and a

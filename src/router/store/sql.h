@@ -81,7 +81,7 @@ struct router_sql {
     /* Of each call, connecting included.  Any thread may change it, also under a call. */
     _Atomic uint32_t timeout_ms;
     uint64_t gave_up_ms;      /* when a call last ended for its timeout; 0: never */
-    _Atomic uint64_t answers; /* calls that have ended: progress, for whoever watches */
+    _Atomic uint64_t answers; /* calls that have ended: a sign of progress */
 };
 
 struct router_row {

@@ -94,7 +94,7 @@ void router_store_audit(struct router_store *store, const char *actor, const cha
                         const char *target, const char *detail);
 
 /* Why the database does not answer or cannot be written, for an alert: noted with every
- * transaction, and by whoever reads besides (err NULL: it works).  False: all is well. */
+ * transaction, and by callers that only read (err NULL: it works).  False: all is well. */
 enum { ROUTER_TROUBLE = 300 };
 void router_store_note(struct router_store *store, const struct lr_error *err);
 bool router_store_trouble(struct router_store *store, char out[ROUTER_TROUBLE]);
