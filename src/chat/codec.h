@@ -31,6 +31,7 @@ struct chat_fields {
 struct chat_codec {
     const char *name;
     const char *id_prefix;    /* prefix of the ids of its answers */
+    const char *id_header;    /* second name of the header X-Request-Id; NULL: none */
     const char *prompt_field; /* field with the conversation; the error for a too long prompt
                                  names it */
     const struct chat_fields *fields;

@@ -40,12 +40,12 @@ static lr_code check_caller(const struct node *node, struct net_request *req,
     struct lr_str secret = lr_str_z(node->secret), given;
     struct net_guard_rules rules = {.asks_for_secret = secret.len != 0};
     if (secret.len != 0) {
-        if (!net_request_header(req, "Authorization", &given) ||
-            !lr_str_starts(given, "Bearer "))
+        if (net_request_header(req, "Authorization", &given) && lr_str_starts(given, "Bearer "))
+            given = lr_str_sub(given, sizeof("Bearer ") - 1, given.len);
+        else if (!net_request_header(req, "x-api-key", &given))
             return lr_fail(
                 err, LR_UNAUTHENTICATED,
                 "this node wants its secret (setting node-secret) as a bearer token");
-        given = lr_str_sub(given, sizeof("Bearer ") - 1, given.len);
         if (given.len != secret.len || !lr_str_eq_secret(given, secret))
             return lr_fail(err, LR_UNAUTHENTICATED,
                            "the bearer token is not this node's secret");

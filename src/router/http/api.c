@@ -3,12 +3,14 @@
 #include <stdio.h>
 
 #include "base/random.h"
+#include "chat/codec.h"
 #include "router/state.h"
 
 enum {
     ADMIN_BODY_MAX = 8 << 20,   /* of a request with a key */
     PUBLIC_BODY_MAX = 16 << 10, /* of any other request */
     ANSWER_MAX = 16 << 20,
+    ERROR_MAX = 16 << 10,
 };
 
 const char *router_caller_name(const struct router_caller *caller)
@@ -123,6 +125,24 @@ static void choose_id(struct net_request *req, struct router_access *access)
         lr_random_base62(access->request_id + 4, 20);
     }
     net_response_header(req, "X-Request-Id", lr_str_z(access->request_id));
+    const struct chat_codec *codec = chat_codec_of(net_request_path(req));
+    if (codec != NULL && codec->id_header != NULL)
+        net_response_header(req, codec->id_header, lr_str_z(access->request_id));
+}
+
+/* An error before a turn has begun, in the form of the API that the client speaks. */
+static void answer_error(struct net_request *req, const struct lr_error *err)
+{
+    const struct chat_codec *codec = chat_codec_of(net_request_path(req));
+    struct lr_buf body;
+    if (codec == NULL) {
+        net_respond_error(req, err);
+        return;
+    }
+    lr_buf_init(&body, ERROR_MAX);
+    chat_error_write(&body, codec, &(struct chat_error){.error = *err});
+    net_respond_error_body(req, err, lr_buf_str(&body));
+    lr_buf_free(&body);
 }
 
 /* OPTIONS of a path that exists: its methods, and what pages of other origins may do. */
@@ -168,7 +188,7 @@ void router_api_head(void *arg, struct net_request *req)
     if (code != LR_OK) {
         if (code == LR_UNAUTHENTICATED)
             net_response_header(req, "WWW-Authenticate", LR_STR_LIT("Bearer"));
-        net_respond_error(req, &err);
+        answer_error(req, &err);
         return;
     }
     if (access->route->role != ROUTER_API)

@@ -18,13 +18,17 @@ static bool may(enum router_role has, enum router_role wants)
     return wants == ROUTER_PUBLIC || has == wants || has == ROUTER_ADMIN;
 }
 
-static bool take_bearer(const struct net_request *req, struct lr_str *out)
+/* "Authorization: Bearer KEY", or "x-api-key: KEY" as clients of Anthropic's API send it. */
+static bool take_key(const struct net_request *req, struct lr_str *out)
 {
     struct lr_str value;
-    if (!net_request_header(req, "Authorization", &value) || value.len < 7 ||
-        !lr_str_eq_nocase(lr_str_sub(value, 0, 7), LR_STR_LIT("Bearer ")))
+    if (net_request_header(req, "Authorization", &value) && value.len >= 7 &&
+        lr_str_eq_nocase(lr_str_sub(value, 0, 7), LR_STR_LIT("Bearer ")))
+        *out = lr_str_trim(lr_str_sub(value, 7, value.len));
+    else if (net_request_header(req, "x-api-key", &value))
+        *out = lr_str_trim(value);
+    else
         return false;
-    *out = lr_str_trim(lr_str_sub(value, 7, value.len));
     return out->len != 0;
 }
 
@@ -77,7 +81,7 @@ lr_code router_identify(struct router *r, const struct net_request *req, enum ro
 {
     struct lr_str text;
     *out = (struct router_caller){.role = ROUTER_PUBLIC};
-    if (take_bearer(req, &text))
+    if (take_key(req, &text))
         return check_key(r, text, wants, out, err);
     by_session(r, req, out);
     if (out->session == 0 && !r->needs_key)
