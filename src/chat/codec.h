@@ -4,9 +4,9 @@
  * as the API's answer.  The router, the node and the rest of this folder do not know any API. A
  * new API is a folder beside chat/openai and chat/responses, and one line of CHAT_CODECS.
  *
- * Every field of a request is honoured, accepted without effect, or refused by name; an unknown
- * field is refused.  The codec's table of fields says which, and the API's page in docs/ is
- * generated from that table.
+ * Every field of a request is honoured, accepted without effect, or refused by name.  The
+ * codec's table of fields says which, and the API's page in docs/ is generated from that table.
+ * Each codec decides whether an unknown field is refused.
  */
 #ifndef CHAT_CODEC_H
 #define CHAT_CODEC_H
@@ -49,7 +49,8 @@ struct chat_codec {
 #define CHAT_CODECS(X)                           \
     X("v1/chat/completions", chat_openai_chat)   \
     X("v1/completions", chat_openai_completions) \
-    X("v1/responses", chat_responses)
+    X("v1/responses", chat_responses)           \
+    X("v1/messages", chat_anthropic)
 /* clang-format on */
 
 #define X(path, codec) extern const struct chat_codec codec;

@@ -13,8 +13,8 @@ void chat_stop_init(struct chat_stop *s, const struct lr_str *strings, uint32_t 
 }
 
 /* Where the match that ends first begins, or LR_STR_NONE. The first end decides, because a
- * reader of single letters would see that match first. */
-static size_t find_match(const struct chat_stop *s, struct lr_str text)
+ * reader of single letters would see that match first. s->match is the string that matched. */
+static size_t find_match(struct chat_stop *s, struct lr_str text)
 {
     size_t best = LR_STR_NONE;
     size_t best_end = LR_STR_NONE;
@@ -25,6 +25,7 @@ static size_t find_match(const struct chat_stop *s, struct lr_str text)
         size_t end = at + s->strings[i].len;
         if (end < best_end || (end == best_end && at < best)) {
             best = at;
+            s->match = i;
             best_end = end;
         }
     }

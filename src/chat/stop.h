@@ -16,6 +16,7 @@ struct chat_stop {
     const struct lr_str *strings; /* borrowed for the matcher's life; none is empty */
     uint32_t count;
     bool matched;
+    uint32_t match; /* index of the string that matched */
     uint32_t held_len;
     char held[CHAT_STOP_BYTES_MAX];
 };

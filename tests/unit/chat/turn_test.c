@@ -544,6 +544,7 @@ static void every_api_of_the_table_is_found_by_its_path(void **state)
     assert_ptr_equal(chat_codec_of(LR_STR_LIT("/v1/chat/completions")), &chat_openai_chat);
     assert_ptr_equal(chat_codec_of(LR_STR_LIT("/v1/completions")), &chat_openai_completions);
     assert_ptr_equal(chat_codec_of(LR_STR_LIT("/v1/responses")), &chat_responses);
+    assert_ptr_equal(chat_codec_of(LR_STR_LIT("/v1/messages")), &chat_anthropic);
     assert_null(chat_codec_of(LR_STR_LIT("/v1/responses/")));
     assert_null(chat_codec_of(LR_STR_LIT("v1/responses")));
     assert_null(chat_codec_of(LR_STR_LIT("")));

@@ -1,0 +1,264 @@
+// POST /v1/messages with Anthropic's own client: the promises of chat completions hold here, too.
+import assert from 'node:assert/strict';
+import { after, before, test } from 'node:test';
+import Anthropic from '@anthropic-ai/sdk';
+import { fleet, makeKey, metric, used } from './fleet.mjs';
+import { call, DEMO, nodes, say, startUp, until } from './support.mjs';
+
+let up, client;
+
+// The client sends its key in x-api-key.
+const clientOf = ({ url }, { key }) => new Anthropic({ baseURL: url, apiKey: key, maxRetries: 0 });
+
+before(async () => {
+  up = await startUp({ args: ['--model', DEMO] });
+  client = clientOf(up, await makeKey(up));
+});
+after(() => up?.stop());
+
+const body = (content, more = {}) => ({
+  model: 'demo',
+  max_tokens: 300,
+  temperature: 0,
+  messages: [{ role: 'user', content }],
+  ...more,
+});
+const thinking = { type: 'adaptive' };
+const textOf = (message) =>
+  message.content
+    .filter((block) => block.type === 'text')
+    .map((block) => block.text)
+    .join('');
+
+const tools = [
+  {
+    name: 'get_weather',
+    description: 'Weather of a city',
+    input_schema: { type: 'object', properties: { city: { type: 'string' } }, required: ['city'] },
+  },
+];
+
+test('an answer equals that of chat completions: text, thinking and usage', async () => {
+  const chat = (
+    await call(`${up.url}/v1/chat/completions`, {
+      body: {
+        model: 'demo',
+        temperature: 0,
+        messages: [{ role: 'system', content: 'Be kind.' }, ...say('Hello there').messages],
+      },
+    })
+  ).json;
+  const answer = await client.messages.create(body('Hello there', { system: 'Be kind.', thinking }));
+  assert.match(answer.id, /^msg_[A-Za-z0-9]{24}$/);
+  assert.match(answer._request_id, /^req-/);
+  assert.deepEqual(
+    [answer.type, answer.role, answer.model, answer.stop_reason, answer.stop_sequence],
+    ['message', 'assistant', 'demo', 'end_turn', null],
+  );
+  assert.deepEqual(answer.content, [
+    { type: 'thinking', signature: '', thinking: chat.choices[0].message.reasoning_content },
+    { type: 'text', text: chat.choices[0].message.content },
+  ]);
+  const { input_tokens, cache_read_input_tokens, output_tokens } = answer.usage;
+  assert.deepEqual(
+    [input_tokens + cache_read_input_tokens, output_tokens],
+    [chat.usage.prompt_tokens, chat.usage.completion_tokens],
+  );
+  const plain = await client.messages.create(body('Hello there', { system: 'Be kind.' }));
+  assert.deepEqual(
+    plain.content.map((block) => block.type),
+    ['text'],
+    'thinking is shown where it is asked for',
+  );
+});
+
+test('a stream gives the same answer in named events, and the client accumulates it', async () => {
+  const whole = await client.messages.create(body('Hello there', { thinking }));
+  const stream = client.messages.stream(body('Hello there', { thinking }));
+  const types = [];
+  stream.on('streamEvent', (event) => types.push(event.type));
+  const final = await stream.finalMessage();
+  assert.deepEqual(
+    types.filter((type, i) => type !== types[i - 1]),
+    [
+      'message_start',
+      ...['content_block_start', 'content_block_delta', 'content_block_stop'],
+      ...['content_block_start', 'content_block_delta', 'content_block_stop'],
+      'message_delta',
+      'message_stop',
+    ],
+  );
+  assert.deepEqual([final.content, final.stop_reason], [whole.content, whole.stop_reason]);
+  assert.equal(final.usage.output_tokens, whole.usage.output_tokens);
+  assert.ok(final.usage.input_tokens > 0);
+  const raw = await call(`${up.url}/v1/messages?beta=true`, { body: body('Hello there', { stream: true }) });
+  assert.match(raw.headers.get('content-type'), /^text\/event-stream/);
+  for (const [, name, data] of raw.text.matchAll(/^event: (\S+)\ndata: (.*)$/gm))
+    assert.equal(JSON.parse(data).type, name);
+});
+
+test('a tools round trip: the model calls get_weather, its blocks are sent back unchanged, and it uses the result', async () => {
+  const messages = [{ role: 'user', content: 'What is the weather in Paris?' }];
+  const ask = (more) => client.messages.create(body('', { messages, tools, thinking, ...more }));
+  const first = await ask({ tool_choice: { type: 'tool', name: 'get_weather' } });
+  const made = first.content.at(-1);
+  assert.deepEqual([first.stop_reason, made.type, made.name], ['tool_use', 'tool_use', 'get_weather']);
+  assert.match(made.id, /^toolu_[A-Za-z0-9]{24}$/);
+  assert.match(made.input.city, /Paris/);
+  const streamed = await client.messages
+    .stream(body('', { messages, tools, thinking, tool_choice: { type: 'any' } }))
+    .finalMessage();
+  assert.deepEqual(streamed.content.at(-1).input, made.input);
+  messages.push(
+    { role: 'assistant', content: first.content },
+    {
+      role: 'user',
+      content: [
+        {
+          type: 'tool_result',
+          tool_use_id: made.id,
+          content: [{ type: 'text', text: '{"temperature": 21, "sky": "sunny"}' }],
+        },
+      ],
+    },
+  );
+  const second = await ask();
+  assert.equal(second.stop_reason, 'end_turn');
+  assert.match(textOf(second), /21|sunny/i, 'the result is in the answer');
+});
+
+test('output_config.format: the text is JSON that fits the schema', async () => {
+  const schema = {
+    type: 'object',
+    properties: { name: { type: 'string', maxLength: 12 }, age: { type: 'integer', minimum: 0, maximum: 150 } },
+    required: ['name', 'age'],
+    additionalProperties: false,
+  };
+  const answer = await client.messages.create(
+    body('Hello', { output_config: { format: { type: 'json_schema', schema }, effort: 'low' } }),
+  );
+  assert.deepEqual(Object.keys(JSON.parse(textOf(answer))).sort(), ['age', 'name']);
+});
+
+test('max_tokens and stop sequences end an answer and are told', async () => {
+  const cut = await client.messages.create(body('Count from 1 to 100', { max_tokens: 40 }));
+  assert.deepEqual([cut.stop_reason, cut.usage.output_tokens], ['max_tokens', 40]);
+  const whole = textOf(await client.messages.create(body('Hello there')));
+  const stop = whole.slice(3, 6);
+  const stopped = await client.messages.create(body('Hello there', { stop_sequences: ['never said', stop] }));
+  assert.deepEqual([stopped.stop_reason, stopped.stop_sequence], ['stop_sequence', stop]);
+  assert.equal(textOf(stopped), whole.slice(0, whole.indexOf(stop)));
+});
+
+test('errors arrive as the typed exceptions of the client', async () => {
+  const refused = (more, kind, type, says) =>
+    assert.rejects(client.messages.create(body('x', more)), (e) => {
+      assert.ok(e instanceof kind, `${e}`);
+      assert.deepEqual([e.error.type, e.error.error.type], ['error', type]);
+      assert.match(e.message, says);
+      assert.match(e.requestID, /^req-/);
+      return true;
+    });
+  await refused({ model: 'claude-nobody' }, Anthropic.NotFoundError, 'not_found_error', /claude-nobody/);
+  const invalid = [Anthropic.BadRequestError, 'invalid_request_error'];
+  await refused({ messages: [] }, ...invalid, /at least one message/);
+  const image = { type: 'image', source: { type: 'base64', media_type: 'image/png', data: 'AA==' } };
+  await refused({ messages: [{ role: 'user', content: [image] }] }, ...invalid, /cannot see the image/);
+  await refused(
+    { messages: [{ role: 'user', content: 'word '.repeat(200000) }] },
+    ...invalid,
+    /prompt is too long: \d+ tokens > \d+ maximum/,
+  );
+});
+
+// The shape of what Claude Code 2.1 sends: fields of many versions, a billing line that differs
+// between sessions, and system messages behind those of the user.
+const claudeCode = (cch, messages) => ({
+  model: 'demo',
+  max_tokens: 32000,
+  stream: true,
+  temperature: 0,
+  metadata: { user_id: '{"session_id":"a-b-c"}' },
+  thinking,
+  context_management: { edits: [{ type: 'clear_thinking_20251015', keep: 'all' }] },
+  output_config: { effort: 'low' },
+  safeguards: { a: 1 },
+  tools: [
+    { ...tools[0], eager_input_streaming: true, defer_loading: true },
+    { type: 'web_search_20250305', name: 'web_search', max_uses: 8 },
+  ],
+  system: [
+    { type: 'text', text: `x-anthropic-billing-header: cc_version=2.1.325.${cch}; cc_entrypoint=cli; cch=${cch};` },
+    { type: 'text', text: 'You are a calculator. '.repeat(20), cache_control: { type: 'ephemeral' } },
+  ],
+  messages,
+});
+
+test('the second turn in the form of Claude Code is read from the prefix cache, though the billing line changed', async () => {
+  const headers = { 'anthropic-version': '2023-06-01', 'anthropic-beta': 'claude-code-20250219,context-1m-2025-08-07' };
+  const turn = (cch, messages) =>
+    client.beta.messages.stream(claudeCode(cch, messages), { headers, query: { beta: 'true' } }).finalMessage();
+  const messages = [
+    { role: 'user', content: [{ type: 'text', text: 'What is 3 + 4?', cache_control: { type: 'ephemeral' } }] },
+    { role: 'system', content: [{ type: 'text', text: 'Today is Monday.' }] },
+  ];
+  const one = await turn('5f01a', messages);
+  const first = one.usage.input_tokens + one.usage.cache_read_input_tokens;
+  messages.push(
+    { role: 'assistant', content: one.content },
+    { role: 'user', content: 'What is 5 + 6?' },
+    { role: 'system', content: 'Still Monday.' },
+  );
+  const two = await turn('00b7e', messages);
+  const cached = two.usage.cache_read_input_tokens;
+  assert.ok(cached > first * 0.7, `${cached} of ${first}`);
+});
+
+test('kill -9 of a node in the middle of streams: they continue with the text of an undisturbed run, and the key of x-api-key pays', async () => {
+  const { router, all } = await fleet(2, DEMO);
+  const key = await makeKey(router);
+  const [open, paid] = [clientOf(router, await makeKey(router)), clientOf(router, key)];
+  const asks = Array.from({ length: 6 }, (_, i) => body(`Count from ${i} to ${i + 30}`, { max_tokens: 120, thinking }));
+  const calm = await Promise.all(asks.map((ask) => open.messages.stream(ask).finalMessage()));
+  let begun = 0;
+  const disturbed = asks.map((ask) => {
+    let count = 0;
+    return paid.messages
+      .stream(ask)
+      .on('streamEvent', () => {
+        if (++count === 8) begun++;
+      })
+      .finalMessage();
+  });
+  await until('streams run', () => begun >= 2);
+  const busiest = (await nodes(router)).sort((a, b) => b.models[0].inflight - a.models[0].inflight)[0];
+  all.find((n) => n.name === busiest.name).child.kill('SIGKILL');
+  const total = ({ usage }) => usage.input_tokens + usage.cache_read_input_tokens;
+  (await Promise.all(disturbed)).forEach((out, i) => {
+    assert.deepEqual([out.content, out.stop_reason], [calm[i].content, calm[i].stop_reason]);
+    assert.deepEqual([total(out), out.usage.output_tokens], [total(calm[i]), calm[i].usage.output_tokens]);
+  });
+  assert.ok((await metric(router, 'continuations_total')) > 0, 'some in the middle of their answer');
+  await until('usage is written', async () => (await used(router, key)).requests === asks.length);
+  const row = await used(router, key);
+  const sum = (of) => calm.reduce((n, out) => n + of(out), 0);
+  assert.deepEqual([row.prompt_tokens, row.completion_tokens], [sum(total), sum((out) => out.usage.output_tokens)]);
+
+  await call(`${router.url}/v0/keys/${key.id}`, { method: 'DELETE' });
+  await assert.rejects(paid.messages.create(body('x')), (e) => {
+    assert.ok(e instanceof Anthropic.AuthenticationError, `${e}`);
+    assert.deepEqual([e.error.type, e.error.error.type], ['error', 'authentication_error']);
+    return true;
+  });
+});
+
+test('an aborted stream ends on the node too', async () => {
+  const stream = client.messages.stream(body('Count from 1 to 1000', { max_tokens: 20000 }));
+  stream.on('text', () => stream.abort());
+  await assert.rejects(stream.finalMessage(), Anthropic.APIUserAbortError);
+  await until(
+    'the generation has ended',
+    async () => (await call(`${up.url}/v0/models`)).json.models[0].nodes[0].inflight === 0,
+    5000,
+  );
+});
