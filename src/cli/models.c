@@ -151,6 +151,10 @@ static const struct lr_setting register_flags[] = {
     {.name = "name",
      .type = LR_SETTING_STRING,
      .help = "id of the model; default: the name of the repository"},
+    {.name = "alias",
+     .type = LR_SETTING_LIST,
+     .value = "NAME",
+     .help = "a further name under which clients find the model, such as claude-sonnet-4-5"},
     {.name = "chat-template",
      .type = LR_SETTING_PATH,
      .value = "FILE",
@@ -185,6 +189,10 @@ static lr_code run_register(const struct lr_settings *s, struct lr_error *err)
     for (size_t i = 0; i < sizeof(optional) / sizeof(optional[0]); i++)
         if (lr_settings_has(s, optional[i]))
             lr_json_member_z(&w, optional[i], lr_settings_str(s, optional[i]));
+    lr_json_member_array(&w, "aliases");
+    for (size_t i = 0; i < lr_settings_list_count(s, "alias"); i++)
+        lr_json_put_z(&w, lr_settings_list_item(s, "alias", i));
+    lr_json_end_array(&w);
     lr_json_end_object(&w);
     code = cli_ask(s, "POST", "/v0/models/register", &body, &a, err);
     if (code == LR_OK) {

@@ -48,7 +48,7 @@ static bool pick_unregistered(struct router *r, const char *node_id, size_t *at,
     const struct router_node *node = router_nodes_find(&r->nodes, lr_str_z(node_id));
     while (node != NULL && (replica = router_node_replica_at(node, (*at)++)) != NULL) {
         struct lr_str model = lr_str_z(replica->id);
-        if (!replica->can_run || router_registry_find(&r->registry, model) != NULL ||
+        if (!replica->can_run || router_registry_resolve(&r->registry, model) != NULL ||
             router_check_model_id(model, NULL) != LR_OK)
             continue;
         memcpy(id, replica->id, sizeof(replica->id));

@@ -2,8 +2,8 @@
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
 import Anthropic from '@anthropic-ai/sdk';
-import { fleet, makeKey, metric, used } from './fleet.mjs';
-import { call, DEMO, nodes, say, startUp, until } from './support.mjs';
+import { fleet, keep, makeKey, metric, used } from './fleet.mjs';
+import { call, DEMO, nodes, online, say, startRouter, startUp, until } from './support.mjs';
 
 let up, client;
 
@@ -261,4 +261,43 @@ test('an aborted stream ends on the node too', async () => {
     async () => (await call(`${up.url}/v0/models`)).json.models[0].nodes[0].inflight === 0,
     5000,
   );
+});
+
+test('a model answers under its aliases, which no other model can take and which a restart keeps', async () => {
+  let { router } = await fleet(1, DEMO);
+  const key = await makeKey(router, { models: ['demo'] });
+  const patch = (id, aliases) => call(`${router.url}/v0/models/${id}`, { method: 'PATCH', body: { aliases } });
+  const ask = async (model) => (await clientOf(router, key).messages.create(body('Hello', { model }))).model;
+  const done = await patch('demo', ['claude-sonnet-4-5', 'claude-haiku-4-5']);
+  assert.deepEqual([done.status, done.json.aliases], [200, ['claude-sonnet-4-5', 'claude-haiku-4-5']]);
+  assert.equal(await ask('Claude-Sonnet-4-5'), 'demo');
+  const listed = (await call(`${router.url}/v1/models`)).json.data;
+  assert.deepEqual(
+    listed.map((m) => [m.id, m.alias_of, m.aliases]),
+    [
+      ['demo', undefined, ['claude-sonnet-4-5', 'claude-haiku-4-5']],
+      ['claude-sonnet-4-5', 'demo', undefined],
+      ['claude-haiku-4-5', 'demo', undefined],
+    ],
+  );
+  for (const [aliases, status] of [
+    [['demo'], 409],
+    [['a b'], 400],
+    [['x', 'X'], 400],
+    ['x', 400],
+  ])
+    assert.equal((await patch('demo', aliases)).status, status, JSON.stringify(aliases));
+  assert.equal((await patch('nobody', ['x'])).status, 404);
+  const taken = await call(`${router.url}/v0/models/register`, {
+    body: { path: 'demo', name: 'other', aliases: ['claude-haiku-4-5'] },
+  });
+  assert.equal(taken.status, 409, taken.text);
+
+  await router.stop();
+  router = keep(await startRouter({ args: ['--allow-cpu-nodes'], dir: router.dir, port: new URL(router.url).port }));
+  await until('the node is back', async () => (await online(router)) === 1);
+  await until('it serves', async () => (await call(`${router.url}/v1/models`)).json.data.length === 3);
+  assert.equal(await ask('claude-haiku-4-5'), 'demo');
+  assert.equal((await patch('demo', [])).status, 200);
+  await assert.rejects(ask('claude-haiku-4-5'), Anthropic.NotFoundError);
 });

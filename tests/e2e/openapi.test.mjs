@@ -91,6 +91,7 @@ test('the answers of the server have the members that the page lists', async () 
   ])
     await check('GET', template, url);
   const key = await check('POST', '/v0/keys', '/v0/keys', { body: { name: 'x' } });
+  await check('PATCH', '/v0/models/{id}', '/v0/models/doc', { body: { aliases: ['x'] } });
   await check('PATCH', '/v0/keys/{key}', `/v0/keys/${key.id}`, { body: { name: 'y', requests_per_minute: 7 } });
   await check('DELETE', '/v0/keys/{key}', `/v0/keys/${key.id}`);
   await check('POST', '/v0/nodes/tokens', '/v0/nodes/tokens', { body: {} });

@@ -59,6 +59,12 @@ test('a model registered at one router is served by the other within two seconds
     async () => (await call(`${first.url}/v0/whoami`, { key: key.key })).status === 200,
     2000,
   );
+  await call(`${first.url}/v0/models/shared`, { method: 'PATCH', body: { aliases: ['claude-shared'] } });
+  await until(
+    'the alias is known',
+    async () => (await call(`${second.url}/v1/models/claude-shared`)).json.id === 'shared',
+    2000,
+  );
   // A change spreads at the database's word, well before anybody would look by himself.
   for (const name of ['a', 'b', 'c']) {
     await call(`${first.url}/v0/keys/${key.id}`, { method: 'PATCH', body: { name, requests_per_minute: 3 } });

@@ -275,10 +275,15 @@ test('an unknown repository is 404', async () => {
 
 test('register and models from the command line; a deleted model can be registered again', async () => {
   const env = { LLM_ROUTER_URL: router.url };
-  const done = await cli(['register', 'openai/demo', '--name', 'mine'], env);
+  const done = await cli(
+    ['register', 'openai/demo', '--name', 'mine', '--alias', 'claude-a', '--alias', 'Claude-B'],
+    env,
+  );
   assert.match(done.stdout, /registered mine/);
   assert.match(done.stderr, /^warning: no node is online/);
   assert.match((await cli(['models'], env)).stdout, /mine\s+absent\s+hub/);
+  const { aliases } = (await call(`${router.url}/v0/models?id=claude-b`)).json.models[0];
+  assert.deepEqual(aliases, ['claude-a', 'Claude-B']);
   await cli(['models', 'remove', 'openai/demo'], env);
   assert.equal((await call(`${router.url}/v1/models/openai/demo`)).status, 404);
   assert.equal((await post({ repo: 'openai/demo' })).status, 201);

@@ -11,6 +11,7 @@ void router_registry_init(struct router_registry *registry)
 {
     *registry = (struct router_registry){.version = 1};
     lr_strmap_init(&registry->models);
+    lr_strmap_init(&registry->aliases);
 }
 
 void router_registry_free(struct router_registry *registry)
@@ -19,6 +20,7 @@ void router_registry_free(struct router_registry *registry)
     for (size_t i = 0; (model = router_registry_at(registry, i)) != NULL; i++)
         router_model_unref(model);
     lr_strmap_free(&registry->models);
+    lr_strmap_free(&registry->aliases);
 }
 
 lr_code router_check_model_id(struct lr_str id, struct lr_error *err)
@@ -61,7 +63,9 @@ static struct router_model *new_model(const struct router_new_model *m)
     }
     model->chat_template = copy_of(m->chat_template);
     model->path = copy_of(m->path);
-    if (model->manifest == NULL || model->chat_template == NULL || model->path == NULL) {
+    model->aliases = copy_of(m->aliases);
+    if (model->manifest == NULL || model->chat_template == NULL || model->path == NULL ||
+        model->aliases == NULL) {
         router_model_unref(model);
         return NULL;
     }
@@ -83,8 +87,11 @@ lr_code router_registry_add(struct router_registry *registry, const struct route
     lr_code code = router_check_model_id(m->id, err);
     if (code != LR_OK)
         return code;
-    if (router_registry_find(registry, m->id) != NULL)
+    if (router_registry_resolve(registry, m->id) != NULL)
         return router_fail_taken(m->id, err);
+    code = router_registry_check_aliases(registry, m->id, m->aliases, err);
+    if (code != LR_OK)
+        return code;
     struct router_model *model = new_model(m);
     bool is_added = model != NULL && router_registry_put(registry, model);
     router_model_unref(model); /* the registry has its own */
@@ -98,7 +105,69 @@ bool router_registry_put(struct router_registry *registry, struct router_model *
         return false;
     (void)router_model_ref(model);
     registry->version++;
-    return true;
+    return model->aliases[0] == '\0' ||
+           router_registry_set_aliases(registry, model, lr_str_z(model->aliases));
+}
+
+/* ---- aliases ---- */
+
+bool router_alias_next(struct lr_str *aliases, struct lr_str *out)
+{
+    return aliases->len != 0 && lr_str_split(aliases, ' ', out);
+}
+
+lr_code router_registry_check_aliases(const struct router_registry *registry, struct lr_str own,
+                                      struct lr_str aliases, struct lr_error *err)
+{
+    const struct router_model *self = router_registry_find(registry, own);
+    struct lr_str name;
+    while (router_alias_next(&aliases, &name)) {
+        const struct router_model *other = router_registry_resolve(registry, name);
+        if (lr_str_eq_nocase(name, own))
+            return lr_fail(err, LR_CONFLICT, "the alias \"" LR_STR_FMT "\" is the model's id",
+                           LR_STR_ARG(lr_str_sub(name, 0, 200)));
+        if (other != NULL && other != self)
+            return lr_fail(err, LR_CONFLICT,
+                           "the alias \"" LR_STR_FMT "\" is a name of the model \"%s\"",
+                           LR_STR_ARG(lr_str_sub(name, 0, 200)), other->id);
+    }
+    return LR_OK;
+}
+
+static void drop_aliases(struct router_registry *registry, const struct router_model *model)
+{
+    struct lr_str rest = lr_str_z(model->aliases), name;
+    char folded[ROUTER_ID_MAX];
+    while (router_alias_next(&rest, &name))
+        if (lr_strmap_get(&registry->aliases, router_fold(name, folded)) == model)
+            (void)lr_strmap_remove(&registry->aliases, router_fold(name, folded));
+}
+
+bool router_registry_set_aliases(struct router_registry *registry, struct router_model *model,
+                                 struct lr_str aliases)
+{
+    char *copy = copy_of(aliases), folded[ROUTER_ID_MAX];
+    struct lr_str rest = copy != NULL ? lr_str_z(copy) : lr_str(NULL, 0), name;
+    bool ok = copy != NULL;
+    if (!ok)
+        return false;
+    drop_aliases(registry, model);
+    free(model->aliases);
+    model->aliases = copy;
+    while (ok && router_alias_next(&rest, &name))
+        if (router_registry_resolve(registry, name) == NULL)
+            ok = lr_strmap_put(&registry->aliases, router_fold(name, folded), model, NULL);
+    return ok;
+}
+
+struct router_model *router_registry_resolve(const struct router_registry *registry,
+                                             struct lr_str name)
+{
+    char folded[ROUTER_ID_MAX];
+    struct router_model *model = router_registry_find(registry, name);
+    if (model != NULL || name.len >= ROUTER_ID_MAX)
+        return model;
+    return lr_strmap_get(&registry->aliases, router_fold(name, folded));
 }
 
 struct router_model *router_registry_at(const struct router_registry *registry, size_t index)
@@ -121,6 +190,7 @@ void router_registry_remove(struct router_registry *registry, struct router_mode
 {
     if (lr_strmap_remove(&registry->models, lr_str_z(model->folded)) == NULL)
         return;
+    drop_aliases(registry, model);
     model->is_deleted = true;
     registry->version++;
     router_model_unref(model);
@@ -165,6 +235,7 @@ void router_model_unref(struct router_model *model)
     free(model->manifest);
     free(model->chat_template);
     free(model->path);
+    free(model->aliases);
     router_schedule_free(&model->schedule);
     free(model);
 }
@@ -192,19 +263,44 @@ lr_code router_model_insert(struct router_sql *sql, const struct router_model *m
     lr_code code = next_generation(sql, generation, err);
     if (code != LR_OK)
         return code;
-    return ROUTER_SQL(
+    code = ROUTER_SQL(
         sql,
         "INSERT INTO models (folded_id, id, source, format, manifest, chat_template, "
         "created_ms, path, generation) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)",
         NULL, NULL, err, ROUTER_Z(model->folded), ROUTER_Z(model->id), ROUTER_Z(model->source),
         ROUTER_Z(model->format), ROUTER_Z(model->manifest), ROUTER_Z(model->chat_template),
         ROUTER_INT(model->created_ms), ROUTER_Z(model->path), ROUTER_INT(*generation));
+    return code == LR_OK && model->aliases[0] != '\0'
+               ? router_aliases_save(sql, model->folded, lr_str_z(model->aliases), err)
+               : code;
+}
+
+/* The primary key of the table refuses an alias that another router has just stored. */
+lr_code router_aliases_save(struct router_sql *sql, const char *folded, struct lr_str aliases,
+                            struct lr_error *err)
+{
+    struct lr_str name;
+    char key[ROUTER_ID_MAX];
+    lr_code code = ROUTER_SQL(sql, "DELETE FROM aliases WHERE model = $1", NULL, NULL, err,
+                              ROUTER_Z(folded));
+    while (code == LR_OK && router_alias_next(&aliases, &name)) {
+        code = ROUTER_SQL(sql,
+                          "INSERT INTO aliases (folded_name, name, model) VALUES ($1, $2, $3)",
+                          NULL, NULL, err, ROUTER_TEXT(router_fold(name, key)),
+                          ROUTER_TEXT(name), ROUTER_Z(folded));
+        if (code == LR_CONFLICT)
+            (void)lr_fail(err, code, "\"" LR_STR_FMT "\" is an alias of another model",
+                          LR_STR_ARG(lr_str_sub(name, 0, 200)));
+    }
+    return code;
 }
 
 lr_code router_model_delete(struct router_sql *sql, const char *folded, struct lr_error *err)
 {
-    return ROUTER_SQL(sql, "DELETE FROM models WHERE folded_id = $1", NULL, NULL, err,
-                      ROUTER_Z(folded));
+    lr_code code = router_aliases_save(sql, folded, lr_str(NULL, 0), err);
+    return code == LR_OK ? ROUTER_SQL(sql, "DELETE FROM models WHERE folded_id = $1", NULL,
+                                      NULL, err, ROUTER_Z(folded))
+                         : code;
 }
 
 static lr_code load_row(void *ctx, const struct router_row *row, struct lr_error *err)
@@ -230,12 +326,31 @@ static lr_code load_row(void *ctx, const struct router_row *row, struct lr_error
     return code;
 }
 
+static lr_code load_alias(void *ctx, const struct router_row *row, struct lr_error *err)
+{
+    struct router_registry *registry = ctx;
+    struct router_model *model = router_registry_find(registry, router_row_text(row, 1));
+    struct lr_buf all;
+    if (model == NULL)
+        return LR_OK; /* deleted by a release that knew no aliases */
+    lr_buf_init(&all, 1 << 20);
+    lr_buf_addf(&all, "%s%s" LR_STR_FMT, model->aliases, model->aliases[0] != '\0' ? " " : "",
+                LR_STR_ARG(router_row_text(row, 0)));
+    bool ok = !all.failed && router_registry_set_aliases(registry, model, lr_buf_str(&all));
+    lr_buf_free(&all);
+    return ok ? LR_OK : lr_fail(err, LR_OUT_OF_RAM, "no memory for an alias");
+}
+
 lr_code router_registry_load(struct router_registry *registry, struct router_sql *sql,
                              struct lr_error *err)
 {
-    return router_sql_run(
+    lr_code code = router_sql_run(
         sql,
         "SELECT id, source, format, manifest, chat_template, created_ms, path, generation "
         "FROM models ORDER BY created_ms",
         NULL, 0, load_row, registry, err);
+    return code == LR_OK
+               ? router_sql_run(sql, "SELECT name, model FROM aliases ORDER BY folded_name",
+                                NULL, 0, load_alias, registry, err)
+               : code;
 }

@@ -238,6 +238,8 @@ static void merge_models(struct router_sync *sync, const struct router_registry 
             drop_model(sync, known);
         if (known == NULL || is_other)
             (void)router_registry_put(sync->registry, model); /* else with the next reading */
+        else if (known->is_stored && strcmp(known->aliases, model->aliases) != 0)
+            (void)router_registry_set_aliases(sync->registry, known, lr_str_z(model->aliases));
     }
     for (size_t i = 0; (model = router_registry_at(sync->registry, i)) != NULL;) {
         if (!model->is_stored || router_registry_find(read, lr_str_z(model->id)) != NULL)

@@ -129,7 +129,7 @@ lr_code router_api_model_action(struct router *r, struct net_request *req, struc
     (void)net_request_query_get(req, "node", &wanted);
     lr_buf_init(&target, PATH_BYTES);
     router_lock(r);
-    struct router_model *model = router_registry_find(&r->registry, access->match.tail);
+    struct router_model *model = router_registry_resolve(&r->registry, access->match.tail);
     if (model != NULL)
         best = choose(r, model, wanted);
     if (best.node != NULL) {

@@ -66,25 +66,41 @@ static const char *reason_for(const struct router_caller *caller, const struct o
                : "no node can run it at the moment; operators see why in GET /v0/models";
 }
 
+static void put_aliases(struct lr_json_writer *w, const struct router_model *m)
+{
+    struct lr_str rest = lr_str_z(m->aliases), name;
+    lr_json_member_array(w, "aliases");
+    while (router_alias_next(&rest, &name))
+        lr_json_put_str(w, name);
+    lr_json_end_array(w);
+}
+
+/* name: the model's id, or an alias. */
 static void put_v1_model(struct lr_json_writer *w, const struct router_caller *caller,
-                         const struct router_model *m, const struct outlook *o)
+                         const struct router_model *m, struct lr_str name,
+                         const struct outlook *o)
 {
     struct lr_str id = lr_str_z(m->id);
     size_t slash = lr_str_find_char(id, '/');
-    LR_JSON_MEMBERS(w, LR_TEXT("id", m->id), LR_TEXT("object", "model"),
+    LR_JSON_MEMBERS(w, LR_STR("id", name), LR_TEXT("object", "model"),
                     LR_INT("created", m->created_ms / 1000),
                     LR_STR("owned_by", slash != LR_STR_NONE ? lr_str_sub(id, 0, slash)
                                                             : LR_STR_LIT("llm-router")),
                     LR_FLAG("ready", o->is_ready), LR_TEXT("state", o->state),
                     LR_TEXT("reason", reason_for(caller, o)));
+    if (!lr_str_eq(name, id))
+        lr_json_member_str(w, "alias_of", id);
+    else if (m->aliases[0] != '\0')
+        put_aliases(w, m);
 }
 
 /* NOT_FOUND: unknown, or not for this caller, which err does not tell apart. */
 static lr_code find_for_caller(struct router *r, struct net_request *req, struct lr_str id,
                                struct router_model **out, struct lr_error *err)
 {
-    *out = router_registry_find(&r->registry, id);
-    return *out != NULL ? router_key_check_model(router_access(req)->caller.key, id, err)
+    *out = router_registry_resolve(&r->registry, id);
+    return *out != NULL ? router_key_check_model(router_access(req)->caller.key,
+                                                 lr_str_z((*out)->id), err)
                         : router_fail_no_model(id, err);
 }
 
@@ -103,9 +119,13 @@ lr_code router_api_v1_models(struct router *r, struct net_request *req, struct l
         if ((!wants_all && !o.can_run) ||
             router_key_check_model(caller->key, lr_str_z(model->id), NULL) != LR_OK)
             continue;
-        lr_json_begin_object(w);
-        put_v1_model(w, caller, model, &o);
-        lr_json_end_object(w);
+        /* An entry for each name: some clients show only names they know. */
+        struct lr_str name = lr_str_z(model->id), rest = lr_str_z(model->aliases);
+        do {
+            lr_json_begin_object(w);
+            put_v1_model(w, caller, model, name, &o);
+            lr_json_end_object(w);
+        } while (router_alias_next(&rest, &name));
     }
     router_unlock(r);
     lr_json_end_array(w);
@@ -119,7 +139,8 @@ lr_code router_api_v1_model(struct router *r, struct net_request *req, struct lr
     lr_code code = find_for_caller(r, req, router_access(req)->match.tail, &model, err);
     if (code == LR_OK) {
         struct outlook o = look(r, model);
-        put_v1_model(router_answer_begin(req), &router_access(req)->caller, model, &o);
+        put_v1_model(router_answer_begin(req), &router_access(req)->caller, model,
+                     lr_str_z(model->id), &o);
     }
     router_unlock(r);
     return code == LR_OK ? router_answer(req, 200) : code;
@@ -191,6 +212,7 @@ static void put_v0_model(struct lr_json_writer *w, const struct router *r,
                     LR_TEXT("state", o.state),
                     LR_TEXT("reason", o.reason[0] != '\0' ? o.reason : NULL),
                     LR_UINT("queued", router_schedule_waiting(&m->schedule)));
+    put_aliases(w, m);
     if (is_brief)
         put_counts(w, &o);
     else
@@ -207,7 +229,7 @@ lr_code router_api_models(struct router *r, struct net_request *req, struct lr_e
     (void)err;
     lr_json_member_array(w, "models");
     router_lock(r);
-    if (has_id && (model = router_registry_find(&r->registry, id)) != NULL)
+    if (has_id && (model = router_registry_resolve(&r->registry, id)) != NULL)
         put_v0_model(w, r, model, is_brief);
     for (size_t i = 0; !has_id && (model = router_registry_at(&r->registry, i)) != NULL; i++) {
         put_v0_model(w, r, model, is_brief);

@@ -1,4 +1,5 @@
-/* router/http/api_register.c - POST /v0/models/register, with "repo" or with "path".
+/* router/http/api_register.c - POST /v0/models/register, with "repo" or with "path", and
+ * PATCH /v0/models/{id}.
  *
  * repo: the hub is asked on a thread of its own (its calls block); the answer comes back to the
  * request's loop.  Few registrations run at once, since each may wait for a slow hub.
@@ -40,6 +41,7 @@ struct registering {
     struct router *router;
     struct net_request *req;
     struct lr_str repo, format, revision, filename, name, chat_template, path; /* the body's */
+    struct lr_str aliases;
     char id[ROUTER_ID_MAX];
     struct need need;
     /* path */
@@ -62,6 +64,36 @@ struct registering {
 
 /* ---- the body ---- */
 
+enum { ALIASES_MAX = 32 };
+
+/* An array of names: *out has them with a space between two, in the arena. */
+static lr_code read_aliases(struct lr_arena *arena, const struct lr_json *v, struct lr_str *out,
+                            struct lr_error *err)
+{
+    struct lr_buf all;
+    lr_code code = LR_OK;
+    if (v->type != LR_JSON_ARRAY || v->count > ALIASES_MAX)
+        return lr_fail(err, LR_INVALID_ARGUMENT,
+                       "\"aliases\" must be an array of up to %d names", ALIASES_MAX);
+    lr_buf_init(&all, (size_t)ALIASES_MAX * ROUTER_ID_MAX);
+    for (uint32_t i = 0; code == LR_OK && i < v->count; i++) {
+        struct lr_str name = {0}, rest = lr_buf_str(&all), other;
+        (void)lr_json_str(&v->items[i], &name);
+        code = router_check_model_id(name, err);
+        while (code == LR_OK && router_alias_next(&rest, &other))
+            if (lr_str_eq_nocase(name, other))
+                code = lr_fail(err, LR_INVALID_ARGUMENT, "\"" LR_STR_FMT "\" is listed twice",
+                               LR_STR_ARG(name));
+        lr_buf_addf(&all, "%s" LR_STR_FMT, i != 0 ? " " : "", LR_STR_ARG(name));
+    }
+    const char *copy = code == LR_OK ? lr_arena_copy(arena, lr_buf_str(&all)) : NULL;
+    *out = lr_str(copy, copy != NULL ? all.len : 0);
+    lr_buf_free(&all);
+    if (code != LR_OK)
+        return lr_fail_prefix(err, "\"aliases\"");
+    return copy != NULL ? LR_OK : lr_fail(err, LR_OUT_OF_RAM, "no memory for the aliases");
+}
+
 static lr_code read_member(struct lr_str name, const struct lr_json *v, struct registering *a,
                            struct lr_error *err)
 {
@@ -76,6 +108,8 @@ static lr_code read_member(struct lr_str name, const struct lr_json *v, struct r
                    X(name), X(chat_template), X(path)};
 #undef X
     struct lr_str text = {0};
+    if (lr_str_eq_z(name, "aliases"))
+        return read_aliases(net_request_arena(a->req), v, &a->aliases, err);
     for (size_t i = 0; i < sizeof(members) / sizeof(members[0]); i++) {
         if (!lr_str_eq_z(name, members[i].name))
             continue;
@@ -105,14 +139,17 @@ static lr_code check_template(struct lr_str text, struct lr_error *err)
     return LR_OK;
 }
 
-/* CONFLICT: the id is taken; the first stays untouched.  Asked before a hub or a node is, so
- * that a second registration costs nothing. */
-static lr_code check_free(struct router *r, struct lr_str id, struct lr_error *err)
+/* CONFLICT: a name is taken; the first stays untouched.  Asked before a hub or a node is, so
+ * that a second registration costs nothing.  id: empty while it is not known. */
+static lr_code check_free(struct router *r, struct lr_str id, struct lr_str aliases,
+                          struct lr_error *err)
 {
     router_lock(r);
-    bool taken = router_registry_find(&r->registry, id) != NULL;
+    bool taken = id.len != 0 && router_registry_resolve(&r->registry, id) != NULL;
+    lr_code code = taken ? router_fail_taken(id, err)
+                         : router_registry_check_aliases(&r->registry, id, aliases, err);
     router_unlock(r);
-    return taken ? router_fail_taken(id, err) : LR_OK;
+    return code;
 }
 
 static lr_code check(struct registering *a, struct lr_error *err)
@@ -132,7 +169,7 @@ static lr_code check(struct registering *a, struct lr_error *err)
     if (code == LR_OK && a->name.len != 0)
         code = router_check_model_id(a->name, err);
     struct lr_str id = a->name.len != 0 ? a->name : a->repo; /* a path's is not known yet */
-    return code == LR_OK && id.len != 0 ? check_free(a->router, id, err) : code;
+    return code == LR_OK ? check_free(a->router, id, a->aliases, err) : code;
 }
 
 /* ---- the answer: an operator should know at once that no node can run the model ---- */
@@ -243,6 +280,7 @@ static void settle(struct registering *a, const char *source, const char *format
         .path = a->path,
         .manifest = lr_buf_str(&a->manifest),
         .chat_template = a->chat_template,
+        .aliases = a->aliases,
         .created_ms = lr_clock_wall_ms(NULL),
     };
     router_register(&a->router->sync, &model,
@@ -496,4 +534,69 @@ lr_code router_api_register(struct router *r, struct net_request *req, struct lr
     if (code != LR_OK)
         return code;
     return a->path.len != 0 ? register_path(a, err) : register_repo(a, err);
+}
+
+/* ---- PATCH /v0/models/{id} ---- */
+
+struct renaming {
+    struct router *router;
+    char id[ROUTER_ID_MAX], folded[ROUTER_ID_MAX];
+    struct lr_str aliases;
+};
+
+static lr_code save_aliases(struct router_sql *sql, void *arg, struct lr_error *err)
+{
+    const struct renaming *a = arg;
+    return router_aliases_save(sql, a->folded, a->aliases, err);
+}
+
+static lr_code renamed(struct net_request *req, void *arg, struct lr_error *err)
+{
+    const struct renaming *a = arg;
+    struct router *r = a->router;
+    struct lr_str rest = a->aliases, name;
+    router_lock(r);
+    struct router_model *model = router_registry_find(&r->registry, lr_str_z(a->folded));
+    bool ok = model == NULL || router_registry_set_aliases(&r->registry, model, a->aliases);
+    router_unlock(r);
+    if (!ok)
+        return lr_fail(err, LR_OUT_OF_RAM, "no memory for the aliases");
+    struct lr_json_writer *w = router_answer_begin(req);
+    LR_JSON_MEMBERS(w, LR_TEXT("id", a->id), LR_TEXT("object", "model"));
+    lr_json_member_array(w, "aliases");
+    while (router_alias_next(&rest, &name))
+        lr_json_put_str(w, name);
+    lr_json_end_array(w);
+    return router_answer(req, 200);
+}
+
+lr_code router_api_model_change(struct router *r, struct net_request *req, struct lr_error *err)
+{
+    struct lr_str id = router_access(req)->match.tail;
+    const struct lr_json *body;
+    struct renaming *a = router_memory(req, sizeof(*a), err);
+    if (a == NULL)
+        return LR_OUT_OF_RAM;
+    a->router = r;
+    lr_code code = router_body(req, &body, err);
+    if (code == LR_OK && (body->count != 1 || lr_json_get(body, "aliases") == NULL))
+        code =
+            lr_fail(err, LR_INVALID_ARGUMENT, "say \"aliases\": nothing else can be changed");
+    if (code == LR_OK)
+        code = read_aliases(net_request_arena(req), lr_json_get(body, "aliases"), &a->aliases,
+                            err);
+    if (code != LR_OK)
+        return code;
+    router_lock(r);
+    const struct router_model *model = router_registry_find(&r->registry, id);
+    if (model != NULL) {
+        memcpy(a->id, model->id, sizeof(a->id));
+        memcpy(a->folded, model->folded, sizeof(a->folded));
+        code = router_registry_check_aliases(&r->registry, id, a->aliases, err);
+    } else {
+        code = router_fail_absent("model", id, err);
+    }
+    router_unlock(r);
+    struct router_action action = {NULL, "model.change", a->id, "aliases"};
+    return code == LR_OK ? router_act(req, &action, save_aliases, renamed, a, err) : code;
 }

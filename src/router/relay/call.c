@@ -288,10 +288,10 @@ static bool take_rate(struct router_call *call)
 static lr_code find_model(struct router_call *call, struct lr_str name, struct lr_error *err)
 {
     const struct router_relay *relay = call->relay;
-    struct router_model *model = router_registry_find(relay->dispatch->registry, name);
+    struct router_model *model = router_registry_resolve(relay->dispatch->registry, name);
     if (model == NULL)
         return router_fail_no_model(name, err);
-    lr_code code = router_key_check_model(call->access->caller.key, name, err);
+    lr_code code = router_key_check_model(call->access->caller.key, lr_str_z(model->id), err);
     if (code != LR_OK)
         return code;
     struct router_prompt_info *info = router_model_info(

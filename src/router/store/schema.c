@@ -73,8 +73,15 @@ static const char *const step_7[] = {
     NULL,
 };
 
+/* Further names of models. */
+static const char *const step_8[] = {
+    "CREATE TABLE aliases (folded_name TEXT PRIMARY KEY, name TEXT NOT NULL, "
+    "model TEXT NOT NULL)",
+    NULL,
+};
+
 static const char *const *const steps[] = {step_1, step_2, step_3, step_4,
-                                           step_5, step_6, step_7};
+                                           step_5, step_6, step_7, step_8};
 
 enum { HASHES_SECRETS = 5 /* index of step_6 */ };
 

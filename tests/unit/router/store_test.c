@@ -401,6 +401,7 @@ static void a_database_of_the_first_version_becomes_the_newest_with_what_it_hold
                                        "ALTER TABLE keys DROP COLUMN joins",
                                        "ALTER TABLE models DROP COLUMN generation",
                                        "DROP TABLE counters",
+                                       "DROP TABLE aliases",
                                        "DROP TABLE routers",
                                        "UPDATE schema_version SET number = 1",
                                        "INSERT INTO models (folded_id, id, source, format, "
