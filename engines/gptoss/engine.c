@@ -82,6 +82,7 @@ const struct lr_engine_api *gptoss_engine_api(void)
         .tokenize = gptoss_engine_tokenize,
         .vocab = vocab,
         .logits = gptoss_engine_logits,
+        .count_tokens = gptoss_engine_count,
     };
     return &api;
 }

@@ -54,6 +54,9 @@ lr_code gptoss_engine_extra(const char *json, struct gptoss_extra *out, struct l
 lr_code gptoss_engine_submit(struct lr_engine_model *m, const struct lr_engine_request *request,
                              struct lr_error *err);
 void gptoss_engine_cancel(struct lr_engine_model *m, uint64_t id);
+lr_code gptoss_engine_count(const char *dir, const struct lr_engine_options *options,
+                            const struct lr_segment *segments, size_t segment_count,
+                            uint64_t *count, struct lr_error *err);
 lr_code gptoss_engine_tokenize(const struct lr_engine_model *m,
                                const struct lr_segment *segments, size_t segment_count,
                                uint32_t *ids, size_t capacity, size_t *count,

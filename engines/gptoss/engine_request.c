@@ -6,12 +6,12 @@
 
 /* ---- tokenizing ---- */
 
-static lr_code encode(const struct lr_engine_model *m, const struct lr_segment *segments,
+static lr_code encode(const struct tokenizer *tokenizer, const struct lr_segment *segments,
                       size_t count, struct tokenizer_ids *ids, struct lr_error *err)
 {
     size_t bytes = 0;
 
-    if (m->vocabulary.tokenizer == NULL)
+    if (tokenizer == NULL)
         return lr_fail(err, LR_UNSUPPORTED,
                        "the model has no tokenizer.json: it takes token ids only");
     for (size_t i = 0; i < count; i++)
@@ -21,8 +21,7 @@ static lr_code encode(const struct lr_engine_model *m, const struct lr_segment *
                        bytes, TOKENIZER_MAX_TEXT);
     /* A byte that is not UTF-8 becomes three bytes; every token has at least one. */
     tokenizer_ids_init(ids, bytes * 3 + 16);
-    lr_code code =
-        tokenizer_encode_segments(m->vocabulary.tokenizer, segments, count, ids, err);
+    lr_code code = tokenizer_encode_segments(tokenizer, segments, count, ids, err);
     if (code != LR_OK)
         tokenizer_ids_free(ids);
     return code;
@@ -34,7 +33,7 @@ lr_code gptoss_engine_tokenize(const struct lr_engine_model *m,
                                struct lr_error *err)
 {
     struct tokenizer_ids list;
-    lr_code code = encode(m, segments, segment_count, &list, err);
+    lr_code code = encode(m->vocabulary.tokenizer, segments, segment_count, &list, err);
 
     *count = 0;
     if (code != LR_OK)
@@ -43,6 +42,26 @@ lr_code gptoss_engine_tokenize(const struct lr_engine_model *m,
     size_t n = list.count < capacity ? list.count : capacity;
     if (n > 0)
         memcpy(ids, list.items, n * sizeof(*ids));
+    tokenizer_ids_free(&list);
+    return LR_OK;
+}
+
+lr_code gptoss_engine_count(const char *dir, const struct lr_engine_options *options,
+                            const struct lr_segment *segments, size_t segment_count,
+                            uint64_t *count, struct lr_error *err)
+{
+    struct tokenizer *tokenizer = NULL;
+    struct tokenizer_ids list;
+    lr_code code = gptoss_tokenizer_open(dir, &tokenizer, err);
+
+    (void)options;
+    *count = 0;
+    if (code == LR_OK)
+        code = encode(tokenizer, segments, segment_count, &list, err);
+    tokenizer_free(tokenizer);
+    if (code != LR_OK)
+        return code;
+    *count = list.count;
     tokenizer_ids_free(&list);
     return LR_OK;
 }
@@ -61,7 +80,7 @@ lr_code gptoss_engine_submit(struct lr_engine_model *m, const struct lr_engine_r
         return code;
     if (r.prompt_ids != NULL)
         return engine_session_submit(&m->session, &r, r.prompt_ids, r.prompt_id_count, err);
-    code = encode(m, r.segments, r.segment_count, &list, err);
+    code = encode(m->vocabulary.tokenizer, r.segments, r.segment_count, &list, err);
     if (code != LR_OK)
         return code;
     code = engine_session_submit(&m->session, &r, list.items, list.count, err);

@@ -101,6 +101,7 @@ const struct lr_engine_api *llamacpp_engine_api(void)
         .tokenize = llamacpp_engine_tokenize,
         .vocab = vocab,
         .logits = llamacpp_engine_logits,
+        .count_tokens = llamacpp_engine_count,
     };
     return &api;
 }

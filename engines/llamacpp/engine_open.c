@@ -66,9 +66,9 @@ static lr_code check_kind(const struct llamacpp_library *lib, const struct llama
 
 /* ---- probe ---- */
 
-/* libllama reads only header and vocabulary, to check that it knows the architecture and
- * tokenizer. */
-static lr_code rehearse(const struct setting *s, struct lr_error *err)
+/* libllama reads only header and vocabulary. */
+static lr_code read_vocabulary(const struct setting *s, struct llama_model **out,
+                               struct lr_error *err)
 {
     struct llama_model_params params = s->lib->llama_model_default_params();
     ggml_backend_dev_t none[] = {NULL};
@@ -76,11 +76,47 @@ static lr_code rehearse(const struct setting *s, struct lr_error *err)
     params.vocab_only = true;
     params.devices = none;
     llamacpp_library_forget_complaint();
-    struct llama_model *model = s->lib->llama_model_load_from_file(s->header.path, params);
-    if (model == NULL)
-        return load_failed(s, err);
-    lr_code code = check_kind(s->lib, model, s, err);
+    *out = s->lib->llama_model_load_from_file(s->header.path, params);
+    return *out != NULL ? LR_OK : load_failed(s, err);
+}
+
+/* Checks that libllama knows the architecture and the tokenizer. */
+static lr_code rehearse(const struct setting *s, struct lr_error *err)
+{
+    struct llama_model *model;
+    lr_code code = read_vocabulary(s, &model, err);
+
+    if (code != LR_OK)
+        return code;
+    code = check_kind(s->lib, model, s, err);
     s->lib->llama_model_free(model);
+    return code;
+}
+
+lr_code llamacpp_engine_count(const char *dir, const struct lr_engine_options *options,
+                              const struct lr_segment *segments, size_t segment_count,
+                              uint64_t *count, struct lr_error *err)
+{
+    struct setting s = {0};
+    struct llama_model *model;
+    struct llamacpp_vocabulary vocabulary = {0};
+    struct llamacpp_ids list = {0};
+    lr_code code = settle(dir, options, &s, err);
+
+    *count = 0;
+    if (code == LR_OK)
+        code = read_vocabulary(&s, &model, err);
+    if (code != LR_OK)
+        return code;
+    code = llamacpp_vocabulary_open(s.lib, model, &vocabulary, err);
+    if (code == LR_OK)
+        code =
+            llamacpp_tokenize(&vocabulary, segments, segment_count, INT32_MAX / 4, &list, err);
+    if (code == LR_OK)
+        *count = list.count;
+    free(list.items);
+    llamacpp_vocabulary_close(&vocabulary);
+    s.lib->llama_model_free(model);
     return code;
 }
 

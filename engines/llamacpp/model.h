@@ -48,6 +48,9 @@ struct llama_context_params llamacpp_context_params(const struct llamacpp_librar
 lr_code llamacpp_engine_submit(struct lr_engine_model *m,
                                const struct lr_engine_request *request, struct lr_error *err);
 void llamacpp_engine_cancel(struct lr_engine_model *m, uint64_t id);
+lr_code llamacpp_engine_count(const char *dir, const struct lr_engine_options *options,
+                              const struct lr_segment *segments, size_t segment_count,
+                              uint64_t *count, struct lr_error *err);
 lr_code llamacpp_engine_tokenize(const struct lr_engine_model *m,
                                  const struct lr_segment *segments, size_t segment_count,
                                  uint32_t *ids, size_t capacity, size_t *count,

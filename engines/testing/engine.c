@@ -220,6 +220,18 @@ static void stats(const struct lr_engine_model *model, struct lr_engine_stats *o
     memcpy(out, &s, out->size < sizeof(s) ? out->size : sizeof(s));
 }
 
+static lr_code count_tokens(const char *dir, const struct lr_engine_options *options,
+                            const struct lr_segment *segments, size_t segment_count,
+                            uint64_t *count, struct lr_error *err)
+{
+    size_t n = 0;
+    lr_code code = testing_tokenize(NULL, segments, segment_count, NULL, 0, &n, err);
+    (void)dir;
+    (void)options;
+    *count = n;
+    return code;
+}
+
 const struct lr_engine_api *lr_engine_entry(void)
 {
     static const struct lr_engine_api api = {
@@ -236,6 +248,7 @@ const struct lr_engine_api *lr_engine_entry(void)
         .tokenize = testing_tokenize,
         .vocab = testing_vocab,
         .limit_kv = limit_kv,
+        .count_tokens = count_tokens,
     };
     return &api;
 }

@@ -346,6 +346,12 @@ struct lr_engine_api {
      * INTERNAL: the device failed, as in step(). */
     lr_code (*limit_kv)(struct lr_engine_model *model, uint64_t bytes, uint64_t *kv_bytes,
                         struct lr_error *err);
+
+    /* The number of tokens of a prompt for a model that is not open: what submit() would count
+     * as its prompt_tokens.  Reads the tokenizer and no weights.  Optional. */
+    lr_code (*count_tokens)(const char *model_dir, const struct lr_engine_options *options,
+                            const struct lr_segment *segments, size_t segment_count,
+                            uint64_t *count, struct lr_error *err);
 };
 
 /* True when the engine offers an optional member. */

@@ -34,14 +34,16 @@ enum wire_type {
     WIRE_CANCEL = 4, /* u64 request: its last event, with the usage, still comes */
     WIRE_CLOSE = 5,  /* empty: close the model and leave */
     WIRE_SWAP = 6,   /* router to node: a SUBMIT that names the generation that leaves for it */
+    WIRE_COUNT = 7,  /* node to worker: wire/open.h with the segments of a prompt, JSON */
 
     /* worker to node */
-    WIRE_HELLO = 32,  /* u32 pid, u32 engine ABI */
-    WIRE_LOG = 33,    /* wire_log */
-    WIRE_OPENED = 35, /* wire_need: the model is loaded */
-    WIRE_PROBED = 36, /* wire_need: the answer to WIRE_PROBE */
-    WIRE_FAILED = 37, /* wire_error: the model is dead, the worker leaves */
-    WIRE_ENTER = 38,  /* requests that take part in a step for the first time (wire/lost.h) */
+    WIRE_HELLO = 32,   /* u32 pid, u32 engine ABI */
+    WIRE_LOG = 33,     /* wire_log */
+    WIRE_OPENED = 35,  /* wire_need: the model is loaded */
+    WIRE_PROBED = 36,  /* wire_need: the answer to WIRE_PROBE */
+    WIRE_FAILED = 37,  /* wire_error: the model is dead, the worker leaves */
+    WIRE_COUNTED = 39, /* u64 tokens: the answer to WIRE_COUNT */
+    WIRE_ENTER = 38,   /* requests that take part in a step for the first time (wire/lost.h) */
 
     /* events of one generation; worker to node and node to router (wire/event.h) */
     WIRE_LOADING = 64,  /* wire_loading */

@@ -2,6 +2,44 @@
 
 #include "base/json.h"
 
+/* [["text", true], ...]: the text, and whether control tokens are recognised in it. */
+static void put_segments(struct lr_json_writer *w, const struct wire_open *m)
+{
+    lr_json_member_array(w, "segments");
+    for (size_t i = 0; i < m->segment_count; i++) {
+        lr_json_begin_array(w);
+        lr_json_put_str(w, lr_str(m->segments[i].text, m->segments[i].len));
+        lr_json_put_bool(w, m->segments[i].control != 0);
+        lr_json_end_array(w);
+    }
+    lr_json_end_array(w);
+}
+
+lr_code wire_segments_decode(struct lr_arena *arena, const struct lr_json *list,
+                             const struct lr_segment **out, size_t *count, struct lr_error *err)
+{
+    *out = NULL;
+    *count = 0;
+    if (!lr_json_is(list, LR_JSON_ARRAY))
+        return wire_malformed(err, "segments");
+    struct lr_segment *segments = lr_arena_array(arena, list->count + 1u, sizeof(*segments));
+    if (segments == NULL)
+        return lr_fail(err, LR_OUT_OF_RAM, "no memory for a prompt");
+    for (uint32_t i = 0; i < list->count; i++) {
+        const struct lr_json *item = &list->items[i];
+        struct lr_str text;
+        bool control;
+        if (!lr_json_is(item, LR_JSON_ARRAY) || item->count != 2 ||
+            !lr_json_str(&item->items[0], &text) || !lr_json_bool(&item->items[1], &control))
+            return wire_malformed(err, "segments");
+        segments[i] =
+            (struct lr_segment){.text = text.ptr, .len = text.len, .control = control};
+    }
+    *out = segments;
+    *count = list->count;
+    return LR_OK;
+}
+
 void wire_open_encode(struct lr_buf *buf, enum wire_type type, const struct wire_open *m)
 {
     const struct lr_engine_options *o = &m->options;
@@ -28,6 +66,8 @@ void wire_open_encode(struct lr_buf *buf, enum wire_type type, const struct wire
     lr_json_member_z(&w, "artifact", o->artifact_path);
     lr_json_member_z(&w, "filename", o->filename);
     lr_json_member_z(&w, "extra", o->extra_json);
+    if (type == WIRE_COUNT)
+        put_segments(&w, m);
     lr_json_end_object(&w);
     wire_frame_end(buf, start);
 }
@@ -74,7 +114,7 @@ lr_code wire_open_decode(struct lr_arena *arena, struct lr_str body, struct wire
                          struct lr_error *err)
 {
     const struct lr_json *root;
-    struct lr_json_limits limits = {.max_depth = 4, .max_bytes = 1 << 20};
+    struct lr_json_limits limits = {.max_depth = 4, .max_bytes = WIRE_BODY_MAX};
     *out = (struct wire_open){0};
     lr_code code = lr_json_parse(arena, body, &limits, &root, err);
     if (code != LR_OK)
@@ -98,5 +138,9 @@ lr_code wire_open_decode(struct lr_arena *arena, struct lr_str body, struct wire
     o->artifact_path = get_text(arena, root, "artifact");
     o->filename = get_text(arena, root, "filename");
     o->extra_json = get_text(arena, root, "extra");
-    return get_devices(arena, lr_json_get(root, "devices"), o, err);
+    const struct lr_json *segments = lr_json_get(root, "segments");
+    code = get_devices(arena, lr_json_get(root, "devices"), o, err);
+    return code == LR_OK && segments != NULL
+               ? wire_segments_decode(arena, segments, &out->segments, &out->segment_count, err)
+               : code;
 }

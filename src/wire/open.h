@@ -5,6 +5,7 @@
 #define WIRE_OPEN_H
 
 #include "base/arena.h"
+#include "base/json.h"
 #include "llm-router/engine.h"
 #include "wire/frame.h"
 
@@ -19,10 +20,17 @@ struct wire_open {
      * is an engine */
     const char *model_dir;
     struct lr_engine_options options;
+    const struct lr_segment
+        *segments; /* of a WIRE_COUNT: the prompt whose tokens are counted */
+    size_t segment_count;
 };
 
 void wire_open_encode(struct lr_buf *buf, enum wire_type type, const struct wire_open *m);
-/* Everything lies in the arena. */
+/* [["text", true], ...] as JSON; the texts are borrowed from the JSON. */
+LR_MUST_USE lr_code wire_segments_decode(struct lr_arena *arena, const struct lr_json *list,
+                                         const struct lr_segment **out, size_t *count,
+                                         struct lr_error *err);
+/* Everything lies in the arena, except the text of segments, which lies in the body. */
 LR_MUST_USE lr_code wire_open_decode(struct lr_arena *arena, struct lr_str body,
                                      struct wire_open *out, struct lr_error *err);
 

@@ -83,6 +83,33 @@ static void handle_probe(struct worker *w, struct lr_str body)
     w->leaving = true;
 }
 
+/* Counts the tokens of a prompt by the model's tokenizer; no model is opened. */
+static void handle_count(struct worker *w, struct lr_str body)
+{
+    struct wire_open m;
+    struct lr_error err = {0};
+    uint64_t count = 0;
+
+    lr_code code = wire_open_decode(&w->scratch, body, &m, &err);
+    if (code == LR_OK && m.model_dir == NULL)
+        code = wire_malformed(&err, "count");
+    if (code == LR_OK)
+        code = open_library(w, &m, &err);
+    if (code == LR_OK && !LR_ENGINE_HAS(w->api, count_tokens))
+        code = lr_fail(&err, LR_UNSUPPORTED, "this engine cannot count the tokens of a prompt");
+    if (code == LR_OK)
+        code = w->api->count_tokens(m.model_dir, &m.options, m.segments, m.segment_count,
+                                    &count, &err);
+    if (code != LR_OK) {
+        err.code = code;
+        give_up(w, &err);
+        return;
+    }
+    wire_u64_encode(&w->host.out, WIRE_COUNTED, count);
+    worker_host_flush(&w->host);
+    w->leaving = true;
+}
+
 static void add_tick(struct worker *w, uint64_t now)
 {
     struct lr_engine_stats stats = {.size = sizeof(stats)};
@@ -234,6 +261,9 @@ static void handle(struct worker *w, const struct wire_frame *frame)
         break;
     case WIRE_PROBE:
         handle_probe(w, frame->body);
+        break;
+    case WIRE_COUNT:
+        handle_count(w, frame->body);
         break;
     case WIRE_SUBMIT:
         handle_submit(w, frame->body);

@@ -42,4 +42,5 @@ AT(lr_engine_host, on_vector, 72);
 AT(lr_engine_host, try_mask, 88);
 AT(lr_engine_stats, kv_bytes_reclaimable, 88);
 AT(lr_engine_api, limit_kv, 96);
+AT(lr_engine_api, count_tokens, 104);
 #endif

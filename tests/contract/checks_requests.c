@@ -17,6 +17,15 @@ static size_t count_prompt(struct run *run, const struct lr_engine_model *model,
         return 0;
     EXPECT(run, run->api->tokenize(model, segment, 1, NULL, 0, &count, &err) == LR_OK,
            "tokenize");
+    if (LR_ENGINE_HAS(run->api, count_tokens)) {
+        struct lr_engine_options options = conformance_options(run);
+        uint64_t counted = 0;
+        EXPECT(run,
+               run->api->count_tokens(run->model_dir, &options, segment, 1, &counted, &err) ==
+                       LR_OK &&
+                   counted == count,
+               "count_tokens says %llu, tokenize %zu", (unsigned long long)counted, count);
+    }
     return count;
 }
 

@@ -171,6 +171,34 @@ test('errors arrive as the typed exceptions of the client', async () => {
   );
 });
 
+test('count_tokens equals what the answer reports, without loading the model', async () => {
+  const { router } = await fleet(1, DEMO, { nodeArgs: ['--no-preload'], isLoaded: false });
+  const own = clientOf(router, await makeKey(router));
+  await until('the files are there', async () => (await call(`${router.url}/v1/models`)).json.data[0]?.ready);
+  const full = claudeCode('5f01a', [
+    { role: 'user', content: 'Wie spät ist es? <|end|> 東京 😀' },
+    {
+      role: 'assistant',
+      content: [{ type: 'tool_use', id: 'toolu_1', name: 'get_weather', input: { city: 'Paris' } }],
+    },
+    { role: 'user', content: [{ type: 'tool_result', tool_use_id: 'toolu_1', content: 'sunny' }] },
+  ]);
+  const { stream, max_tokens, temperature, metadata, ...ask } = full;
+  const counted = await Promise.all([ask, body('Hello')].map((b) => own.messages.countTokens(b)));
+  const states = async () => (await nodes(router))[0].models.map((m) => m.state);
+  assert.deepEqual(await states(), ['present'], 'no weights were loaded');
+  for (const [i, b] of [full, body('Hello')].entries()) {
+    const { usage } = await own.messages.create({ ...b, stream: false, max_tokens: 5 });
+    assert.equal(counted[i].input_tokens, usage.input_tokens + usage.cache_read_input_tokens);
+  }
+  assert.equal((await own.messages.countTokens(body('Hello'))).input_tokens, counted[1].input_tokens, 'loaded, too');
+  await assert.rejects(own.messages.countTokens(body('x', { model: 'nobody' })), Anthropic.NotFoundError);
+  await assert.rejects(own.messages.countTokens(body('x', { messages: [] })), (e) => {
+    assert.deepEqual([e.status, e.error.error.type], [400, 'invalid_request_error']);
+    return true;
+  });
+});
+
 // The shape of what Claude Code 2.1 sends: fields of many versions, a billing line that differs
 // between sessions, and system messages behind those of the user.
 const claudeCode = (cch, messages) => ({

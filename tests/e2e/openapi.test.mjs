@@ -69,6 +69,9 @@ test('the answers of the server have the members that the page lists', async () 
   await check('POST', '/v1/chat/completions', '/v1/chat/completions', { body: { model: 'doc', ...say('hi') } });
   await check('POST', '/v1/responses', '/v1/responses', { body: { model: 'doc', input: 'hi' } });
   await check('POST', '/v1/messages', '/v1/messages', { body: { model: 'doc', ...say('hi') } });
+  await check('POST', '/v1/messages/count_tokens', '/v1/messages/count_tokens', {
+    body: { model: 'doc', ...say('hi') },
+  });
   await check('POST', '/v1/completions', '/v1/completions', { body: { model: 'doc', prompt: 'hi', max_tokens: 2 } });
   for (const [template, url] of [
     ['/v1/models', '/v1/models'],

@@ -35,22 +35,30 @@ static void mark_unused(struct gptoss_vocabulary *v)
             clear_bit(v->usable, id);
 }
 
-static lr_code open_tokenizer(struct gptoss_vocabulary *v, const char *dir,
-                              struct lr_error *err)
+lr_code gptoss_tokenizer_open(const char *dir, struct tokenizer **out, struct lr_error *err)
 {
-    static const char *const stops[] = {"<|return|>", "<|call|>", "<|endoftext|>"};
     char path[4096];
     struct stat st;
-    uint32_t id;
 
+    *out = NULL;
     int n = snprintf(path, sizeof(path), "%s/tokenizer.json", dir);
     if (n < 0 || (size_t)n >= sizeof(path))
         return lr_fail(err, LR_INVALID_ARGUMENT, "the model's path is too long: %s", dir);
     if (stat(path, &st) != 0 && errno == ENOENT)
         return LR_OK; /* no tokenizer: only ids */
-    lr_code code = tokenizer_open_file(path, &v->tokenizer, err);
-    if (code != LR_OK)
-        return code >= 100 ? (err->code = LR_MODEL_CORRUPT) : code;
+    lr_code code = tokenizer_open_file(path, out, err);
+    return code >= 100 ? (err->code = LR_MODEL_CORRUPT) : code;
+}
+
+static lr_code open_tokenizer(struct gptoss_vocabulary *v, const char *dir,
+                              struct lr_error *err)
+{
+    static const char *const stops[] = {"<|return|>", "<|call|>", "<|endoftext|>"};
+    uint32_t id;
+
+    lr_code code = gptoss_tokenizer_open(dir, &v->tokenizer, err);
+    if (code != LR_OK || v->tokenizer == NULL)
+        return code;
     mark_unused(v);
     for (size_t i = 0; i < sizeof(stops) / sizeof(stops[0]); i++)
         if (tokenizer_find_special(v->tokenizer, stops[i], &id) && id < v->rows)

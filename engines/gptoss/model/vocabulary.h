@@ -24,6 +24,9 @@ struct gptoss_vocabulary {
     uint32_t *stop;              /* bit per row */
 };
 
+/* The tokenizer of a model's folder; NULL with OK: there is none. */
+LR_MUST_USE lr_code gptoss_tokenizer_open(const char *dir, struct tokenizer **out,
+                                          struct lr_error *err);
 LR_MUST_USE lr_code gptoss_vocabulary_open(const char *dir, const struct model_config *config,
                                            uint32_t rows, struct gptoss_vocabulary *out,
                                            struct lr_error *err);

@@ -20,6 +20,7 @@ static const struct route {
     {{"GET", "v0/models/*"}, node_api_model_info},
     {{"POST", "v0/models/inspect"}, node_api_inspect},
     {{"DELETE", "v0/models/*"}, node_api_model_delete},
+    {{"POST", "v0/models/*/count"}, node_api_model_count},
     {{"POST", "v0/models/*/*"}, node_api_model_action},
     {{"POST", "v0/heartbeat"}, node_api_heartbeat},
     {{"GET", "v0/engines"}, node_api_engines},

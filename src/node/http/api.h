@@ -45,6 +45,7 @@ node_api_fn node_api_complete;
 node_api_fn node_api_v1_models;
 node_api_fn node_api_models;
 node_api_fn node_api_model_info;
+node_api_fn node_api_model_count;
 node_api_fn node_api_model_delete;
 node_api_fn node_api_model_action;
 node_api_fn node_api_inspect;

@@ -75,8 +75,8 @@ lr_code node_engine_run(const struct node_launcher *launcher,
         .executable = launcher->executable,
         .scratch = scratch_of(launcher, library->engine_id, scratch),
         .label = label,
-        .is_probe = type == WIRE_PROBE,
-        .limit_ms = type == WIRE_PROBE ? launcher->probe_ms : 0,
+        .is_probe = type != WIRE_OPEN,
+        .limit_ms = type != WIRE_OPEN ? launcher->probe_ms : 0,
         .callbacks = *callbacks,
     };
     lr_code code = node_proc_start(launcher->loop, &config, out, err);

@@ -117,6 +117,8 @@ uint32_t node_worker_load(const struct node_worker *worker);
 struct node_answer {
     struct lr_engine_need need;
     bool has_need;
+    uint64_t tokens; /* of a prompt that was counted */
+    bool has_tokens;
     struct lr_error error; /* code LR_OK: it gave no reason */
 };
 lr_code node_answer_on_frames(void *answer, struct wire_reader *frames, struct lr_error *err);

@@ -113,6 +113,15 @@ lr_code router_act(struct net_request *req, const struct router_action *action,
 
 /* ---- one request, from head to log line ---- */
 
+const struct chat_codec *router_codec_of(const struct net_request *req)
+{
+    struct lr_str path = net_request_path(req);
+    const size_t tail = sizeof("/count_tokens") - 1;
+    if (lr_str_ends(path, "/count_tokens"))
+        path = lr_str_sub(path, 0, path.len - tail);
+    return chat_codec_of(path);
+}
+
 /* The client's own id where it is harmless in a header and a log, else one of ours. */
 static void choose_id(struct net_request *req, struct router_access *access)
 {
@@ -125,15 +134,15 @@ static void choose_id(struct net_request *req, struct router_access *access)
         lr_random_base62(access->request_id + 4, 20);
     }
     net_response_header(req, "X-Request-Id", lr_str_z(access->request_id));
-    const struct chat_codec *codec = chat_codec_of(net_request_path(req));
+    const struct chat_codec *codec = router_codec_of(req);
     if (codec != NULL && codec->id_header != NULL)
         net_response_header(req, codec->id_header, lr_str_z(access->request_id));
 }
 
-/* An error before a turn has begun, in the form of the API that the client speaks. */
-static void answer_error(struct net_request *req, const struct lr_error *err)
+/* An error outside of a turn, in the form of the API that the client speaks. */
+void router_answer_error(struct net_request *req, const struct lr_error *err)
 {
-    const struct chat_codec *codec = chat_codec_of(net_request_path(req));
+    const struct chat_codec *codec = router_codec_of(req);
     struct lr_buf body;
     if (codec == NULL) {
         net_respond_error(req, err);
@@ -188,7 +197,7 @@ void router_api_head(void *arg, struct net_request *req)
     if (code != LR_OK) {
         if (code == LR_UNAUTHENTICATED)
             net_response_header(req, "WWW-Authenticate", LR_STR_LIT("Bearer"));
-        answer_error(req, &err);
+        router_answer_error(req, &err);
         return;
     }
     if (access->route->role != ROUTER_API)
@@ -200,7 +209,7 @@ void router_api_request(void *arg, struct net_request *req)
 {
     struct lr_error err;
     if (router_access(req)->route->fn(arg, req, &err) != LR_OK)
-        net_respond_error(req, &err);
+        router_answer_error(req, &err);
 }
 
 void router_api_end(void *arg, const struct net_request *req)

@@ -74,6 +74,10 @@ bool router_wants(struct net_request *req, const char *name);
 /* The body as an object. */
 LR_MUST_USE lr_code router_body(struct net_request *req, const struct lr_json **out,
                                 struct lr_error *err);
+/* An error outside of a turn, in the form of the API that the client speaks. */
+void router_answer_error(struct net_request *req, const struct lr_error *err);
+/* The codec of the request's path, also of a path below it; NULL: none. */
+const struct chat_codec *router_codec_of(const struct net_request *req);
 /* NOT_FOUND: there is no such thing. */
 lr_code router_fail_absent(const char *what, struct lr_str id, struct lr_error *err);
 
@@ -119,13 +123,13 @@ struct lr_str router_cookie_name(uint16_t port, char out[32]);
 
 /* Handlers. */
 router_api_fn router_api_complete, router_api_v1_models, router_api_v1_model, router_api_models,
-    router_api_register, router_api_registry, router_api_manifest, router_api_model_change,
-    router_api_delete_model, router_api_model_action, router_api_explain, router_api_join,
-    router_api_heartbeat, router_api_nodes, router_api_node_change, router_api_node_token,
-    router_api_node_forward, router_api_keys, router_api_key_create, router_api_key_change,
-    router_api_key_revoke, router_api_usage, router_api_audit, router_api_events,
-    router_api_whoami, router_api_sign_in, router_api_sign_out, router_api_stats,
-    router_api_alerts, router_api_health, router_api_metrics, router_api_dashboard,
-    router_api_asset;
+    router_api_register, router_api_registry, router_api_manifest, router_api_count,
+    router_api_model_change, router_api_delete_model, router_api_model_action,
+    router_api_explain, router_api_join, router_api_heartbeat, router_api_nodes,
+    router_api_node_change, router_api_node_token, router_api_node_forward, router_api_keys,
+    router_api_key_create, router_api_key_change, router_api_key_revoke, router_api_usage,
+    router_api_audit, router_api_events, router_api_whoami, router_api_sign_in,
+    router_api_sign_out, router_api_stats, router_api_alerts, router_api_health,
+    router_api_metrics, router_api_dashboard, router_api_asset;
 
 #endif

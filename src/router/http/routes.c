@@ -5,6 +5,7 @@
 static const struct router_route routes[] = {
     {{"GET", "v1/models"}, ROUTER_API, router_api_v1_models},
     {{"GET", "v1/models/**"}, ROUTER_API, router_api_v1_model},
+    {{"POST", "v1/messages/count_tokens"}, ROUTER_API, router_api_count},
     {{"GET", "v0/explain"}, ROUTER_API, router_api_explain},
 
     {{"GET", "v0/whoami"}, ROUTER_PUBLIC, router_api_whoami},
