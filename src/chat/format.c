@@ -27,7 +27,7 @@ static const struct lr_json *followed(const struct lr_json *schema, bool strict,
 {
     if (schema == NULL || schema->type != LR_JSON_OBJECT)
         return NULL;
-    return strict || grammar_check_schema(schema, true, work, NULL) == LR_OK ? schema : NULL;
+    return strict || grammar_check_lenient(schema, work, NULL) == LR_OK ? schema : NULL;
 }
 
 static uint32_t list_tools(const struct chat_request *req, struct grammar_tool *list)
@@ -43,15 +43,6 @@ static uint32_t list_tools(const struct chat_request *req, struct grammar_tool *
         list[count++] = tool;
     }
     return count;
-}
-
-static enum grammar_answer answer_of(const struct chat_request *req)
-{
-    if (req->requires_tool_call)
-        return GRAMMAR_ANSWER_NONE;
-    if (req->format == CHAT_FORMAT_TEXT)
-        return GRAMMAR_ANSWER_TEXT;
-    return req->format == CHAT_FORMAT_SCHEMA ? GRAMMAR_ANSWER_SCHEMA : GRAMMAR_ANSWER_OBJECT;
 }
 
 static lr_code write_constraint(struct lr_arena *arena, const struct grammar_constraint *c,
@@ -84,10 +75,14 @@ lr_code chat_format_constraint(struct lr_arena *arena, const struct chat_request
                                bool is_harmony, struct lr_str *out, struct lr_error *err)
 {
     struct grammar_constraint c = {.is_harmony = is_harmony,
-                                   .answer = answer_of(req),
-                                   .schema = req->schema,
+                                   .answer = req->format,
+                                   .value = req->format_value,
                                    .is_strict = req->schema_strict};
     *out = (struct lr_str){0};
+    if (req->requires_tool_call)
+        c.answer = GRAMMAR_ANSWER_NONE;
+    if (req->prompts != NULL)
+        c.is_harmony = is_harmony = false; /* the answer to a raw prompt is its whole text */
     if (req->requires_tool_call && !is_harmony)
         return lr_fail(err, LR_UNSUPPORTED,
                        "'tool_choice': 'required' or a named function is supported for models "
@@ -119,7 +114,7 @@ static void write_format(struct lr_buf *out, const struct chat_request *req)
         lr_buf_add_z(out, "\n");
     }
     lr_json_writer_init(&w, out);
-    lr_json_put_value(&w, req->schema);
+    lr_json_put_value(&w, req->format_value);
 }
 
 static bool is_instructions(const struct lr_json *message)
@@ -161,7 +156,7 @@ bool chat_format_show(struct lr_arena *arena, const struct chat_request *req,
     struct lr_buf text;
     struct chat_object first;
     struct lr_json content;
-    if (req->format != CHAT_FORMAT_SCHEMA || req->requires_tool_call)
+    if (req->format != GRAMMAR_ANSWER_SCHEMA || req->requires_tool_call)
         return true;
     bool has = is_instructions(&messages->items[0]);
     struct lr_json *items = lr_arena_array(arena, messages->count + 1, sizeof(*items));

@@ -184,6 +184,7 @@ lr_code chat_request_check(struct lr_arena *arena, const struct chat_codec *code
         .codec = codec,
         .prompt_count = 1,
         .n = 1,
+        .format = GRAMMAR_ANSWER_TEXT,
         .parallel_tool_calls = true,
         .reasoning = CHAT_REASONING_CONTENT,
         .sampling = {.size = sizeof(struct lr_sampling),

@@ -2,7 +2,7 @@
  *
  * parse.c walks a body through the codec's table of fields and reads simple values,
  * parse_fields.c has the fields that several APIs share, parse_format.c the fields that define
- * the output format.
+ * the output format, parse_constraint.c the same under other servers' names.
  */
 #ifndef CHAT_PARSE_H
 #define CHAT_PARSE_H
@@ -21,6 +21,7 @@ struct chat_parse {
     bool tool_choice_none;
     bool logprobs;
     uint64_t top_logprobs_given; /* 1 + value; 0: not given */
+    char constrained_by[64];     /* the field that constrains the answer; empty: none */
 };
 
 typedef lr_code (*chat_field_fn)(struct chat_parse *p, const char *name,
@@ -84,13 +85,27 @@ enum {
     CHAT_TOOL_NAME_MAX = 64, /* also for a namespace */
 };
 bool chat_is_tool_name(struct lr_str name);
-/* The format type that the object at `at` asks for. */
+/* The format that the object at `at` asks for.  wants_schema: a schema, which the caller reads.
+ */
 lr_code chat_parse_format_type(struct chat_parse *p, const char *at,
-                               const struct lr_json *value);
+                               const struct lr_json *value, bool *wants_schema);
 /* name, description, strict and schema, which are members of `about` at the position `at`. */
 lr_code chat_parse_schema(struct chat_parse *p, const char *at, const struct lr_json *about);
 /* Checks tools, tool choice and output format together. tool_param: the field that names a
  * required tool. */
 lr_code chat_check_format(struct chat_parse *p, const char *tool_param);
+
+/* ---- parse_constraint.c ---- */
+/* What cannot be enforced is refused here, before anything is queued. */
+lr_code chat_check_constraint(struct chat_parse *p, const char *param,
+                              enum grammar_answer answer, const struct lr_json *value);
+/* Sets the one constraint on the answer; a second one is refused. */
+lr_code chat_set_constraint(struct chat_parse *p, const char *param, enum grammar_answer answer,
+                            const struct lr_json *value);
+/* guided_json, guided_regex, guided_choice, guided_grammar, grammar, json_schema. */
+lr_code chat_parse_constraint(struct chat_parse *p, const char *name,
+                              const struct lr_json *value);
+lr_code chat_parse_structured_outputs(struct chat_parse *p, const char *name,
+                                      const struct lr_json *value);
 
 #endif

@@ -31,32 +31,6 @@ static bool is_format_name(struct lr_str name)
     return name.len > 0 && name.len <= FORMAT_NAME_MAX;
 }
 
-/* An unsupported schema is refused here, before anything is queued. */
-static lr_code check_schema(struct chat_parse *p, const char *param,
-                            const struct lr_json *schema)
-{
-    struct lr_error err = {0};
-    struct lr_buf text;
-    struct lr_json_writer w;
-    lr_buf_init(&text, GRAMMAR_CONSTRAINT_MAX);
-    lr_json_writer_init(&w, &text);
-    lr_json_put_value(&w, schema);
-    bool too_large = text.failed;
-    lr_buf_free(&text);
-    if (too_large)
-        return chat_parse_fail(p, param, "invalid_value", LR_INVALID_ARGUMENT,
-                               "'%s' has more than %d bytes, or too many levels.", param,
-                               GRAMMAR_CONSTRAINT_MAX);
-    lr_code code = grammar_check_schema(schema, false, &p->schema_work, &err);
-    if (code == LR_OK)
-        return LR_OK;
-    return chat_parse_fail(
-        p, param, code == LR_UNSUPPORTED ? "unsupported_value" : "invalid_value",
-        code == LR_UNSUPPORTED ? LR_UNSUPPORTED : LR_INVALID_ARGUMENT,
-        "Invalid schema for '%s': %s. docs/structured-output.md lists what is supported.",
-        param, err.text);
-}
-
 lr_code chat_parse_schema(struct chat_parse *p, const char *at, const struct lr_json *about)
 {
     struct chat_request *req = p->req;
@@ -79,18 +53,32 @@ lr_code chat_parse_schema(struct chat_parse *p, const char *at, const struct lr_
     if (flag != NULL && flag->type != LR_JSON_NULL && !lr_json_bool(flag, &req->schema_strict))
         return chat_parse_type(p, param, "a boolean", flag);
     (void)snprintf(param, sizeof(param), "%s.schema", at);
-    req->schema = lr_json_get(about, "schema");
-    if (req->schema == NULL)
+    const struct lr_json *schema = lr_json_get(about, "schema");
+    if (schema == NULL)
         return chat_parse_fail(p, param, "missing_required_parameter", LR_INVALID_ARGUMENT,
                                "'%s' needs a 'schema'.", at);
-    return check_schema(p, param, req->schema);
+    return chat_set_constraint(p, param, GRAMMAR_ANSWER_SCHEMA, schema);
+}
+
+/* A schema beside "json_object", as some servers take it: {} says no more than the type does.
+ */
+static lr_code parse_object(struct chat_parse *p, const char *at, const struct lr_json *value)
+{
+    const struct lr_json *schema = lr_json_get(value, "schema");
+    char param[40];
+    if (schema == NULL || schema->type == LR_JSON_NULL ||
+        (schema->type == LR_JSON_OBJECT && schema->count == 0))
+        return chat_set_constraint(p, at, GRAMMAR_ANSWER_OBJECT, NULL);
+    (void)snprintf(param, sizeof(param), "%s.schema", at);
+    return chat_set_constraint(p, param, GRAMMAR_ANSWER_SCHEMA, schema);
 }
 
 lr_code chat_parse_format_type(struct chat_parse *p, const char *at,
-                               const struct lr_json *value)
+                               const struct lr_json *value, bool *wants_schema)
 {
     struct lr_str type;
     char param[40];
+    *wants_schema = false;
     (void)snprintf(param, sizeof(param), "%s.type", at);
     if (value->type != LR_JSON_OBJECT)
         return chat_parse_type(p, at, "an object", value);
@@ -98,10 +86,9 @@ lr_code chat_parse_format_type(struct chat_parse *p, const char *at,
         return chat_parse_fail(p, param, "missing_required_parameter", LR_INVALID_ARGUMENT,
                                "'%s' needs a 'type'.", at);
     if (lr_str_eq_z(type, "json_object"))
-        p->req->format = CHAT_FORMAT_OBJECT;
-    else if (lr_str_eq_z(type, "json_schema"))
-        p->req->format = CHAT_FORMAT_SCHEMA;
-    else if (!lr_str_eq_z(type, "text"))
+        return parse_object(p, at, value);
+    *wants_schema = lr_str_eq_z(type, "json_schema");
+    if (!*wants_schema && !lr_str_eq_z(type, "text"))
         return chat_parse_fail(p, param, "unsupported_value", LR_UNSUPPORTED,
                                "'%s' of type '%.*s' is not supported; use 'text', "
                                "'json_object' or 'json_schema'.",
@@ -139,7 +126,7 @@ static lr_code check_strict_tools(struct chat_parse *p, bool *any)
         if (!strict || !lr_json_is(schema, LR_JSON_OBJECT))
             continue;
         (void)snprintf(param, sizeof(param), "%s.parameters", where);
-        lr_code code = check_schema(p, param, schema);
+        lr_code code = chat_check_constraint(p, param, GRAMMAR_ANSWER_SCHEMA, schema);
         if (code != LR_OK)
             return code;
     }
@@ -163,10 +150,12 @@ lr_code chat_check_format(struct chat_parse *p, const char *tool_param)
                                req->required_tool.ptr);
     lr_code code = check_strict_tools(p, &any_strict);
     if (code == LR_OK && req->ignore_stop &&
-        (req->requires_tool_call || req->format != CHAT_FORMAT_TEXT || any_strict))
+        (req->requires_tool_call || req->format != GRAMMAR_ANSWER_TEXT || any_strict))
         return chat_parse_fail(p, "ignore_eos", "invalid_value", LR_INVALID_ARGUMENT,
                                "'ignore_eos' goes on after the end of the answer, which "
-                               "'response_format', 'tool_choice' or strict tools settle; send "
-                               "only one of them.");
+                               "'%s', 'tool_choice' or strict tools settle; send only one of "
+                               "them.",
+                               p->constrained_by[0] != '\0' ? p->constrained_by
+                                                            : "response_format");
     return code;
 }

@@ -14,6 +14,7 @@
 
 #include "base/json.h"
 #include "base/str.h"
+#include "grammar/constraint.h"
 #include "llm-router/engine.h"
 
 struct chat_codec;
@@ -39,13 +40,6 @@ enum {
     CHAT_GIVEN_TOP_K = 4,
     CHAT_GIVEN_MIN_P = 8,
     CHAT_GIVEN_REPETITION_PENALTY = 16,
-};
-
-/* The format of the answer's content. */
-enum chat_format {
-    CHAT_FORMAT_TEXT,
-    CHAT_FORMAT_OBJECT, /* any JSON object */
-    CHAT_FORMAT_SCHEMA, /* JSON that matches a schema */
 };
 
 /* A prompt without messages: text, or ids when `ids` is not NULL. */
@@ -77,17 +71,19 @@ struct chat_request {
     bool forbids_tool_calls;                /* tool_choice is "none" */
     bool requires_tool_call;                /* tool_choice is "required" or names a tool */
     struct lr_str required_tool;            /* the named tool; empty: any tool */
-    enum chat_format format;
-    const struct lr_json *schema; /* of CHAT_FORMAT_SCHEMA, with its name and description */
-    struct lr_str schema_name;
-    struct lr_str schema_about; /* empty: none */
-    bool schema_strict;         /* objects are closed unless the schema says otherwise */
+    struct lr_str schema_name;              /* of format_value, if it is a schema */
+    struct lr_str schema_about;             /* its description; empty: none */
     bool parallel_tool_calls;
     uint32_t reasoning; /* CHAT_REASONING_ bits */
 
     /* for APIs with raw prompts */
     const struct chat_raw_prompt *prompts; /* NULL: messages */
     uint32_t prompt_count;                 /* 1 for all other APIs */
+
+    /* The answer's content, under whatever name the client constrains it. */
+    enum grammar_answer format;         /* GRAMMAR_ANSWER_TEXT: it is free */
+    const struct lr_json *format_value; /* the schema, regular expression, ... */
+    bool schema_strict; /* objects are closed unless the schema says otherwise */
 
     /* Generation.  Choice i answers prompt i / n; its seed is derived from i. */
     struct lr_sampling sampling; /* .seed is meaningful only where has_seed */

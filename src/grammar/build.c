@@ -49,8 +49,8 @@ bool grammar_charge(struct grammar_build *b, uint32_t work)
 {
     if (b->code == LR_OK && *b->work < work)
         grammar_fail(b, LR_INVALID_ARGUMENT,
-                     "the schemas of this request need more than %d steps of work together; "
-                     "make them smaller",
+                     "the schemas or grammars of this request need more than %d steps of work "
+                     "together; make them smaller",
                      GRAMMAR_WORK_MAX);
     if (b->code != LR_OK)
         return false;
@@ -81,9 +81,9 @@ uint32_t grammar_step(struct grammar_build *b, enum grammar_op op, uint32_t next
         return 0;
     if (p->count == GRAMMAR_STEPS_MAX) {
         grammar_fail(b, LR_INVALID_ARGUMENT,
-                     "the schema is too large: it needs more than %d steps; bounds of lengths "
+                     "the %s is too large: it needs more than %d steps; bounds of lengths "
                      "and counts are what makes it grow",
-                     GRAMMAR_STEPS_MAX);
+                     b->subject, GRAMMAR_STEPS_MAX);
         return 0;
     }
     if (p->count == p->capacity) {
@@ -152,8 +152,8 @@ uint32_t grammar_rule_add(struct grammar_build *b, const struct schema_part *par
     if (b->code != LR_OK)
         return 0;
     if (p->rule_count == GRAMMAR_RULES_MAX) {
-        grammar_fail(b, LR_INVALID_ARGUMENT, "the schema is too large: more than %d rules",
-                     GRAMMAR_RULES_MAX);
+        grammar_fail(b, LR_INVALID_ARGUMENT, "the %s is too large: more than %d rules",
+                     b->subject, GRAMMAR_RULES_MAX);
         return 0;
     }
     if (p->rule_count == p->rule_capacity) {
@@ -383,14 +383,16 @@ lr_code grammar_finish(struct grammar_build *b)
         return grammar_fail(b, LR_OUT_OF_RAM, "no memory for a grammar");
     if (p->steps[p->start].height > GRAMMAR_CALLS_MAX)
         return grammar_fail(b, LR_INVALID_ARGUMENT,
-                            "no value fits the schema: each one would contain another without "
+                            "no value fits the %s: each one would contain another without "
                             "end (or be nested deeper than %d)",
-                            GRAMMAR_DEPTH_MAX);
+                            b->subject, GRAMMAR_DEPTH_MAX);
     uint8_t *colours = calloc(p->count, 1);
     uint32_t *stack = calloc(p->count, sizeof(*stack));
     if (colours == NULL || stack == NULL)
         grammar_fail(b, LR_OUT_OF_RAM, "no memory for a grammar");
-    else if (is_circular(p, colours, stack))
+    for (uint32_t i = b->checked_from; colours != NULL && i < b->checked_to; i++)
+        colours[i] = CLOSED;
+    if (b->code == LR_OK && is_circular(p, colours, stack))
         grammar_fail(b, LR_INVALID_ARGUMENT,
                      "a $ref leads back to itself with nothing in between");
     free(colours);

@@ -5,7 +5,9 @@
  *
  *   format  "plain": only the answer, up to the model's stop token
  *           "harmony": free analysis messages, then the answer on the final channel or a call
- *   answer  "schema", "object" (any JSON object), "text", or "none": a call is required
+ *   answer  "schema", "object" (any JSON object), "regex", "choice", "grammar" (GBNF), "text",
+ * or "none": a call is required.  The member of the same name has the schema, the regular
+ *           expression, the list of choices or the grammar
  *   tools   tools that may be called; a schema that is not strict is enforced as far as its
  *           keywords are supported
  */
@@ -13,13 +15,17 @@
 #define GRAMMAR_CONSTRAINT_H
 
 #include "base/buf.h"
+#include "base/fail.h"
 #include "base/json.h"
 
 enum grammar_answer {
     GRAMMAR_ANSWER_NONE,
     GRAMMAR_ANSWER_TEXT,
-    GRAMMAR_ANSWER_OBJECT,
-    GRAMMAR_ANSWER_SCHEMA,
+    GRAMMAR_ANSWER_OBJECT,  /* any JSON object */
+    GRAMMAR_ANSWER_SCHEMA,  /* JSON that fits a schema; it and those below have a value */
+    GRAMMAR_ANSWER_REGEX,   /* a text that a regular expression matches as a whole: a string */
+    GRAMMAR_ANSWER_CHOICE,  /* one of several texts: an array of strings */
+    GRAMMAR_ANSWER_GRAMMAR, /* a text of a grammar in GBNF: a string */
 };
 
 struct grammar_tool {
@@ -31,7 +37,7 @@ struct grammar_tool {
 struct grammar_constraint {
     bool is_harmony;
     enum grammar_answer answer;
-    const struct lr_json *schema;
+    const struct lr_json *value; /* the schema, regular expression, ...; NULL: it has none */
     bool is_strict; /* objects of the schema are closed unless they say otherwise */
     const struct grammar_tool *tools;
     uint32_t tool_count;
@@ -39,5 +45,15 @@ struct grammar_constraint {
 
 /* Appends the constraint's text. */
 void grammar_constraint_write(struct lr_buf *out, const struct grammar_constraint *c);
+
+/* Checks whether grammar_compile would accept an answer with this value, so that a request can
+ * be refused at once.  work: remaining budget of the request, GRAMMAR_WORK_MAX before the
+ * first. */
+LR_MUST_USE lr_code grammar_check_answer(enum grammar_answer answer,
+                                         const struct lr_json *value, uint32_t *work,
+                                         struct lr_error *err);
+/* The same for the arguments of a tool that is not strict. */
+LR_MUST_USE lr_code grammar_check_lenient(const struct lr_json *schema, uint32_t *work,
+                                          struct lr_error *err);
 
 #endif

@@ -71,7 +71,7 @@ bool grammar_dfa_reserve(struct dfa_making *m, struct automaton *a)
 {
     if (a->states < a->capacity)
         return true;
-    if (a->states >= DFA_STATES_MAX || (uint64_t)a->states * m->classes > DFA_CELLS_MAX) {
+    if (a->states >= m->states_max || (uint64_t)a->states * m->classes > DFA_CELLS_MAX) {
         grammar_dfa_too_large(m);
         return false;
     }
@@ -114,9 +114,9 @@ struct product {
 static uint32_t tuple_state(struct product *p, const uint32_t *tuple)
 {
     size_t width = p->count + 1;
-    uint32_t at =
-        grammar_dfa_hash_list(tuple, (uint32_t)width, false) & (2 * DFA_STATES_MAX - 1);
-    for (; p->slots[at] != 0; at = (at + 1) & (2 * DFA_STATES_MAX - 1))
+    uint32_t mask = 2 * p->m->states_max - 1;
+    uint32_t at = grammar_dfa_hash_list(tuple, (uint32_t)width, false) & mask;
+    for (; p->slots[at] != 0; at = (at + 1) & mask)
         if (memcmp(p->tuples + (p->slots[at] - 1) * width, tuple, width * sizeof(*tuple)) == 0)
             return p->slots[at] - 1;
     if (!grammar_dfa_reserve(p->m, &p->a))
@@ -145,12 +145,30 @@ static uint32_t holding(const struct product *p, const uint32_t *tuple)
     return holds & ((1u << p->text->count) - 1);
 }
 
+/* Which classes have a character that is no surrogate: no text has one. */
+static const uint8_t *real_classes(struct dfa_making *m)
+{
+    uint8_t *real = grammar_dfa_scratch(m, m->classes, 1);
+    if (real == NULL)
+        return NULL;
+    memset(real, 0, m->classes);
+    for (uint32_t i = 0; i < m->ranges; i++) {
+        uint32_t end = i + 1 < m->ranges ? m->starts[i + 1] : REGEX_CODE_MAX + 1;
+        if (m->starts[i] < 0xD800 || end > 0xE000)
+            real[m->range_class[i]] = 1;
+    }
+    return real;
+}
+
 static void run_product(struct product *p)
 {
     struct dfa_making *m = p->m;
     const struct dfa_text *t = p->text;
     bool counts = t->min > 0 || t->max != DFA_UNBOUNDED;
     uint32_t tuple[COMPONENTS_MAX + 1] = {0};
+    const uint8_t *real = real_classes(m);
+    if (real == NULL)
+        return;
     (void)tuple_state(p, tuple);
     for (uint32_t i = 0; i < p->a.states && m->code == LR_OK; i++) {
         size_t width = p->count + 1;
@@ -159,7 +177,7 @@ static void run_product(struct product *p)
         for (uint32_t c = 0; c < m->classes && m->code == LR_OK; c++) {
             const uint32_t *from = p->tuples + i * width;
             uint32_t len = from[p->count], to = DFA_DEAD;
-            if (t->max == DFA_UNBOUNDED || len < t->max) {
+            if (real[c] && (t->max == DFA_UNBOUNDED || len < t->max)) {
                 for (uint32_t k = 0; k < p->count; k++)
                     tuple[k] = p->parts[k].a.next[(size_t)from[k] * m->classes + c];
                 bool stands = t->max == DFA_UNBOUNDED && len >= t->min;
@@ -221,17 +239,31 @@ static void add_component(struct product *p, const struct sets *sets, const stru
     c->a = grammar_dfa_automaton(p->m, sets, tree);
 }
 
+/* Room for as many sets as an automaton of this size may have use for. */
+static struct sets *make_sets(struct dfa_making *m)
+{
+    uint32_t max = m->states_max < DFA_SETS_MAX / 2 ? 2 * m->states_max : DFA_SETS_MAX;
+    struct sets *s = grammar_dfa_scratch(m, 1, sizeof(*s));
+    if (s == NULL)
+        return NULL;
+    *s = (struct sets){.max = max,
+                       .items = grammar_dfa_scratch(m, max, sizeof(*s->items)),
+                       .classes = grammar_dfa_scratch(m, max, sizeof(*s->classes)),
+                       .slots = grammar_dfa_scratch(m, 2 * (size_t)max, sizeof(*s->slots))};
+    if (m->code != LR_OK)
+        return NULL;
+    memset(s->slots, 0, 2 * (size_t)max * sizeof(*s->slots));
+    return s;
+}
+
 static void build(struct dfa_making *m, const struct dfa_text *text, uint32_t labels,
                   struct dfa_result *out, uint32_t *count)
 {
-    struct sets *sets = calloc(1, sizeof(*sets));
-    struct product *p = calloc(1, sizeof(*p));
-    if (sets == NULL || p == NULL) {
-        m->code = lr_fail(m->err, LR_OUT_OF_RAM, "no memory for a grammar");
-        free(sets);
-        free(p);
+    struct sets *sets = make_sets(m);
+    struct product *p = grammar_dfa_scratch(m, 1, sizeof(*p));
+    if (sets == NULL || p == NULL)
         return;
-    }
+    memset(p, 0, sizeof(*p));
     uint32_t parts = 0;
     for (uint32_t i = 0; i < text->count; i++) {
         const struct regex_pattern *pattern = &text->demands[i].pattern;
@@ -253,22 +285,24 @@ static void build(struct dfa_making *m, const struct dfa_text *text, uint32_t la
             add_component(p, sets, pattern->looks[k].tree, pattern->looks[k].negative, i);
     }
     p->slots =
-        m->code == LR_OK ? grammar_dfa_scratch(m, 2 * DFA_STATES_MAX, sizeof(*p->slots)) : NULL;
+        m->code == LR_OK ? grammar_dfa_scratch(m, 2 * m->states_max, sizeof(*p->slots)) : NULL;
     if (p->slots != NULL) {
-        memset(p->slots, 0, 2 * DFA_STATES_MAX * sizeof(*p->slots));
+        memset(p->slots, 0, 2 * m->states_max * sizeof(*p->slots));
         run_product(p);
     }
     if (m->code == LR_OK)
         give_out(p, labels, out, count);
-    free(sets);
-    free(p);
 }
 
 lr_code grammar_dfa_build(struct lr_arena *arena, const struct dfa_text *text, uint32_t labels,
                           uint32_t *work, struct dfa_result *out, uint32_t *count,
                           struct lr_error *err)
 {
-    struct dfa_making m = {.arena = arena, .work = work, .err = err};
+    struct dfa_making m = {.arena = arena,
+                           .work = work,
+                           .err = err,
+                           .states_max =
+                               text->states_max != 0 ? text->states_max : DFA_STATES_MAX};
     lr_arena_init(&m.scratch, DFA_SCRATCH_BYTES);
     *count = 0;
     build(&m, text, labels, out, count);
@@ -329,7 +363,8 @@ static const struct dfa *explore(struct dfa_making *m, const struct dfa_moves *m
 lr_code grammar_dfa_explore(struct lr_arena *arena, const struct dfa_moves *moves,
                             uint32_t *work, const struct dfa **out, struct lr_error *err)
 {
-    struct dfa_making m = {.arena = arena, .work = work, .err = err};
+    struct dfa_making m = {
+        .arena = arena, .work = work, .err = err, .states_max = DFA_STATES_MAX};
     lr_arena_init(&m.scratch, DFA_SCRATCH_BYTES);
     *out = explore(&m, moves);
     lr_arena_free(&m.scratch);

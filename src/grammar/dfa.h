@@ -43,7 +43,8 @@ struct dfa_demand {
 struct dfa_text {
     struct dfa_demand demands[DFA_DEMANDS_MAX];
     uint32_t count;
-    uint32_t min, max; /* characters; max may be DFA_UNBOUNDED */
+    uint32_t min, max;   /* characters; max may be DFA_UNBOUNDED */
+    uint32_t states_max; /* a power of two from 32 on; 0: DFA_STATES_MAX */
 };
 
 /* The first `labels` demands (in any order: bit i of labels) do not decide whether a text is

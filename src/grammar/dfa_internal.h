@@ -11,6 +11,7 @@ struct dfa_making {
     struct lr_arena *arena;  /* of the result */
     struct lr_arena scratch; /* of everything else */
     uint32_t *work;          /* borrowed */
+    uint32_t states_max;     /* a power of two */
     struct lr_error *err;
     lr_code code;
     uint32_t *starts; /* classes of characters, as in struct dfa */
@@ -29,10 +30,10 @@ enum { DFA_SETS_MAX = 1 << 14 };
 
 /* The sets of all patterns, each once. */
 struct sets {
-    const struct regex_set *items[DFA_SETS_MAX];
-    uint8_t *classes[DFA_SETS_MAX]; /* which classes are in set i */
-    uint32_t slots[2 * DFA_SETS_MAX];
-    uint32_t count;
+    const struct regex_set **items; /* scratch of the making, as the two lists below */
+    uint8_t **classes;              /* which classes are in set i */
+    uint32_t *slots;                /* twice as many as there may be sets */
+    uint32_t count, max;
     bool single[128]; /* a set of this one character has been seen */
 };
 

@@ -14,9 +14,9 @@ enum { PLACES_MAX = 1 << 15 };
 static uint32_t slot_of(const struct sets *s, const struct regex_set *set)
 {
     uint64_t hash = (uint64_t)(uintptr_t)set->ranges * UINT64_C(0x9E3779B97F4A7C15);
-    uint32_t at = (uint32_t)(hash >> 40) % (2 * DFA_SETS_MAX);
+    uint32_t at = (uint32_t)(hash >> 40) % (2 * s->max);
     while (s->slots[at] != 0 && s->items[s->slots[at] - 1]->ranges != set->ranges)
-        at = (at + 1) % (2 * DFA_SETS_MAX);
+        at = (at + 1) % (2 * s->max);
     return at;
 }
 
@@ -27,7 +27,7 @@ void grammar_dfa_gather(struct dfa_making *m, struct sets *s, const struct regex
             uint32_t at = slot_of(s, &r->set);
             if (s->slots[at] != 0)
                 return;
-            if (s->count == DFA_SETS_MAX) {
+            if (s->count == s->max) {
                 grammar_dfa_too_large(m);
                 return;
             }
@@ -420,8 +420,8 @@ struct automaton grammar_dfa_automaton(struct dfa_making *m, const struct sets *
     uint32_t found = add_place(&places, (struct place){.op = PLACE_FOUND});
     uint32_t start = lay_out(&places, tree, found);
     struct subsets s = {.m = m, .places = &places, .start = start, .a = &a};
-    s.slot_count = 2 * DFA_STATES_MAX;
-    s.begins = grammar_dfa_scratch(m, DFA_STATES_MAX + 2, sizeof(*s.begins));
+    s.slot_count = 2 * m->states_max;
+    s.begins = grammar_dfa_scratch(m, (size_t)m->states_max + 2, sizeof(*s.begins));
     s.slots = grammar_dfa_scratch(m, s.slot_count, sizeof(*s.slots));
     s.mark = grammar_dfa_scratch(m, places.count, sizeof(*s.mark));
     s.stack = grammar_dfa_scratch(m, 3 * (size_t)places.count + 4, sizeof(*s.stack));

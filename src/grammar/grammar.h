@@ -35,12 +35,6 @@ LR_MUST_USE lr_code grammar_compile(struct lr_str constraint, struct grammar_pro
                                     struct lr_error *err);
 void grammar_program_free(struct grammar_program *program); /* NULL is fine */
 
-/* Checks whether grammar_compile would accept this schema, so that a request can be refused at
- * once. lenient: for a tool that is not strict. work: remaining budget for the request's
- * schemas, GRAMMAR_WORK_MAX before the first. */
-LR_MUST_USE lr_code grammar_check_schema(const struct lr_json *schema, bool lenient,
-                                         uint32_t *work, struct lr_error *err);
-
 /* ---- vocabularies ---- */
 
 struct grammar_vocab;

@@ -4,7 +4,6 @@
 #include "grammar/matcher.h"
 
 enum {
-    NODES_A_MOVE = 8,  /* of an automaton's walk: as much work as a move of a thread */
     WORDS_A_MOVE = 32, /* of masks that are joined */
     NAME_MOVES = 16,   /* that forbidding a name is worth */
 };
@@ -30,17 +29,10 @@ static void add_mask(uint32_t *mask, const uint32_t *more, size_t words)
         mask[i] |= more[i];
 }
 
-/* The work that a mask may use now is used up. */
-static bool is_spent(const struct grammar_matcher *m)
-{
-    return m->moves >= m->pause;
-}
-
 /* ---- inside strings ---- */
 
-/* The tokens of a list that begin `left` characters at most. */
-static void add_up_to(const struct grammar_vocab *v, const struct grammar_inside_list *list,
-                      uint32_t left, uint32_t *mask)
+void grammar_mask_up_to(const struct grammar_vocab *v, const struct grammar_inside_list *list,
+                        uint32_t left, uint32_t *mask)
 {
     uint32_t whole = left < GRAMMAR_UP_TO ? left : GRAMMAR_UP_TO;
     if (left >= list->chars)
@@ -71,7 +63,7 @@ static bool walk_dfa(struct grammar_matcher *m, const struct dfa *d,
     struct masking *k = &m->masking;
     const uint32_t begin = m->moves;
     uint32_t i = k->dfa_node, count = 0;
-    for (; i < trie->count && !is_spent(m); m->moves = begin + ++count / NODES_A_MOVE) {
+    for (; i < trie->count && !matcher_is_spent(m); m->moves = begin + ++count / NODES_A_MOVE) {
         const struct grammar_node *n = &trie->nodes[i];
         uint32_t s = k->at[n->depth].state, part = k->at[n->depth].part;
         bool ok;
@@ -110,7 +102,8 @@ static bool make_dfa_mask(struct grammar_matcher *m, const struct dfa *d, uint32
         bool known = least == DFA_ENDLESS || least >= d->most[state];
         memset(k->dfa_mask, 0, v->words * sizeof(*k->dfa_mask));
         if (known)
-            add_up_to(v, &v->plain, least == DFA_ENDLESS ? UINT32_MAX : least, k->dfa_mask);
+            grammar_mask_up_to(v, &v->plain, least == DFA_ENDLESS ? UINT32_MAX : least,
+                               k->dfa_mask);
         k->at[0].state = state;
         k->at[0].part = 0;
         k->dfa_node = 0;
@@ -134,6 +127,7 @@ struct inside {
     uint32_t left;  /* characters that may come whatever they are */
     uint32_t dfas;  /* threads with an automaton */
     uint32_t other; /* threads that stay in the string in another way */
+    uint32_t texts; /* threads of a text that is not JSON: no thread is in a string */
 };
 
 /* A thread with an automaton that only its own state decides about. */
@@ -163,6 +157,7 @@ static void look_at(const struct grammar_matcher *m, const struct thread *t,
                     struct inside *inside)
 {
     const struct grammar_step *s = &m->program->steps[t->step];
+    inside->texts += grammar_mask_is_text(m, t);
     if (s->op == GRAMMAR_TEXT) {
         inside->any_text = true;
     } else if (s->op == GRAMMAR_CHARS && t->part == 0) {
@@ -298,9 +293,13 @@ static struct span threads_of(struct grammar_matcher *m, enum walk_threads threa
         return (struct span){.count = m->count, .key_begin = m->key_begin};
     if (!grammar_matcher_reserve(m, 2 * m->count + 2))
         return some;
-    for (uint32_t i = 0; i < m->count; i++)
-        if (threads == WALK_NAME ? i == m->masking.name : is_other(m, &m->threads[i]))
-            m->threads[some.begin + some.count++] = m->threads[i];
+    for (uint32_t i = 0; i < m->count; i++) {
+        const struct thread *t = &m->threads[i];
+        if (threads == WALK_NAME      ? i == m->masking.name
+            : threads == WALK_NO_TEXT ? !grammar_mask_is_text(m, t)
+                                      : is_other(m, t))
+            m->threads[some.begin + some.count++] = *t;
+    }
     return some;
 }
 
@@ -344,12 +343,11 @@ static struct span visit(struct grammar_matcher *m, const struct grammar_trie *t
     return to;
 }
 
-/* Each of these walks on to `end`.  False: the work is used up. */
-static bool walk_tokens(struct grammar_matcher *m, const struct grammar_trie *trie,
-                        uint32_t *node, uint32_t end, uint32_t *mask)
+bool grammar_mask_tokens(struct grammar_matcher *m, const struct grammar_trie *trie,
+                         uint32_t *node, uint32_t end, uint32_t *mask)
 {
     while (*node < end) {
-        if (is_spent(m))
+        if (matcher_is_spent(m))
             return false;
         uint32_t token = trie->nodes[*node].token;
         if (visit(m, trie, node).count != 0 && token != GRAMMAR_NO_TOKEN)
@@ -364,7 +362,7 @@ static bool walk_ends(struct grammar_matcher *m, uint32_t *mask)
     const struct grammar_vocab *v = m->vocab;
     struct masking *k = &m->masking;
     while (k->node < v->ends.count) {
-        if (is_spent(m))
+        if (matcher_is_spent(m))
             return false;
         uint32_t group = v->ends.nodes[k->node].token;
         if (visit(m, &v->ends, &k->node).count == 0 || group == GRAMMAR_NO_TOKEN)
@@ -380,10 +378,10 @@ static bool walk_outer(struct grammar_matcher *m, uint32_t *mask)
 {
     const struct grammar_vocab *v = m->vocab;
     struct masking *k = &m->masking;
-    while (walk_tokens(m, &v->all, &k->inner, k->inner_end, mask)) {
+    while (grammar_mask_tokens(m, &v->all, &k->inner, k->inner_end, mask)) {
         if (k->node >= v->outer.count)
             return true;
-        if (is_spent(m))
+        if (matcher_is_spent(m))
             return false;
         const struct grammar_node *n = &v->outer.nodes[k->node];
         uint32_t group = v->outer_groups[k->node];
@@ -412,7 +410,7 @@ static bool walk_on(struct grammar_matcher *m, const struct walk *w, uint32_t *m
     struct masking *k = &m->masking;
     switch (w->way) {
     case WALK_TOKENS:
-        return walk_tokens(m, w->trie, &k->node, w->trie->count, mask);
+        return grammar_mask_tokens(m, w->trie, &k->node, w->trie->count, mask);
     case WALK_OUTER:
         return walk_outer(m, mask);
     case WALK_ENDS:
@@ -437,7 +435,8 @@ static void plan(struct grammar_matcher *m, uint32_t *mask)
     k->walk = k->walk_count = 0;
     k->is_walking = false;
     k->dfa_stage = DFA_NOT_BEGUN;
-    k->thread = m->count;
+    k->thread = k->text = m->count;
+    k->text_trie = NULL;
     for (uint32_t i = 0; i < m->count; i++) {
         look_at(m, &m->threads[i], &inside);
         add_controls(m, &m->threads[i], mask);
@@ -446,9 +445,14 @@ static void plan(struct grammar_matcher *m, uint32_t *mask)
         add_mask(mask, v->text_mask, v->words);
         return;
     }
+    if (inside.texts != 0) {
+        k->text = 0;
+        plan_walk(k, &v->outer, WALK_NO_TEXT, WALK_OUTER);
+        return;
+    }
     bool has_all = inside.left >= v->inside.chars;
     if (inside.left != 0)
-        add_up_to(v, &v->inside, inside.left, mask);
+        grammar_mask_up_to(v, &v->inside, inside.left, mask);
     if (inside.dfas != 0 && !has_all)
         k->thread = 0;
     if (inside.left == 0 && inside.dfas == 0) {
@@ -480,7 +484,7 @@ static bool add_dfas(struct grammar_matcher *m, uint32_t *mask)
         const struct dfa *d = dfa_of(m, t);
         if (d == NULL)
             continue;
-        if (is_spent(m))
+        if (matcher_is_spent(m))
             return false;
         const uint32_t *kept = grammar_vocab_kept(v, d->id, t->sub);
         if (kept == NULL) {
@@ -500,7 +504,7 @@ static bool add_dfas(struct grammar_matcher *m, uint32_t *mask)
 static bool make_mask(struct grammar_matcher *m, uint32_t *mask)
 {
     struct masking *k = &m->masking;
-    if (!add_dfas(m, mask))
+    if (!add_dfas(m, mask) || !grammar_mask_texts(m, mask))
         return false;
     for (; k->walk < k->walk_count; k->walk++) {
         const struct walk *w = &k->walks[k->walk];
@@ -620,8 +624,8 @@ lr_code grammar_matcher_prepare(struct grammar_matcher *m, uint32_t work, uint32
         return LR_OK;
     grammar_matcher_drop_mask(m);
     return lr_fail(err, LR_UNSUPPORTED,
-                   "the schema allows too many readings of the answer at once: one token needs "
-                   "more than %d moves; offer fewer alternatives in \"anyOf\"",
+                   "the schema or grammar allows too many readings of the answer at once: one "
+                   "token needs more than %d moves; offer fewer alternatives",
                    MOVES_MAX);
 }
 

@@ -244,6 +244,16 @@ static bool is_blank(uint8_t byte)
     return byte == ' ' || byte == '\n' || byte == '\t';
 }
 
+struct span grammar_matcher_after(struct grammar_matcher *m, struct thread t, uint32_t begin)
+{
+    struct span out = {.begin = begin};
+    if (!grammar_matcher_reserve(m, begin + 2 * THREADS_MAX))
+        return out;
+    next_epoch(m);
+    follow(m, after(m, t), &out);
+    return out;
+}
+
 void grammar_matcher_look(struct grammar_matcher *m, struct span *state)
 {
     const uint32_t count = state->count;

@@ -23,6 +23,7 @@ enum {
     MEMO_THREADS = 1 << 14, /* of all these states */
     CACHED_MAX = 24,        /* masks kept: 25 KB each for 200 000 tokens */
     MOVES_MAX = 4 << 20,    /* of threads, for one mask: about 20 ms */
+    NODES_A_MOVE = 8,       /* of an automaton's walk: as much work as a move of a thread */
 };
 
 struct thread {
@@ -124,7 +125,7 @@ struct cached {
 #define CACHED_NONE UINT32_MAX /* as a count: the mask is for no state */
 
 /* A walk over a trie: which threads go, and which tokens a node stands for. */
-enum walk_threads { WALK_ALL, WALK_NAME, WALK_OTHERS };
+enum walk_threads { WALK_ALL, WALK_NAME, WALK_OTHERS, WALK_NO_TEXT };
 enum walk_way { WALK_TOKENS, WALK_ENDS, WALK_OUTER };
 
 struct walk {
@@ -140,8 +141,12 @@ enum { WALKS_MAX = 4 };
 struct masking {
     struct cached *into; /* within the cache */
     bool is_made;
-    uint32_t thread; /* the next one whose automaton is asked */
-    uint32_t name;   /* the thread of WALK_NAME */
+    uint32_t thread;                      /* the next one whose automaton is asked */
+    uint32_t name;                        /* the thread of WALK_NAME */
+    uint32_t text;                        /* the next one of a text that is not JSON */
+    const struct grammar_trie *text_trie; /* its walk; NULL: it has not begun */
+    bool text_ends;                       /* a control token follows, and nothing else */
+    bool text_fits[256];                  /* bytes that may follow its automaton */
     struct walk walks[WALKS_MAX];
     uint32_t walk, walk_count;
     bool is_walking;
@@ -186,10 +191,19 @@ static inline uint32_t matcher_mix(uint32_t a, uint32_t b)
     return (uint32_t)(h >> 32) ^ (uint32_t)(h >> 11);
 }
 
+/* The work that a mask may use now is used up. */
+static inline bool matcher_is_spent(const struct grammar_matcher *m)
+{
+    return m->moves >= m->pause;
+}
+
 /* ---- matcher.c ---- */
 /* The state after `byte`, written behind the one before.  Empty: not legal.  Threads may be
  * added to the state before, which say the same. */
 struct span grammar_matcher_advance(struct grammar_matcher *m, struct span *from, uint8_t byte);
+
+/* Where a thread goes on once its automaton is over: a state written from `begin` on. */
+struct span grammar_matcher_after(struct grammar_matcher *m, struct thread t, uint32_t begin);
 
 /* Adds what follows the blanks of a state to it, behind its threads. */
 void grammar_matcher_look(struct grammar_matcher *m, struct span *state);
@@ -224,5 +238,18 @@ bool grammar_kept_forget(struct kept *k, struct thread *threads, uint32_t count)
 void grammar_matcher_clear_masks(struct grammar_matcher *m);
 /* The state changes: its mask is no longer wanted. */
 void grammar_matcher_drop_mask(struct grammar_matcher *m);
+/* Walks on over the tokens of a trie from *node to `end`, with the state before them in
+ * m->spans.  False: the work is used up. */
+bool grammar_mask_tokens(struct grammar_matcher *m, const struct grammar_trie *trie,
+                         uint32_t *node, uint32_t end, uint32_t *mask);
+/* The tokens of a list that begin `left` characters at most. */
+void grammar_mask_up_to(const struct grammar_vocab *v, const struct grammar_inside_list *list,
+                        uint32_t left, uint32_t *mask);
+
+/* ---- mask_text.c ---- */
+/* A thread within a text that is not JSON, between two characters. */
+bool grammar_mask_is_text(const struct grammar_matcher *m, const struct thread *t);
+/* The tokens of such threads.  False: the work is used up. */
+bool grammar_mask_texts(struct grammar_matcher *m, uint32_t *mask);
 
 #endif

@@ -4,10 +4,13 @@
 
 #include "grammar/constraint.h"
 #include "grammar/program.h"
+#include "grammar/texts.h"
 
 enum { TOOLS_MAX = 256, ARENA_BYTES = 32 << 20 };
 
-static const char *const answers[] = {"none", "text", "object", "schema"};
+/* Also the names of the members with their values. */
+static const char *const answers[] = {"none",  "text",   "object", "schema",
+                                      "regex", "choice", "grammar"};
 
 void grammar_constraint_write(struct lr_buf *out, const struct grammar_constraint *c)
 {
@@ -16,11 +19,11 @@ void grammar_constraint_write(struct lr_buf *out, const struct grammar_constrain
     lr_json_begin_object(&w);
     lr_json_member_z(&w, "format", c->is_harmony ? "harmony" : "plain");
     lr_json_member_z(&w, "answer", answers[c->answer]);
-    if (c->answer == GRAMMAR_ANSWER_SCHEMA) {
-        if (c->is_strict)
-            lr_json_member_bool(&w, "strict", true);
-        lr_json_key(&w, "schema");
-        lr_json_put_value(&w, c->schema);
+    if (c->answer == GRAMMAR_ANSWER_SCHEMA && c->is_strict)
+        lr_json_member_bool(&w, "strict", true);
+    if (c->answer >= GRAMMAR_ANSWER_SCHEMA) {
+        lr_json_key(&w, answers[c->answer]);
+        lr_json_put_value(&w, c->value);
     }
     if (c->tool_count != 0) {
         lr_json_member_array(&w, "tools");
@@ -70,6 +73,18 @@ static lr_code read_tools(struct reading *r, const struct lr_json *list, struct 
     return LR_OK;
 }
 
+static bool is_right(enum grammar_answer answer, const struct lr_json *value)
+{
+    if (answer < GRAMMAR_ANSWER_SCHEMA)
+        return true;
+    if (answer == GRAMMAR_ANSWER_REGEX || answer == GRAMMAR_ANSWER_GRAMMAR)
+        return lr_json_is(value, LR_JSON_STRING);
+    bool is_list = lr_json_is(value, LR_JSON_ARRAY);
+    for (uint32_t i = 0; answer == GRAMMAR_ANSWER_CHOICE && is_list && i < value->count; i++)
+        is_list = value->items[i].type == LR_JSON_STRING;
+    return answer == GRAMMAR_ANSWER_CHOICE ? is_list : value != NULL;
+}
+
 static lr_code read_constraint(const struct lr_json *root, struct reading *r,
                                struct lr_error *err)
 {
@@ -86,10 +101,10 @@ static lr_code read_constraint(const struct lr_json *root, struct reading *r,
     if (i == sizeof(answers) / sizeof(answers[0]))
         return malformed(err, "answer");
     r->c.answer = (enum grammar_answer)i;
-    r->c.schema = lr_json_get(root, "schema");
+    r->c.value = lr_json_get(root, answers[i]);
     (void)lr_json_bool(lr_json_get(root, "strict"), &r->c.is_strict);
-    if (r->c.answer == GRAMMAR_ANSWER_SCHEMA && r->c.schema == NULL)
-        return malformed(err, "schema");
+    if (!is_right(r->c.answer, r->c.value))
+        return malformed(err, answers[i]);
     lr_code code = read_tools(r, lr_json_get(root, "tools"), err);
     if (code == LR_OK && r->c.tool_count == 0 && r->c.answer == GRAMMAR_ANSWER_NONE)
         return malformed(err, "tools");
@@ -113,9 +128,15 @@ static uint32_t answer_until(struct grammar_build *b, const struct grammar_const
     switch (c->answer) {
     case GRAMMAR_ANSWER_SCHEMA:
         b->strict = c->is_strict;
-        return grammar_schema_whole(b, c->schema, false, next);
+        return grammar_schema_whole(b, c->value, false, next);
     case GRAMMAR_ANSWER_OBJECT:
         return grammar_any_object(b, next);
+    case GRAMMAR_ANSWER_REGEX:
+        return grammar_text_regex(b, c->value->text, next);
+    case GRAMMAR_ANSWER_CHOICE:
+        return grammar_text_choice(b, c->value, next);
+    case GRAMMAR_ANSWER_GRAMMAR:
+        return grammar_text_gbnf(b, c->value->text, next);
     default:
         return text_until(b, next);
     }
@@ -194,9 +215,9 @@ static uint32_t compile_harmony(struct grammar_build *b, const struct grammar_co
     uint32_t channel = free_message(b, LR_STR_LIT("analysis"), start);
     if (c->answer != GRAMMAR_ANSWER_NONE) {
         uint32_t body = answer_until(b, c, grammar_token(b, GRAMMAR_ANSWER_END, end));
-        uint32_t type = c->answer == GRAMMAR_ANSWER_TEXT
-                            ? grammar_token(b, GRAMMAR_MESSAGE, body)
-                            : json_type(b, false, body);
+        bool is_json = c->answer == GRAMMAR_ANSWER_SCHEMA || c->answer == GRAMMAR_ANSWER_OBJECT;
+        uint32_t type =
+            is_json ? json_type(b, false, body) : grammar_token(b, GRAMMAR_MESSAGE, body);
         channel = grammar_fork(b, channel, grammar_literal(b, LR_STR_LIT("final"), type));
     }
     if (c->answer == GRAMMAR_ANSWER_TEXT)
@@ -229,6 +250,7 @@ static lr_code compile_new(const struct grammar_constraint *c, uint32_t *work,
         .program = calloc(1, sizeof(*b.program)),
         .work = work,
         .err = err != NULL ? err : &ignored,
+        .subject = "schema",
         .rule_any = GRAMMAR_NO_RULE,
         .rule_number = GRAMMAR_NO_RULE,
         .rule_integer = GRAMMAR_NO_RULE,
@@ -267,15 +289,25 @@ lr_code grammar_compile(struct lr_str constraint, struct grammar_program **out,
     return code;
 }
 
-lr_code grammar_check_schema(const struct lr_json *schema, bool lenient, uint32_t *work,
-                             struct lr_error *err)
+static lr_code check(const struct grammar_constraint *c, uint32_t *work, struct lr_error *err)
 {
-    struct grammar_tool tool = {.name = LR_STR_LIT("f"), .schema = schema};
-    struct grammar_constraint c = {.answer = GRAMMAR_ANSWER_SCHEMA, .schema = schema};
-    if (lenient)
-        c = (struct grammar_constraint){.is_harmony = true, .tools = &tool, .tool_count = 1};
     struct grammar_program *program;
-    lr_code code = compile_new(&c, work, &program, err);
+    lr_code code = compile_new(c, work, &program, err);
     grammar_program_free(program);
     return code;
+}
+
+lr_code grammar_check_answer(enum grammar_answer answer, const struct lr_json *value,
+                             uint32_t *work, struct lr_error *err)
+{
+    const struct grammar_constraint c = {.answer = answer, .value = value};
+    return is_right(answer, value) ? check(&c, work, err) : malformed(err, answers[answer]);
+}
+
+lr_code grammar_check_lenient(const struct lr_json *schema, uint32_t *work,
+                              struct lr_error *err)
+{
+    const struct grammar_tool tool = {.name = LR_STR_LIT("f"), .schema = schema};
+    const struct grammar_constraint c = {.is_harmony = true, .tools = &tool, .tool_count = 1};
+    return check(&c, work, err);
 }

@@ -16,7 +16,8 @@ enum grammar_op {
     GRAMMAR_BYTE,    /* a byte from low to high */
     GRAMMAR_TEXT,    /* any byte */
     GRAMMAR_CHARS,   /* characters of a JSON string, as many as lengths[other] says */
-    GRAMMAR_DFA,     /* what dfas[other] accepts; low: its enum dfa_spelling */
+    GRAMMAR_DFA,     /* what dfas[other] accepts; low: its enum dfa_spelling; high:
+                        GRAMMAR_DFA_OF_TEXT if it is of a text that is not JSON */
     GRAMMAR_KEY,     /* a string that keys[other] allows and that is not in the set, and its
                         closing quote; it joins the set */
     GRAMMAR_SPACE,   /* nothing, one blank, or a line break and its indentation */
@@ -50,6 +51,7 @@ enum {
     GRAMMAR_RULES_MAX = 8192,
     GRAMMAR_RULE_SLOTS = 2 * GRAMMAR_RULES_MAX,
     GRAMMAR_CALLS_MAX = GRAMMAR_DEPTH_MAX + 1, /* the answer itself is one, too */
+    GRAMMAR_DFA_OF_TEXT = 1,
 };
 
 struct grammar_step {
@@ -142,9 +144,11 @@ struct grammar_build {
     uint32_t draft;              /* that the root is written in */
     struct lr_error *err;
     lr_code code;
-    bool lenient;       /* what is not offered is overlooked */
-    bool strict;        /* objects are closed unless they say otherwise */
-    uint32_t fit_depth; /* of values that are validated */
+    const char *subject;               /* "schema", ...: what is compiled, for messages */
+    uint32_t checked_from, checked_to; /* steps known not to lead back to themselves */
+    bool lenient;                      /* what is not offered is overlooked */
+    bool strict;                       /* objects are closed unless they say otherwise */
+    uint32_t fit_depth;                /* of values that are validated */
     struct built_dfa *dfas;
     const struct dfa *any_dfa;
     struct grammar_anchor *anchors; /* of the root, once they are wanted */

@@ -287,12 +287,16 @@ static bool sort_in(struct grammar_vocab *v, const struct sorted *list, uint32_t
 {
     struct adding all = {&v->all, {0}}, leaving = {&v->leaving, {0}};
     struct adding staying = {&v->staying, {0}}, odd = {&v->odd, {0}}, even = {&v->even, {0}};
+    struct adding uneven = {&v->uneven, {0}};
     bool ok = true;
     for (uint32_t i = 0; i < count && ok; i++) {
         const struct sorted *s = &list[i];
         uint32_t chars;
+        enum side place = place_of(s->text, &chars);
         ok = add_to(&all, s);
-        switch (place_of(s->text, &chars)) {
+        if (place != STAYS || !is_plain(s->text, chars))
+            ok = ok && add_to(&uneven, s);
+        switch (place) {
         case STAYS:
             add_inside(&v->inside, s->id, chars);
             ok = ok && add_to(&staying, s);
@@ -315,6 +319,7 @@ static bool sort_in(struct grammar_vocab *v, const struct sorted *list, uint32_t
     link_nodes(&v->staying);
     link_nodes(&v->even);
     link_nodes(&v->odd);
+    link_nodes(&v->uneven);
     return ok && sum_up(&v->inside, v->words) && sum_up(&v->plain, v->words);
 }
 
@@ -514,6 +519,7 @@ void grammar_vocab_free(struct grammar_vocab *v)
     free(v->grouped);
     free(v->even.nodes);
     free(v->odd.nodes);
+    free(v->uneven.nodes);
     free(v->inside.items);
     free(v->inside.up_to);
     free(v->plain.items);

@@ -40,8 +40,9 @@ static lr_code parse_format(struct chat_parse *p, const char *name, const struct
 {
     struct chat_object about;
     const struct lr_json *schema = lr_json_get(value, "schema");
-    lr_code code = chat_parse_format_type(p, name, value);
-    if (code != LR_OK || p->req->format != CHAT_FORMAT_SCHEMA)
+    bool wants_schema;
+    lr_code code = chat_parse_format_type(p, name, value, &wants_schema);
+    if (code != LR_OK || !wants_schema)
         return code;
     if (!chat_object_begin(&about, p->arena, NULL, 2))
         return chat_parse_fail(p, name, NULL, LR_OUT_OF_RAM, "no memory for '%s'", name);

@@ -128,8 +128,9 @@ static lr_code parse_modalities(struct chat_parse *p, const char *name,
 
 static lr_code parse_format(struct chat_parse *p, const char *name, const struct lr_json *value)
 {
-    lr_code code = chat_parse_format_type(p, name, value);
-    if (code != LR_OK || p->req->format != CHAT_FORMAT_SCHEMA)
+    bool wants_schema;
+    lr_code code = chat_parse_format_type(p, name, value, &wants_schema);
+    if (code != LR_OK || !wants_schema)
         return code;
     const struct lr_json *about = lr_json_get(value, "json_schema");
     if (!lr_json_is(about, LR_JSON_OBJECT))
@@ -170,7 +171,14 @@ static const struct chat_field fields[] = {
     {{"tool_choice", YES, CHAT, "`auto`, `none`, `required`, or `{\"type\": \"function\", \"function\": {\"name\": ...}}`; the last two only for models that use Harmony"}, chat_openai_tool_choice},
     {{"parallel_tool_calls", YES, CHAT, "boolean; `false` ends the answer after its first call"}, chat_parse_flag},
     {{"reasoning_effort", YES, CHAT, "`low`, `medium`, `high`; passed to the template. `none` and `minimal` are `low`, `xhigh` and `max` are `high`"}, chat_parse_effort},
-    {{"response_format", YES, CHAT, "`{\"type\": \"text\"}`, `json_object`, or `json_schema` with `name`, `schema`, `description`; always enforced; `strict: true` also closes objects (docs/structured-output.md)"}, parse_format},
+    {{"response_format", YES, CHAT, "`{\"type\": \"text\"}`, `json_object` (with `schema`: JSON that fits it), or `json_schema` with `name`, `schema`, `description`; always enforced; `strict: true` also closes objects (docs/structured-output.md)"}, parse_format},
+    {{"structured_outputs", YES, BOTH, "extension, as in vLLM: `json`, `regex`, `choice`, `grammar` or `json_object` (docs/structured-output.md)"}, chat_parse_structured_outputs},
+    {{"guided_json", YES, BOTH, "extension, vLLM's older name: a schema, or a string that has one"}, chat_parse_constraint},
+    {{"guided_regex", YES, BOTH, "the same: a regular expression that the whole text matches"}, chat_parse_constraint},
+    {{"guided_choice", YES, BOTH, "the same: 1 or more strings, of which the text is one"}, chat_parse_constraint},
+    {{"guided_grammar", YES, BOTH, "the same: a grammar in GBNF"}, chat_parse_constraint},
+    {{"grammar", YES, BOTH, "extension, as in llama.cpp: a grammar in GBNF"}, chat_parse_constraint},
+    {{"json_schema", YES, BOTH, "extension, as in llama.cpp: a schema"}, chat_parse_constraint},
     {{"chat_template_kwargs", YES, CHAT, "extension: object of variables for the template"}, parse_kwargs},
     {{"top_k", YES, BOTH, "extension: integer; 0 or -1 is off"}, chat_parse_sampling},
     {{"min_p", YES, BOTH, "extension: 0 to 1"}, chat_parse_sampling},
@@ -187,6 +195,7 @@ static const struct chat_field fields[] = {
     {{"prompt_cache_retention", NONE, CHAT, ""}, NULL},
     {{"safety_identifier", NONE, CHAT, ""}, NULL},
     {{"prediction", NONE, CHAT, "a hint for speed; it does not change the answer"}, NULL},
+    {{"guided_decoding_backend", NONE, BOTH, "there is one implementation"}, NULL},
     {{"cache_prompt", NONE, BOTH, "the prefix cache works without it"}, NULL},
     {{"verbosity", NONE, CHAT, "`low`, `medium`, `high`: models have no such setting"}, chat_parse_verbosity},
     {{"modalities", NONE, CHAT, "`[\"text\"]`; other values are refused"}, parse_modalities},
@@ -200,13 +209,7 @@ static const struct chat_field fields[] = {
     {{"reasoning", NO, CHAT, "Use `reasoning_effort`."}, NULL},
     {{"thinking", NO, CHAT, "Use `reasoning_effort` or `chat_template_kwargs`."}, NULL},
     {{"suffix", NO, COMPLETIONS, "Fill-in-the-middle is not supported."}, NULL},
-    {{"grammar", NO, BOTH, "Use `response_format`: output can be constrained to JSON only."}, NULL},
-    {{"json_schema", NO, BOTH, "Use `response_format`."}, NULL},
-    {{"guided_json", NO, BOTH, "Use `response_format`."}, NULL},
-    {{"guided_regex", NO, BOTH, "Use `response_format`: output can be constrained to JSON only."}, NULL},
-    {{"guided_choice", NO, BOTH, "Use `response_format`: output can be constrained to JSON only."}, NULL},
-    {{"guided_grammar", NO, BOTH, "Use `response_format`: output can be constrained to JSON only."}, NULL},
-    {{"structured_outputs", NO, BOTH, "Use `response_format`."}, NULL},
+    {{"guided_whitespace_pattern", NO, BOTH, "White space is as docs/structured-output.md says."}, NULL},
     {{"min_tokens", NO, BOTH, "A minimum length is not supported."}, NULL},
     {{"stop_token_ids", NO, BOTH, "Use `stop`."}, NULL},
     {{"typical_p", NO, BOTH, "Use `top_p` or `min_p`."}, NULL},

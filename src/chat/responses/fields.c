@@ -77,8 +77,9 @@ static lr_code parse_reasoning(struct chat_parse *p, const char *name,
 
 static lr_code parse_format(struct chat_parse *p, const struct lr_json *value)
 {
-    lr_code code = chat_parse_format_type(p, "text.format", value);
-    if (code != LR_OK || p->req->format != CHAT_FORMAT_SCHEMA)
+    bool wants_schema;
+    lr_code code = chat_parse_format_type(p, "text.format", value, &wants_schema);
+    if (code != LR_OK || !wants_schema)
         return code;
     return chat_parse_schema(p, "text.format", value);
 }
@@ -217,6 +218,13 @@ static const struct chat_field fields[] = {
     {{YES("seed", "extension: 64-bit integer; the same seed gives the same answer on the same build and device")}, chat_parse_seed},
     {{YES("top_k", "extension: integer; 0 or -1 is off")}, chat_parse_sampling},
     {{YES("min_p", "extension: 0 to 1")}, chat_parse_sampling},
+    {{YES("structured_outputs", "extension, as in vLLM: `json`, `regex`, `choice`, `grammar` or `json_object` (docs/structured-output.md)")}, chat_parse_structured_outputs},
+    {{YES("guided_json", "extension, vLLM's older name: a schema, or a string that has one")}, chat_parse_constraint},
+    {{YES("guided_regex", "the same: a regular expression that the whole text matches")}, chat_parse_constraint},
+    {{YES("guided_choice", "the same: 1 or more strings, of which the text is one")}, chat_parse_constraint},
+    {{YES("guided_grammar", "the same: a grammar in GBNF")}, chat_parse_constraint},
+    {{YES("grammar", "extension, as in llama.cpp: a grammar in GBNF")}, chat_parse_constraint},
+    {{YES("json_schema", "extension, as in llama.cpp: a schema")}, chat_parse_constraint},
 
     {{NONE("store", "boolean; nothing is stored, and the answer says `store: false`")}, parse_store},
     {{NONE("background", "`false`; `true` is refused: nothing is stored, so keep the connection open and use `stream`")}, parse_background},
@@ -229,6 +237,7 @@ static const struct chat_field fields[] = {
     {{NONE("prompt_cache_key", "string; the prefix cache works without it")}, parse_string},
     {{NONE("prompt_cache_retention", "string")}, parse_string},
     {{NONE("prompt_cache_options", "")}, NULL},
+    {{NONE("guided_decoding_backend", "there is one implementation")}, NULL},
     {{NONE("client_metadata", "information that some clients send about themselves")}, NULL},
 
     {{NO("previous_response_id", "Nothing is stored here: send the whole conversation in `input`.")}, NULL},
@@ -244,6 +253,7 @@ static const struct chat_field fields[] = {
     {{NO("reasoning_effort", "Use `reasoning.effort`.")}, NULL},
     {{NO("logprobs", "Use `include` with `message.output_text.logprobs`.")}, NULL},
     {{NO("stop", "This API has no stop strings; use POST /v1/chat/completions.")}, NULL},
+    {{NO("guided_whitespace_pattern", "White space is as docs/structured-output.md says.")}, NULL},
     {{NO("n", "This API returns one answer; use POST /v1/chat/completions for several.")}, NULL},
 };
 /* clang-format on */

@@ -220,8 +220,8 @@ static void other_fields_reach_the_request_and_unknown_ones_are_ignored(void **s
     assert_int_equal(req->stop_count, 2);
     assert_true(lr_str_eq_z(req->stop[1], "B"));
     assert_true(lr_str_eq_z(req->user, "u"));
-    assert_int_equal(req->format, CHAT_FORMAT_SCHEMA);
-    expect_json(req->schema, "{\"type\":\"object\"}");
+    assert_int_equal(req->format, GRAMMAR_ANSWER_SCHEMA);
+    expect_json(req->format_value, "{\"type\":\"object\"}");
     lr_arena_free(&p.arena);
 }
 

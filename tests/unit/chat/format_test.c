@@ -24,6 +24,11 @@
     "\"description\":"                                                                         \
     "\"a list\",\"schema\":{\"type\":\"array\"}}}"
 
+#define ARRAY         "{\"format\":\"plain\",\"answer\":\"schema\",\"schema\":{\"type\":\"array\"}}"
+#define REGEX(format) "{\"format\":\"" format "\",\"answer\":\"regex\",\"regex\":\"a+\"}"
+#define CHOICE        "{\"format\":\"plain\",\"answer\":\"choice\",\"choice\":[\"a\",\"b\"]}"
+#define GRAMMAR       "{\"format\":\"plain\",\"answer\":\"grammar\",\"grammar\":\"root ::= [a]\"}"
+
 struct made {
     struct lr_arena arena;
     const struct chat_request *req;
@@ -83,6 +88,29 @@ static void a_constraint_says_what_the_request_demands(void **state)
         {"\"response_format\":{\"type\":\"json_object\"},\"tool_choice\":\"none\",\"tools\":"
          "[" STRICT "]",
          true, "{\"format\":\"harmony\",\"answer\":\"object\"}"},
+        {"\"response_format\":{\"type\":\"json_object\",\"schema\":{}}", false,
+         "{\"format\":\"plain\",\"answer\":\"object\"}"},
+        {"\"response_format\":{\"type\":\"json_object\",\"schema\":{\"type\":\"array\"}}",
+         false, ARRAY},
+        {"\"guided_json\":{\"type\":\"array\"},\"guided_decoding_backend\":\"x\"", false,
+         ARRAY},
+        {"\"guided_json\":\"{\\\"type\\\":\\\"array\\\"}\",\"guided_regex\":null", false,
+         ARRAY},
+        {"\"json_schema\":{\"type\":\"array\"},\"response_format\":{\"type\":\"text\"}", false,
+         ARRAY},
+        {"\"structured_outputs\":{\"json\":{\"type\":\"array\"},\"regex\":null,"
+         "\"disable_any_whitespace\":false}",
+         false, ARRAY},
+        {"\"structured_outputs\":{\"json_object\":true}", false,
+         "{\"format\":\"plain\",\"answer\":\"object\"}"},
+        {"\"structured_outputs\":{\"json_object\":false}", false, ""},
+        {"\"guided_regex\":\"a+\"", true, REGEX("harmony")},
+        {"\"structured_outputs\":{\"regex\":\"a+\"}", false, REGEX("plain")},
+        {"\"guided_choice\":[\"a\",\"b\"]", false, CHOICE},
+        {"\"structured_outputs\":{\"choice\":[\"a\",\"b\"]}", false, CHOICE},
+        {"\"guided_grammar\":\"root ::= [a]\"", false, GRAMMAR},
+        {"\"grammar\":\"root ::= [a]\"", false, GRAMMAR},
+        {"\"structured_outputs\":{\"grammar\":\"root ::= [a]\"}", false, GRAMMAR},
     };
     (void)state;
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
@@ -145,6 +173,9 @@ static void a_harmony_prompt_shows_the_schema_in_its_developer_message(void **st
     expect_prompt(text, SCHEMA, true, "# Instructions\n\nBe kind.\n\n" FORMAT, true);
     expect_prompt(parts, SCHEMA, true, "# Instructions\n\nBe kind.\n" FORMAT, true);
     expect_prompt(user, SCHEMA, false, "Response Formats", false);
+    expect_prompt(user, "\"guided_json\":{\"type\":\"array\"}", true,
+                  "## response\n\n{\"type\":\"array\"}", true);
+    expect_prompt(user, "\"guided_regex\":\"a+\"", true, "a+", false);
     expect_prompt(user, "\"response_format\":{\"type\":\"json_object\"}", true,
                   "Response Formats", false);
 }

@@ -174,7 +174,7 @@ static void fields_reach_the_request(void **state)
     assert_true(req->sampling.temperature == 0.5f && req->sampling.top_p == 0.25f);
     assert_int_equal(req->max_tokens, 7);
     assert_true(lr_str_eq_z(req->reasoning_effort, "high"));
-    assert_int_equal(req->format, CHAT_FORMAT_SCHEMA);
+    assert_int_equal(req->format, GRAMMAR_ANSWER_SCHEMA);
     assert_true(lr_str_eq_z(req->schema_name, "n"));
     assert_int_equal(req->sampling.logprobs, 1);
     assert_int_equal(req->sampling.top_logprobs, 3);
@@ -264,6 +264,10 @@ static void an_item_that_does_not_fit_is_refused_by_its_position(void **state)
     refuse("\"input\":\"x\",\"stream_options\":{}", "stream_options", "invalid_value",
            "'stream'");
     refuse("\"input\":\"x\",\"metadata\":{\"a\":1}", "metadata", "invalid_value", "strings");
+    refuse("\"input\":\"x\",\"guided_regex\":\"(\"", "guided_regex", "invalid_value",
+           "( without a )");
+    refuse("\"input\":\"x\",\"text\":{\"format\":{\"type\":\"json_object\"}},\"grammar\":\"x\"",
+           "grammar", "invalid_value", "'text.format' and 'grammar' both constrain");
 }
 
 static void the_page_lists_the_fields_of_the_table(void **state)

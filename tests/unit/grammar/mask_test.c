@@ -94,6 +94,18 @@ static const char *const constraints[] = {
     "{\"name\":\"ab\",\"strict\":false}]}",
     "{\"format\":\"harmony\",\"answer\":\"none\",\"tools\":[{\"name\":\"name\",\"strict\":"
     "false,\"schema\":{}}]}",
+    "{\"format\":\"plain\",\"answer\":\"regex\",\"regex\":\"([^ab]{0,9}|name.*)[0-9]{2,}\"}",
+    "{\"format\":\"plain\",\"answer\":\"choice\",\"choice\":[\"name\",\"namea\",\"a12\",\"a1\","
+    "\"ab "
+    "b\"]}",
+    "{\"format\":\"plain\",\"answer\":\"grammar\",\"grammar\":\"root ::= v\\nv ::= s | n | "
+    "\\\"[\\\" "
+    "v (\\\",\\\" w v)* \\\"]\\\" | \\\"{\\\" s \\\":\\\" w v \\\"}\\\"\\ns ::= [\\\"] "
+    "[^\\\"]* "
+    "[\\\"]\\nn ::= [0-9]+ (\\\".\\\" [0-9]+)?\\nw ::= \\\" \\\"{0,2}\"}",
+    "{\"format\":\"plain\",\"answer\":\"grammar\",\"grammar\":\"root ::= (x | [^{}]{1,3}) (x | "
+    ".) "
+    "(y | [ab]*) \\\"x\\\"?\\nx ::= \\\"{\\\" [^}]* x? \\\"}\\\"\\ny ::= [a-z] y? \\\"1\\\"\"}",
 };
 
 static struct grammar_matcher *play(const struct grammar_program *program,

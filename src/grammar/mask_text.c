@@ -1,0 +1,148 @@
+/* grammar/mask_text.c - see grammar/matcher.h: masks within texts that are not JSON.
+ *
+ * Each thread with an automaton is looked at on its own.  The tokens that stay in its automaton
+ * are found by the automaton's table alone, without the matcher.  Tokens that leave it go
+ * through a place where the automaton may end: from there on the matcher walks, and only where
+ * the next byte fits what follows the automaton.
+ */
+#include "grammar/matcher.h"
+
+bool grammar_mask_is_text(const struct grammar_matcher *m, const struct thread *t)
+{
+    const struct grammar_step *s = &m->program->steps[t->step];
+    return s->op == GRAMMAR_DFA && s->high == GRAMMAR_DFA_OF_TEXT && t->part == 0;
+}
+
+static const struct dfa *dfa_of(const struct grammar_matcher *m, const struct thread *t)
+{
+    return m->program->dfas[m->program->steps[t->step].other];
+}
+
+/* The bytes that a thread may take. */
+static void first_bytes(const struct grammar_matcher *m, const struct thread *t, bool fits[256])
+{
+    const struct grammar_step *s = &m->program->steps[t->step];
+    if (s->op == GRAMMAR_CONTROL || s->op == GRAMMAR_END)
+        return;
+    for (uint32_t byte = 0; byte < 256; byte++) {
+        uint32_t state = t->sub, part = t->part;
+        if (s->op == GRAMMAR_BYTE)
+            fits[byte] = fits[byte] || (byte >= s->low && byte <= s->high);
+        else
+            fits[byte] = fits[byte] || !grammar_mask_is_text(m, t) ||
+                         grammar_dfa_step(dfa_of(m, t), DFA_RAW, &state, &part, (uint8_t)byte);
+    }
+}
+
+/* Begins the walk of a thread.  Where plain characters may come whatever they are, tokens of
+ * them need no walk. */
+static void begin(struct grammar_matcher *m, uint32_t *mask)
+{
+    const struct grammar_vocab *v = m->vocab;
+    struct masking *k = &m->masking;
+    const struct thread t = m->threads[k->text]; /* the threads may move */
+    const struct dfa *d = dfa_of(m, &t);
+    uint32_t least = d->least[t.sub];
+    m->floor = m->count;
+    k->state = grammar_matcher_after(m, t, m->count);
+    memset(k->text_fits, 0, sizeof(k->text_fits));
+    for (uint32_t i = 0; i < k->state.count; i++)
+        first_bytes(m, &m->threads[k->state.begin + i], k->text_fits);
+    k->text_ends = true;
+    for (uint32_t i = 0; i < 256; i++)
+        k->text_ends = k->text_ends && !k->text_fits[i];
+    grammar_memo_begin(m, &k->state);
+    k->at[0].state = t.sub;
+    k->at[0].part = 0;
+    k->dfa_node = k->inner = k->inner_end = k->skipped = 0;
+    bool is_free = least == DFA_ENDLESS || least >= v->plain.chars;
+    bool is_known = is_free || (k->text_ends && least >= d->most[t.sub]);
+    k->text_trie = is_known ? &v->uneven : &v->all;
+    if (k->text_ends) {
+        memset(k->dfa_mask, 0, v->words * sizeof(*k->dfa_mask));
+        mask = k->dfa_mask;
+    }
+    if (is_known)
+        grammar_mask_up_to(v, &v->plain, is_free ? UINT32_MAX : least, mask);
+}
+
+/* Walks on by the automaton's table, up to a token that may leave the automaton: that part of
+ * the trie is then in `inner`.  False: the work is used up. */
+static bool walk_table(struct grammar_matcher *m, const struct dfa *d, uint32_t *mask)
+{
+    struct masking *k = &m->masking;
+    const struct grammar_trie *trie = k->text_trie;
+    const uint32_t moves = m->moves;
+    uint32_t count = 0;
+    while (k->dfa_node < trie->count && k->inner >= k->inner_end) {
+        const uint32_t i = k->dfa_node;
+        const struct grammar_node *n = &trie->nodes[i];
+        uint32_t state = k->at[n->depth].state, part = k->at[n->depth].part;
+        if (matcher_is_spent(m))
+            return false;
+        m->moves = moves + ++count / NODES_A_MOVE;
+        /* At depth 0 what follows has threads of its own. */
+        if (k->text_fits[n->byte] && n->depth != 0 && part == 0 && d->accept[state]) {
+            m->spans[n->depth - 1] = k->state;
+            k->inner = i;
+            k->inner_end = n->skip;
+        }
+        k->dfa_node = n->skip;
+        if (!grammar_dfa_step(d, DFA_RAW, &state, &part, n->byte))
+            continue;
+        k->at[n->depth + 1].state = state;
+        k->at[n->depth + 1].part = part;
+        if (n->token != GRAMMAR_NO_TOKEN)
+            mask[n->token >> 5] |= 1u << (n->token & 31);
+        k->dfa_node = i + 1;
+    }
+    return true;
+}
+
+static bool walk(struct grammar_matcher *m, const struct dfa *d, uint32_t *mask)
+{
+    struct masking *k = &m->masking;
+    while (walk_table(m, d, mask) &&
+           grammar_mask_tokens(m, k->text_trie, &k->inner, k->inner_end, mask))
+        if (k->dfa_node >= k->text_trie->count)
+            return true;
+    return false;
+}
+
+/* The tokens of one thread.  If nothing but a control token follows, they depend on the
+ * automaton alone, and are kept with the vocabulary. */
+static bool add_thread(struct grammar_matcher *m, uint32_t *mask)
+{
+    const struct grammar_vocab *v = m->vocab;
+    struct masking *k = &m->masking;
+    const struct thread t = m->threads[k->text];
+    const struct dfa *d = dfa_of(m, &t);
+    const uint32_t *kept = NULL;
+    if (k->text_trie == NULL) {
+        begin(m, mask);
+        kept = k->text_ends ? grammar_vocab_kept(v, d->id, t.sub) : NULL;
+    }
+    if (kept == NULL) {
+        if (!walk(m, d, k->text_ends ? k->dfa_mask : mask))
+            return false;
+        if (k->text_ends)
+            grammar_vocab_keep(v, d->id, t.sub, k->dfa_mask);
+        kept = k->dfa_mask;
+    }
+    for (size_t i = 0; k->text_ends && i < v->words; i++)
+        mask[i] |= kept[i];
+    return true;
+}
+
+bool grammar_mask_texts(struct grammar_matcher *m, uint32_t *mask)
+{
+    struct masking *k = &m->masking;
+    for (; k->text < m->count; k->text++) {
+        if (!grammar_mask_is_text(m, &m->threads[k->text]))
+            continue;
+        if (matcher_is_spent(m) || !add_thread(m, mask))
+            return false;
+        k->text_trie = NULL;
+    }
+    return true;
+}
