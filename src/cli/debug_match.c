@@ -1,7 +1,8 @@
-/* cli/debug_match.c - `debug match`: texts against a schema, as constrained output sees them.
+/* cli/debug_match.c - `debug match`: texts against a schema, a grammar, a regular
+ * expression or choices, as constrained output sees them.
  *
  * stdin has one JSON object for each line, {"text": "..."}.  One line comes out for each:
- * "accept", "reject at BYTE" or "refused: WHY" (the schema is not offered).
+ * "accept", "reject at BYTE" or "refused: WHY" (the constraint is not offered).
  */
 
 #include "base/file.h"
@@ -9,7 +10,7 @@
 #include "cli/commands.h"
 #include "grammar/grammar.h"
 
-enum { SCHEMA_MAX = 4 << 20, INPUT_MAX = 1 << 30, TREE_MAX = 256 << 20 };
+enum { FILE_MAX = 4 << 20, INPUT_MAX = 1 << 30, TREE_MAX = 256 << 20 };
 
 /* Where the text stops being legal; its length, with *ends, when it is an answer. */
 static size_t legal_bytes(struct grammar_matcher *m, struct lr_str text, bool *ends)
@@ -56,22 +57,15 @@ static lr_code match_line(const struct grammar_program *program, const struct lr
     return rc;
 }
 
-static lr_code match(const struct lr_settings *settings, struct lr_str schema,
-                     struct lr_str input, struct lr_error *err)
+static lr_code match(struct lr_str constraint, struct lr_str input, struct lr_error *err)
 {
     struct grammar_program *program = NULL;
     struct lr_error why = {0};
-    struct lr_buf constraint, out;
+    struct lr_buf out;
     struct lr_str line;
     lr_code rc = LR_OK;
-    lr_buf_init(&constraint, SCHEMA_MAX + 200);
     lr_buf_init(&out, INPUT_MAX);
-    lr_buf_addf(&constraint,
-                "{\"format\":\"plain\",\"answer\":\"schema\",\"strict\":%s,\"schema\":",
-                lr_settings_bool(settings, "strict") ? "true" : "false");
-    lr_buf_add_str(&constraint, schema);
-    lr_buf_add_char(&constraint, '}');
-    if (grammar_compile(lr_buf_str(&constraint), &program, &why) == LR_OUT_OF_RAM)
+    if (grammar_compile(constraint, &program, &why) == LR_OUT_OF_RAM)
         rc = lr_fail(err, LR_OUT_OF_RAM, "%s", why.text);
     while (rc == LR_OK && lr_str_split(&input, '\n', &line))
         if (lr_str_trim(line).len != 0)
@@ -80,25 +74,62 @@ static lr_code match(const struct lr_settings *settings, struct lr_str schema,
         rc = out.failed ? lr_fail(err, LR_OUT_OF_RAM, "no memory for the result")
                         : cli_print(&out, err);
     grammar_program_free(program);
-    lr_buf_free(&constraint);
     lr_buf_free(&out);
+    return rc;
+}
+
+/* The constraint that a flag gives: `text` is its value, or the contents of its file. */
+static void write_constraint(const struct lr_settings *settings, const char *answer,
+                             struct lr_str text, struct lr_buf *out)
+{
+    bool is_json = strcmp(answer, "schema") == 0 || strcmp(answer, "choice") == 0;
+    lr_buf_addf(out, "{\"format\":\"plain\",\"answer\":\"%s\",\"strict\":%s,\"%s\":", answer,
+                lr_settings_bool(settings, "strict") ? "true" : "false", answer);
+    if (is_json)
+        lr_buf_add_str(out, text);
+    else
+        lr_json_quote(out, text);
+    lr_buf_add_char(out, '}');
+}
+
+static lr_code read_constraint(const struct lr_settings *settings, struct lr_buf *out,
+                               struct lr_error *err)
+{
+    static const char *const answers[] = {"schema", "grammar", "regex", "choice"};
+    const char *found = NULL, *value = NULL;
+    uint32_t count = 0;
+    for (size_t i = 0; i < sizeof(answers) / sizeof(answers[0]); i++)
+        if (lr_settings_str(settings, answers[i]) != NULL) {
+            found = answers[i];
+            value = lr_settings_str(settings, found);
+            count++;
+        }
+    if (count != 1)
+        return lr_fail(
+            err, LR_INVALID_ARGUMENT,
+            "one of --schema FILE, --grammar FILE, --regex PATTERN and --choice LIST "
+            "is needed");
+    struct lr_buf file;
+    lr_buf_init(&file, FILE_MAX);
+    bool is_file = strcmp(found, "schema") == 0 || strcmp(found, "grammar") == 0;
+    lr_code rc = is_file ? lr_file_read_buf(value, &file, err) : LR_OK;
+    if (rc == LR_OK)
+        write_constraint(settings, found, is_file ? lr_buf_str(&file) : lr_str_z(value), out);
+    lr_buf_free(&file);
     return rc;
 }
 
 static lr_code run(const struct lr_settings *settings, struct lr_error *err)
 {
-    const char *path = lr_settings_str(settings, "schema");
-    struct lr_buf schema, input;
-    if (path == NULL)
-        return lr_fail(err, LR_INVALID_ARGUMENT, "--schema FILE is needed: a JSON Schema");
-    lr_buf_init(&schema, SCHEMA_MAX);
+    struct lr_buf constraint, input;
+    lr_buf_init(&constraint, 2 * FILE_MAX);
     lr_buf_init(&input, INPUT_MAX);
-    lr_code rc = lr_file_read_buf(path, &schema, err);
+    lr_code rc = read_constraint(settings, &constraint, err);
     if (rc == LR_OK)
         rc = cli_read_stdin(&input, err);
     if (rc == LR_OK)
-        rc = match(settings, lr_buf_str(&schema), lr_buf_str(&input), err);
-    lr_buf_free(&schema);
+        rc = match(lr_buf_str(&constraint), lr_buf_str(&input), err);
+    lr_buf_free(&constraint);
     lr_buf_free(&input);
     return rc;
 }
@@ -112,11 +143,23 @@ static const struct lr_setting flags[] = {
      .type = LR_SETTING_BOOL,
      .fallback = "false",
      .help = "as \"strict\": true of a request: every object is closed"},
+    {.name = "grammar",
+     .type = LR_SETTING_PATH,
+     .value = "FILE",
+     .help = "instead of a schema: a grammar in GBNF"},
+    {.name = "regex",
+     .type = LR_SETTING_STRING,
+     .value = "PATTERN",
+     .help = "instead: a regular expression that the whole text matches"},
+    {.name = "choice",
+     .type = LR_SETTING_STRING,
+     .value = "LIST",
+     .help = "instead: a JSON array of strings, of which the text is one"},
 };
 
 const struct cli_command cli_debug_match = {
     .name = "match",
-    .summary = "Match texts against a JSON Schema as constrained output does",
+    .summary = "Match texts against a schema or grammar as constrained output does",
     .details =
         "stdin has a line {\"text\": \"...\"} for each text.  Each gets a line: \"accept\", "
         "\"reject at BYTE\" or \"refused: WHY\".\n"

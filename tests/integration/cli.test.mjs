@@ -159,6 +159,17 @@ test('debug match tells accepted, rejected and refused texts apart', () => {
     const [refused] = match({ type: 'nothing' }, ['1']);
     assert.match(refused, /^refused: .*"type"/);
     assert.equal(run(['debug', 'match'], { input: '' }).status, 2);
+    const grammar = path.join(folder, 'grammar.gbnf');
+    writeFileSync(grammar, 'root ::= "a" root "b" | ""\n');
+    for (const flag of [
+      ['--grammar', grammar],
+      ['--regex', '(ab|aabb)?'],
+      ['--choice', '["", "ab", "aabb"]'],
+    ]) {
+      const input = ['aabb', 'ac', 'a'].map((text) => `${JSON.stringify({ text })}\n`).join('');
+      assert.equal(run(['debug', 'match', ...flag], { input }).stdout, 'accept\nreject at 1\nreject at 1\n');
+    }
+    assert.equal(run(['debug', 'match', '--regex', 'a', '--choice', '[]'], { input: '' }).status, 2);
   } finally {
     rmSync(folder, { recursive: true });
   }
