@@ -14,13 +14,14 @@ struct backwards {
     uint32_t *queue;
 };
 
+/* only: of these classes; NULL: of all. */
 static void link_back(struct backwards *b, const uint32_t *next, uint32_t states,
-                      uint32_t classes)
+                      uint32_t classes, const uint8_t *only)
 {
     for (uint32_t i = 0; i < states; i++)
         for (uint32_t c = 0; c < classes; c++) {
             uint32_t to = next[(size_t)i * classes + c];
-            if (to != DFA_DEAD)
+            if (to != DFA_DEAD && (only == NULL || only[c]))
                 b->begins[to]++;
         }
     for (uint32_t i = 0; i < states; i++)
@@ -28,7 +29,7 @@ static void link_back(struct backwards *b, const uint32_t *next, uint32_t states
     for (uint32_t i = 0; i < states; i++)
         for (uint32_t c = 0; c < classes; c++) {
             uint32_t to = next[(size_t)i * classes + c];
-            if (to != DFA_DEAD)
+            if (to != DFA_DEAD && (only == NULL || only[c]))
                 b->before[--b->begins[to]] = i;
         }
 }
@@ -121,6 +122,7 @@ static void measure_ends(struct dfa *d, const struct backwards *b, const uint32_
     }
 }
 
+/* b: the moves by plain characters. */
 static void measure_least(struct dfa *d, const struct backwards *b, const uint8_t *plain)
 {
     uint32_t tail = 0;
@@ -156,8 +158,10 @@ static void measure(struct dfa_making *m, struct dfa *d)
         return;
     }
     class_sizes(m, sizes, plain);
-    link_back(&b, d->next, d->states, d->classes);
+    link_back(&b, d->next, d->states, d->classes, NULL);
     measure_ends(d, &b, sizes, open);
+    memset(b.begins, 0, ((size_t)d->states + 2) * sizeof(*b.begins));
+    link_back(&b, d->next, d->states, d->classes, plain);
     measure_least(d, &b, plain);
     d->tame = true;
     for (uint32_t i = 0; i < d->states; i++)
@@ -193,7 +197,7 @@ struct dfa *grammar_dfa_settle(struct dfa_making *m, const uint32_t *next,
         grammar_dfa_too_large(m);
         return NULL;
     }
-    link_back(&b, next, states, m->classes);
+    link_back(&b, next, states, m->classes, NULL);
     d->id = __atomic_add_fetch(&last_id, 1, __ATOMIC_RELAXED);
     d->states = number_live(&b, accept, states, number);
     d->classes = m->classes;

@@ -55,15 +55,14 @@ static void begin(struct grammar_matcher *m, uint32_t *mask)
     k->at[0].state = t.sub;
     k->at[0].part = 0;
     k->dfa_node = k->inner = k->inner_end = k->skipped = 0;
-    bool is_free = least == DFA_ENDLESS || least >= v->plain.chars;
-    bool is_known = is_free || (k->text_ends && least >= d->most[t.sub]);
+    bool is_known = least >= GRAMMAR_UP_TO || (k->text_ends && least >= d->most[t.sub]);
     k->text_trie = is_known ? &v->uneven : &v->all;
     if (k->text_ends) {
         memset(k->dfa_mask, 0, v->words * sizeof(*k->dfa_mask));
         mask = k->dfa_mask;
     }
     if (is_known)
-        grammar_mask_up_to(v, &v->plain, is_free ? UINT32_MAX : least, mask);
+        grammar_mask_up_to(v, &v->plain, least == DFA_ENDLESS ? UINT32_MAX : least, mask);
 }
 
 /* Walks on by the automaton's table, up to a token that may leave the automaton: that part of
@@ -88,7 +87,11 @@ static bool walk_table(struct grammar_matcher *m, const struct dfa *d, uint32_t 
             k->inner_end = n->skip;
         }
         k->dfa_node = n->skip;
-        if (!grammar_dfa_step(d, DFA_RAW, &state, &part, n->byte))
+        if (part == 0 && n->byte < 0x80)
+            state = d->next[(size_t)state * d->classes + d->ascii[n->byte]];
+        else if (!grammar_dfa_step(d, DFA_RAW, &state, &part, n->byte))
+            continue;
+        if (state == DFA_DEAD)
             continue;
         k->at[n->depth + 1].state = state;
         k->at[n->depth + 1].part = part;

@@ -294,7 +294,7 @@ static bool sort_in(struct grammar_vocab *v, const struct sorted *list, uint32_t
         uint32_t chars;
         enum side place = place_of(s->text, &chars);
         ok = add_to(&all, s);
-        if (place != STAYS || !is_plain(s->text, chars))
+        if (place != STAYS || chars > GRAMMAR_UP_TO || !is_plain(s->text, chars))
             ok = ok && add_to(&uneven, s);
         switch (place) {
         case STAYS:

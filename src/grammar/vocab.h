@@ -72,7 +72,7 @@ struct grammar_vocab {
     struct grammar_trie staying; /* those that do not */
     struct grammar_trie even;    /* of those, the ones that are plain */
     struct grammar_trie odd;     /* and the ones that are not */
-    struct grammar_trie uneven;  /* all but those that stay and are plain */
+    struct grammar_trie uneven;  /* all but those of at most GRAMMAR_UP_TO plain characters */
     struct grammar_inside_list inside;       /* those that stay */
     struct grammar_inside_list plain;        /* of those, the ones without escapes and the few
                                                 characters that patterns often leave out */
