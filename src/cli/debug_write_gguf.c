@@ -16,6 +16,7 @@
 enum {
     ALIGNMENT = 32,
     HEAD_MAX = 64 << 20,
+    TEMPLATE_MAX = 128 << 10, /* jinja/jinja.h's limit */
     BYTES = 256,
     LETTERS = 26,
     Q8_BLOCK = 32,
@@ -61,6 +62,7 @@ struct shape {
     uint32_t vocab, layers, width, heads, kv_heads, feed_forward, context;
     bool quantized;
     uint64_t seed;
+    struct lr_str chat_template;
 };
 
 struct tensor {
@@ -231,7 +233,9 @@ static void put_metadata(struct lr_buf *b, const struct shape *s)
     string(b, LR_STR_LIT("tokenizer.ggml.add_bos_token"));
     number(b, VALUE_BOOL, 4);
     number(b, 0, 1);
-    put_string(b, "tokenizer.chat_template", chat_template);
+    string(b, LR_STR_LIT("tokenizer.chat_template"));
+    number(b, VALUE_STRING, 4);
+    string(b, s->chat_template);
 }
 enum { METADATA = 20 };
 
@@ -385,9 +389,10 @@ static lr_code write_model(const struct shape *s, FILE *file, const char *path,
 
 /* ---- the command ---- */
 
-static lr_code read_shape(const struct lr_settings *settings, struct shape *s,
-                          struct lr_error *err)
+static lr_code read_shape(const struct lr_settings *settings, struct lr_arena *arena,
+                          struct shape *s, struct lr_error *err)
 {
+    const char *own_template = lr_settings_str(settings, "chat-template");
     *s = (struct shape){
         .vocab = (uint32_t)lr_settings_int(settings, "vocab"),
         .layers = (uint32_t)lr_settings_int(settings, "layers"),
@@ -398,6 +403,7 @@ static lr_code read_shape(const struct lr_settings *settings, struct shape *s,
         .context = (uint32_t)lr_settings_int(settings, "context"),
         .quantized = strcmp(lr_settings_str(settings, "type"), "q8_0") == 0,
         .seed = (uint64_t)lr_settings_int(settings, "seed"),
+        .chat_template = lr_str_z(chat_template),
     };
     if (s->width % (s->heads * Q8_BLOCK) != 0 || s->feed_forward % Q8_BLOCK != 0 ||
         s->heads % s->kv_heads != 0)
@@ -405,17 +411,20 @@ static lr_code read_shape(const struct lr_settings *settings, struct shape *s,
                        "--width must be a multiple of %d times --heads, --feed-forward of %d, "
                        "and --heads of --kv-heads",
                        Q8_BLOCK, Q8_BLOCK);
-    return LR_OK;
+    if (own_template == NULL)
+        return LR_OK;
+    return lr_file_read(arena, own_template, TEMPLATE_MAX, &s->chat_template, err);
 }
 
-static lr_code run(const struct lr_settings *settings, struct lr_error *err)
+static lr_code write_file(const struct lr_settings *settings, struct lr_arena *arena,
+                          struct lr_error *err)
 {
     const char *path = lr_settings_str(settings, "output");
     char folder[LR_PATH_MAX];
     struct shape s;
     if (path == NULL || strlen(path) >= sizeof(folder))
         return lr_fail(err, LR_INVALID_ARGUMENT, "--output FILE is needed");
-    lr_code code = read_shape(settings, &s, err);
+    lr_code code = read_shape(settings, arena, &s, err);
     if (code != LR_OK)
         return code;
     memcpy(folder, path, strlen(path) + 1);
@@ -435,6 +444,15 @@ static lr_code run(const struct lr_settings *settings, struct lr_error *err)
     return code;
 }
 
+static lr_code run(const struct lr_settings *settings, struct lr_error *err)
+{
+    struct lr_arena arena;
+    lr_arena_init(&arena, 2 * TEMPLATE_MAX);
+    lr_code code = write_file(settings, &arena, err);
+    lr_arena_free(&arena);
+    return code;
+}
+
 #define INT_FLAG(flag, otherwise, low, high, text)                                             \
     {                                                                                          \
         .name = flag, .type = LR_SETTING_INT, .fallback = otherwise, .min = low, .max = high,  \
@@ -447,6 +465,10 @@ static const struct lr_setting flags[] = {
      .value = "FILE",
      .help = "the GGUF file to write"},
     {.name = "replace", .type = LR_SETTING_BOOL, .help = "replace an existing file"},
+    {.name = "chat-template",
+     .type = LR_SETTING_PATH,
+     .value = "FILE",
+     .help = "the chat template; without it ChatML"},
     {.name = "type",
      .type = LR_SETTING_CHOICE,
      .fallback = "f32",
