@@ -1,7 +1,7 @@
 /* chat/events.h - the output of one choice, independent of the API.
  *
  * An engine's tokens arrive as struct wire_token.  A parser (chat/harmony/parser.h,
- * chat/plain.h) turns tokens into deltas, and a codec (chat/response.h) turns deltas into bytes
+ * chat/calls.h) turns tokens into deltas, and a codec (chat/response.h) turns deltas into bytes
  * for the client.  Everything here is borrowed for the call.
  */
 #ifndef CHAT_EVENTS_H

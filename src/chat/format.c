@@ -72,29 +72,34 @@ static lr_code write_constraint(struct lr_arena *arena, const struct grammar_con
 }
 
 lr_code chat_format_constraint(struct lr_arena *arena, const struct chat_request *req,
-                               bool is_harmony, struct lr_str *out, struct lr_error *err)
+                               enum grammar_format format, struct lr_str *out,
+                               struct lr_error *err)
 {
-    struct grammar_constraint c = {.is_harmony = is_harmony,
+    struct grammar_tool *tools = NULL;
+    if (req->prompts != NULL)
+        format = GRAMMAR_PLAIN; /* the answer to a raw prompt is its whole text */
+    bool has_calls = format != GRAMMAR_PLAIN;
+    struct grammar_constraint c = {.format = format,
                                    .answer = req->format,
                                    .value = req->format_value,
                                    .is_strict = req->schema_strict};
     *out = (struct lr_str){0};
     if (req->requires_tool_call)
         c.answer = GRAMMAR_ANSWER_NONE;
-    if (req->prompts != NULL)
-        c.is_harmony = is_harmony = false; /* the answer to a raw prompt is its whole text */
-    if (req->requires_tool_call && !is_harmony)
+    if (req->requires_tool_call && !has_calls)
         return lr_fail(err, LR_UNSUPPORTED,
-                       "'tool_choice': 'required' or a named function is supported for models "
-                       "that speak Harmony (gpt-oss); use 'auto' with this one");
-    if (c.answer == GRAMMAR_ANSWER_TEXT && !(is_harmony && any_strict(req)))
+                       "'tool_choice': 'required' or a named function needs a model whose chat "
+                       "template shows how it calls tools (docs/structured-output.md); use "
+                       "'auto' with this model");
+    if (c.answer == GRAMMAR_ANSWER_TEXT && !(has_calls && any_strict(req)))
         return LR_OK;
-    if (is_harmony && req->tools != NULL) {
-        struct grammar_tool *tools = lr_arena_array(arena, req->tools->count, sizeof(*tools));
+    if (has_calls && req->tools != NULL) {
+        tools = lr_arena_array(arena, req->tools->count, sizeof(*tools));
         if (tools == NULL)
             return lr_fail(err, LR_OUT_OF_RAM, "no memory for the tools of a request");
         c.tool_count = list_tools(req, tools);
         c.tools = tools;
+        c.one_call = format != GRAMMAR_HARMONY && !req->parallel_tool_calls;
     }
     return write_constraint(arena, &c, out, err);
 }

@@ -25,7 +25,9 @@ struct alternative {
 
 void chat_logprobs_add(struct chat_choice *c, const struct wire_token *token)
 {
-    struct record rec = {.offset = c->content_in,
+    /* Text that the parser holds back comes first, if it is content. */
+    size_t held = c->response->is_harmony ? 0 : c->plain.held.len;
+    struct record rec = {.offset = c->content_in + held,
                          .chars = c->chars_in,
                          .logprob = token->logprob,
                          .len = (uint32_t)token->bytes.len,
@@ -113,6 +115,19 @@ void chat_logprobs_entries(struct chat_choice *c, struct lr_buf *out)
         put_chat_record(&w, c->logprobs.data + at, &rec);
     }
     lr_buf_consume(&c->logprobs, at);
+}
+
+void chat_logprobs_forget(struct chat_choice *c)
+{
+    struct record rec;
+    size_t at = 0;
+    for (; at + sizeof(rec) <= c->logprobs.len; at += rec.size) {
+        memcpy(&rec, c->logprobs.data + at, sizeof(rec));
+        if (rec.offset >= c->content_in)
+            break;
+    }
+    if (!c->logprobs.failed)
+        c->logprobs.len = at;
 }
 
 /* ---- completions: parallel arrays ---- */

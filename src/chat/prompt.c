@@ -84,6 +84,12 @@ static size_t special_tokens(const struct chat_model *model, struct jinja_var va
     return count;
 }
 
+enum grammar_format chat_calls_of(struct lr_str chat_template)
+{
+    /* chat/template/chatml.c shows tools as Hermes does. */
+    return chat_template.len == 0 ? GRAMMAR_HERMES : grammar_format_of_template(chat_template);
+}
+
 /* Renders with the model's own template or the default template of its family. */
 static lr_code render(const struct chat_model *model, const struct lr_json *context,
                       const struct tm *now, struct jinja_output *out, struct lr_error *err)
@@ -113,7 +119,7 @@ static lr_code render_chat(const struct chat_request *req, const struct chat_mod
     lr_arena_init(&arena, CONTEXT_MAX);
     lr_code code = make_context(req, model->is_harmony, &arena, &context, err);
     if (code == LR_OK)
-        code = chat_repair(&arena, &context, model->is_harmony, &repaired, err);
+        code = chat_repair(&arena, &context, chat_model_format(model), &repaired, err);
     if (code == LR_OK)
         code = render(model, repaired, &tm, out, err);
     lr_arena_free(&arena);

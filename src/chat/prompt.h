@@ -10,17 +10,27 @@
 
 #include "base/fail.h"
 #include "chat/request.h"
+#include "grammar/calls.h"
 #include "jinja/jinja.h"
 
 /* What the router knows about a model's prompt format.  Borrowed for the call. */
 struct chat_model {
     const struct jinja_template *chat_template; /* compiled; NULL: the default */
     bool is_harmony;                            /* speaks Harmony */
-    struct lr_str bos_token;                    /* texts of the tokens; empty: none */
+    enum grammar_format calls; /* the form of its calls, if it does not speak Harmony */
+    struct lr_str bos_token;   /* texts of the tokens; empty: none */
     struct lr_str eos_token;
     struct lr_str unk_token;
     struct lr_str pad_token;
 };
+
+/* The form of calls that a template shows; empty: the default template. */
+enum grammar_format chat_calls_of(struct lr_str chat_template);
+
+static inline enum grammar_format chat_model_format(const struct chat_model *model)
+{
+    return model->is_harmony ? GRAMMAR_HARMONY : model->calls;
+}
 
 /* Has either segments or ids.  Owns its memory, so the request may be freed first. */
 struct chat_prompt {

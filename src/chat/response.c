@@ -46,6 +46,8 @@ static void begin_call(struct chat_choice *c, const struct chat_delta *delta)
         return;
     }
     c->calls++;
+    if (!r->is_harmony)
+        chat_logprobs_forget(c);
     flush_pending(r);
     r->writer->call(c, delta->tool_index, delta->text);
 }
@@ -137,9 +139,10 @@ bool chat_response_on_token(struct chat_response *r, uint32_t choice,
         if (!token->special && chat_harmony_in(&c->harmony, CHAT_CLASS_REASONING))
             c->reasoning_tokens++;
     } else {
-        if (keep_logprob)
+        if (keep_logprob && !chat_calls_in_call(&c->plain))
             chat_logprobs_add(c, token);
-        chat_plain_token(&c->plain, token->bytes, token->special);
+        chat_calls_token(&c->plain, token->bytes, token->special);
+        r->lost = r->lost || c->plain.held.failed;
     }
     flush_pending(r);
     if (c->cut)
@@ -171,7 +174,7 @@ void chat_response_on_done(struct chat_response *r, uint32_t choice, enum lr_fin
         if (r->is_harmony)
             chat_harmony_end(&c->harmony);
         else
-            chat_plain_end(&c->plain);
+            chat_calls_end(&c->plain, c->truncated);
         if (!c->cut)
             chat_stop_flush(&c->stop, give_content, c);
         close_choice(c);

@@ -20,6 +20,7 @@
 #include "base/fail.h"
 #include "chat/events.h"
 #include "chat/request.h"
+#include "grammar/calls.h"
 
 struct chat_response;
 
@@ -34,6 +35,7 @@ struct chat_response_options {
     struct lr_str system_fingerprint;   /* empty: null */
     int64_t created;                    /* seconds since 1970 */
     bool is_harmony;                    /* the model speaks Harmony (gpt-oss) */
+    enum grammar_format calls;          /* the form of its calls, if it does not */
     size_t max_bytes;                   /* of a collected answer; 0: 64 MB */
 };
 

@@ -23,18 +23,25 @@ void chat_answer_id(const struct chat_codec *codec, char out[CHAT_ANSWER_ID_MAX]
     lr_random_base62(out + len, 24);
 }
 
-/* Names of declared tools that look like built-in ones; with NULL they are only counted. */
-static uint32_t find_builtin_tools(const struct chat_request *req, struct lr_str *out)
+/* Names of declared tools: for Harmony those that look like built-in ones, for other formats
+ * all, and in a namespace also without it.  With NULL they are only counted. */
+static uint32_t list_tools(const struct chat_request *req, bool is_harmony, struct lr_str *out)
 {
     uint32_t count = 0;
     for (uint32_t i = 0; req->tools != NULL && i < req->tools->count; i++) {
-        struct lr_str name;
         const struct lr_json *function = lr_json_get(&req->tools->items[i], "function");
+        uint32_t space = req->origins != NULL ? req->origins[i].space_len : 0;
+        struct lr_str name;
         if (!lr_json_str(lr_json_get(function, "name"), &name) ||
-            !chat_harmony_is_builtin(name))
+            (is_harmony && !chat_harmony_is_builtin(name)))
             continue;
         if (out != NULL)
             out[count] = name;
+        count++;
+        if (is_harmony || space == 0)
+            continue;
+        if (out != NULL)
+            out[count] = lr_str_sub(name, space + 1, name.len);
         count++;
     }
     return count;
@@ -56,16 +63,33 @@ static uint64_t hash_id(struct lr_str id)
     return hash;
 }
 
+static void init_parser(struct chat_choice *c, const struct chat_response_options *options)
+{
+    const struct chat_response *r = c->response;
+    if (r->is_harmony) {
+        struct chat_harmony_options harmony = {
+            .no_tool_calls = options->request->forbids_tool_calls,
+            .builtin_tools = r->tool_names,
+            .builtin_tool_count = r->tool_name_count,
+        };
+        chat_harmony_init(&c->harmony, &harmony, chat_choice_delta, c);
+    } else {
+        struct chat_calls_options calls = {
+            .format = options->calls,
+            .tools = r->tool_names,
+            .tool_count = r->tool_name_count,
+        };
+        chat_calls_init(&c->plain, &calls, chat_choice_delta, c);
+    }
+}
+
 static void init_choice(struct chat_response *r, uint32_t index, size_t max_bytes,
-                        const struct chat_harmony_options *harmony)
+                        const struct chat_response_options *options)
 {
     struct chat_choice *c = &r->choices[index];
     c->response = r;
     c->index = index;
-    if (r->is_harmony)
-        chat_harmony_init(&c->harmony, harmony, chat_choice_delta, c);
-    else
-        chat_plain_init(&c->plain, chat_choice_delta, c);
+    init_parser(c, options);
     chat_stop_init(&c->stop, r->stop, r->stop_count);
     lr_buf_init(&c->logprobs, max_bytes);
     lr_buf_init(&c->content, max_bytes);
@@ -74,22 +98,24 @@ static void init_choice(struct chat_response *r, uint32_t index, size_t max_byte
 }
 
 /* Allocates the response, its choices and copies of its strings in one block. */
-static struct chat_response *allocate(const struct chat_request *req, struct lr_str head)
+static struct chat_response *allocate(const struct chat_response_options *options,
+                                      struct lr_str head)
 {
-    uint32_t builtin = find_builtin_tools(req, NULL);
+    const struct chat_request *req = options->request;
+    uint32_t tools = list_tools(req, options->is_harmony, NULL);
     uint32_t choices = chat_request_choices(req);
     size_t choices_at = sizeof(struct chat_response);
-    size_t builtin_at = choices_at + choices * sizeof(struct chat_choice);
-    size_t text_at = builtin_at + builtin * sizeof(struct lr_str);
+    size_t names_at = choices_at + choices * sizeof(struct chat_choice);
+    size_t text_at = names_at + tools * sizeof(struct lr_str);
     size_t size = text_at + head.len;
 
     for (uint32_t i = 0; i < req->stop_count; i++)
         size += req->stop[i].len;
-    struct lr_str *names = builtin > 0 ? malloc(builtin * sizeof(*names)) : NULL;
-    if (builtin > 0 && names == NULL)
+    struct lr_str *names = tools > 0 ? malloc(tools * sizeof(*names)) : NULL;
+    if (tools > 0 && names == NULL)
         return NULL;
-    find_builtin_tools(req, names);
-    for (uint32_t i = 0; i < builtin; i++)
+    (void)list_tools(req, options->is_harmony, names);
+    for (uint32_t i = 0; i < tools; i++)
         size += names[i].len;
 
     char *block = calloc(1, size);
@@ -98,8 +124,8 @@ static struct chat_response *allocate(const struct chat_request *req, struct lr_
         char *text = block + text_at;
         r->choices = (struct chat_choice *)(void *)(block + choices_at);
         r->choice_count = choices;
-        r->builtin_tools = (struct lr_str *)(void *)(block + builtin_at);
-        r->builtin_tool_count = builtin;
+        r->tool_names = (struct lr_str *)(void *)(block + names_at);
+        r->tool_name_count = tools;
         r->head = head;
         keep(&r->head, &text);
         r->stop_count = req->stop_count;
@@ -107,9 +133,9 @@ static struct chat_response *allocate(const struct chat_request *req, struct lr_
             r->stop[i] = req->stop[i];
             keep(&r->stop[i], &text);
         }
-        for (uint32_t i = 0; i < builtin; i++) {
-            r->builtin_tools[i] = names[i];
-            keep(&r->builtin_tools[i], &text);
+        for (uint32_t i = 0; i < tools; i++) {
+            r->tool_names[i] = names[i];
+            keep(&r->tool_names[i], &text);
         }
     }
     free(names);
@@ -126,7 +152,7 @@ lr_code chat_response_create(const struct chat_response_options *options,
     *out = NULL;
     lr_buf_init(&head, 16 * 1024);
     writer->head(options, &head);
-    struct chat_response *r = head.failed ? NULL : allocate(req, lr_buf_str(&head));
+    struct chat_response *r = head.failed ? NULL : allocate(options, lr_buf_str(&head));
     lr_buf_free(&head);
     if (r == NULL)
         return lr_fail(err, LR_OUT_OF_RAM, "no memory for a response of %u choices",
@@ -147,13 +173,8 @@ lr_code chat_response_create(const struct chat_response_options *options,
     lr_buf_init(&r->pending, PENDING_MAX);
 
     size_t max_bytes = options->max_bytes != 0 ? options->max_bytes : DEFAULT_MAX_BYTES;
-    struct chat_harmony_options harmony = {
-        .no_tool_calls = req->forbids_tool_calls,
-        .builtin_tools = r->builtin_tools,
-        .builtin_tool_count = r->builtin_tool_count,
-    };
     for (uint32_t i = 0; i < r->choice_count; i++)
-        init_choice(r, i, max_bytes, &harmony);
+        init_choice(r, i, max_bytes, options);
     lr_code code = r->writer->open != NULL ? r->writer->open(r, options, err) : LR_OK;
     if (code == LR_OK)
         *out = r;
@@ -173,6 +194,8 @@ void chat_response_destroy(struct chat_response *r)
         lr_buf_free(&r->choices[i].content);
         lr_buf_free(&r->choices[i].reasoning);
         lr_buf_free(&r->choices[i].calls_json);
+        if (!r->is_harmony)
+            chat_calls_free(&r->choices[i].plain);
     }
     lr_buf_free(&r->pending);
     free(r);

@@ -6,8 +6,8 @@
 #ifndef CHAT_RESPONSE_INTERNAL_H
 #define CHAT_RESPONSE_INTERNAL_H
 
+#include "chat/calls.h"
 #include "chat/harmony/parser.h"
-#include "chat/plain.h"
 #include "chat/response.h"
 #include "chat/stop.h"
 
@@ -27,7 +27,7 @@ struct chat_choice {
     uint64_t chars_in;    /* the same in characters */
     union {
         struct chat_harmony harmony;
-        struct chat_plain plain;
+        struct chat_calls plain; /* of models that do not speak Harmony */
     };
     struct chat_stop stop;
     struct lr_buf logprobs; /* records of tokens whose text was not sent yet */
@@ -60,8 +60,8 @@ struct chat_response {
     struct lr_str head; /* the members that begin every chunk and body */
     struct lr_str stop[CHAT_STOP_MAX];
     uint32_t stop_count;
-    struct lr_str *builtin_tools;
-    uint32_t builtin_tool_count;
+    struct lr_str *tool_names; /* that the parser of the choices has to know */
+    uint32_t tool_name_count;
     /* During a call: the output buffer, and text of one kind that is not written yet. */
     struct lr_buf *out;
     struct lr_buf pending;
@@ -107,5 +107,7 @@ void chat_logprobs_add(struct chat_choice *c, const struct wire_token *token);
 void chat_logprobs_write(struct chat_choice *c, struct lr_buf *out);
 /* The same as entries with commas between them; nothing if there are none. */
 void chat_logprobs_entries(struct chat_choice *c, struct lr_buf *out);
+/* Drops the records of text that turned out to be a call. */
+void chat_logprobs_forget(struct chat_choice *c);
 
 #endif

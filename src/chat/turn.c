@@ -147,7 +147,7 @@ static lr_code render(struct chat_turn *t, const struct chat_model *model, int64
     if (t->prompts == NULL)
         return lr_fail(err, LR_OUT_OF_RAM, "no memory for the prompt");
     lr_code code =
-        chat_format_constraint(t->arena, req, model->is_harmony, &t->constraint, err);
+        chat_format_constraint(t->arena, req, chat_model_format(model), &t->constraint, err);
     for (uint32_t i = 0; code == LR_OK && i < req->prompt_count; i++)
         code = chat_prompt_render(req, model, i, now, &t->prompts[t->prompt_count++], err);
     return code;
@@ -163,6 +163,7 @@ static lr_code make_response(struct chat_turn *t, const struct chat_model *model
         .model = name,
         .created = now,
         .is_harmony = model->is_harmony,
+        .calls = model->calls,
     };
     t->generations = lr_arena_zalloc(t->arena, count * sizeof(*t->generations));
     if (t->generations == NULL)

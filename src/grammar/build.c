@@ -135,13 +135,29 @@ uint32_t grammar_space(struct grammar_build *b, uint32_t next)
     return grammar_step(b, GRAMMAR_SPACE, next, 0);
 }
 
-uint32_t grammar_token(struct grammar_build *b, enum grammar_control control, uint32_t next)
+uint32_t grammar_token_if_any(struct grammar_build *b, enum grammar_control control,
+                              uint32_t next)
 {
     uint32_t at = grammar_step(b, GRAMMAR_CONTROL, next, 0);
     if (b->code != LR_OK)
         return 0;
     b->program->steps[at].low = (uint8_t)control;
+    return at;
+}
+
+uint32_t grammar_token(struct grammar_build *b, enum grammar_control control, uint32_t next)
+{
     b->program->controls |= 1u << control;
+    return grammar_token_if_any(b, control, next);
+}
+
+uint32_t grammar_until(struct grammar_build *b, enum grammar_format format, uint32_t next,
+                       uint32_t call)
+{
+    uint32_t at = grammar_step(b, GRAMMAR_UNTIL, next, call);
+    if (b->code != LR_OK)
+        return 0;
+    b->program->steps[at].low = (uint8_t)format;
     return at;
 }
 
@@ -336,6 +352,7 @@ static uint32_t silent(const struct grammar_program *p, uint32_t at, uint32_t ou
     case GRAMMAR_CHECK:
     case GRAMMAR_CHARS:
     case GRAMMAR_DFA:
+    case GRAMMAR_UNTIL:
         return 1;
     case GRAMMAR_CALL: /* every rule consumes input before it returns */
         out[0] = p->rules[s->other].entry;

@@ -1,15 +1,17 @@
 /* grammar/constraint.h - a constraint as text: a router writes it and a worker compiles it.
  *
  *   {"format":"harmony","answer":"schema","strict":true,"schema":{...},
- *    "tools":[{"name":"f","strict":true,"schema":{...}}]}
+ *    "tools":[{"name":"f","strict":true,"schema":{...}}],"one_call":true}
  *
  *   format  "plain": only the answer, up to the model's stop token
  *           "harmony": free analysis messages, then the answer on the final channel or a call
+ *           "hermes", "llama3": the answer or calls in a form of grammar/calls.h
  *   answer  "schema", "object" (any JSON object), "regex", "choice", "grammar" (GBNF), "text",
- * or "none": a call is required.  The member of the same name has the schema, the regular
- *           expression, the list of choices or the grammar
+ *           or "none": a call is required.  The member of the same name has the schema, the
+ *           regular expression, the list of choices or the grammar
  *   tools   tools that may be called; a schema that is not strict is enforced as far as its
  *           keywords are supported
+ *   one_call  the answer ends after a call (Harmony's always does)
  */
 #ifndef GRAMMAR_CONSTRAINT_H
 #define GRAMMAR_CONSTRAINT_H
@@ -17,6 +19,7 @@
 #include "base/buf.h"
 #include "base/fail.h"
 #include "base/json.h"
+#include "grammar/calls.h"
 
 enum grammar_answer {
     GRAMMAR_ANSWER_NONE,
@@ -35,12 +38,13 @@ struct grammar_tool {
 };
 
 struct grammar_constraint {
-    bool is_harmony;
+    enum grammar_format format;
     enum grammar_answer answer;
     const struct lr_json *value; /* the schema, regular expression, ...; NULL: it has none */
     bool is_strict; /* objects of the schema are closed unless they say otherwise */
     const struct grammar_tool *tools;
     uint32_t tool_count;
+    bool one_call;
 };
 
 /* Appends the constraint's text. */

@@ -30,6 +30,7 @@ static uint32_t ways(const struct grammar_program *p, const struct grammar_step 
     case GRAMMAR_NEVER:
         return 0;
     case GRAMMAR_FORK:
+    case GRAMMAR_UNTIL:
         out[1] = s->other;
         return 2;
     case GRAMMAR_CALL:

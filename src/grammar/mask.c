@@ -121,9 +121,68 @@ static bool make_dfa_mask(struct grammar_matcher *m, const struct dfa *d, uint32
     return true;
 }
 
+/* ---- text in which a call may begin ---- */
+
+/* Tokens within which a call begins, after text that left the scan in `scan`, in dfa_mask. */
+static void find_beginnings(struct grammar_matcher *m, const struct grammar_form *form,
+                            uint32_t scan)
+{
+    const struct grammar_trie *trie = &m->vocab->all;
+    uint32_t *mask = m->masking.dfa_mask;
+    uint32_t at[GRAMMAR_TOKEN_MAX + 1], count = 0;
+    memset(mask, 0, m->vocab->words * sizeof(*mask));
+    at[0] = scan;
+    for (uint32_t i = 0; i < trie->count; count++) {
+        const struct grammar_node *n = &trie->nodes[i];
+        uint32_t next = grammar_form_scan(form, at[n->depth], (char)n->byte);
+        if (next == GRAMMAR_SCAN_FOUND) {
+            i = add_below(trie, i, mask);
+            continue;
+        }
+        at[n->depth + 1] = next;
+        i = next == GRAMMAR_SCAN_NEVER ? n->skip : i + 1;
+    }
+    m->moves += count / NODES_A_MOVE;
+}
+
+static bool takes(struct grammar_matcher *m, struct lr_str bytes)
+{
+    struct span at = {.count = m->count, .key_begin = m->key_begin};
+    m->position = m->text_len;
+    for (size_t i = 0; i < bytes.len && at.count != 0; i++)
+        at = grammar_matcher_advance(m, &at, (uint8_t)bytes.ptr[i]);
+    return at.count != 0;
+}
+
+/* Every text token, except those within which a call begins and goes on wrongly.  Few tokens
+ * begin a call, so these are tried one by one, whatever work is left. */
+static void add_until(struct grammar_matcher *m, uint32_t *mask)
+{
+    const struct grammar_vocab *v = m->vocab;
+    const struct thread t = m->threads[m->masking.until];
+    enum grammar_format format = (enum grammar_format)m->program->steps[t.step].low;
+    const uint64_t id = UINT64_MAX - format; /* beside those of automata */
+    const uint32_t *begins = grammar_vocab_kept(v, id, t.sub);
+    if (begins == NULL) {
+        find_beginnings(m, grammar_form_of(format), t.sub);
+        grammar_vocab_keep(v, id, t.sub, m->masking.dfa_mask);
+        begins = m->masking.dfa_mask;
+    }
+    for (uint32_t i = 0; i < v->words; i++) {
+        mask[i] |= v->text_mask[i] & ~begins[i];
+        for (uint32_t rest = begins[i]; rest != 0; rest &= rest - 1) {
+            uint32_t token = 32 * i + (uint32_t)__builtin_ctz(rest);
+            if (m->moves < MOVES_MAX && takes(m, grammar_vocab_bytes(v, token)))
+                set_bit(mask, token);
+        }
+    }
+    m->moves += (uint32_t)v->words / WORDS_A_MOVE;
+}
+
 /* What the threads of a state say about the string they are in. */
 struct inside {
     bool any_text;
+    bool until;     /* text in which a call may begin */
     uint32_t left;  /* characters that may come whatever they are */
     uint32_t dfas;  /* threads with an automaton */
     uint32_t other; /* threads that stay in the string in another way */
@@ -160,6 +219,8 @@ static void look_at(const struct grammar_matcher *m, const struct thread *t,
     inside->texts += grammar_mask_is_text(m, t);
     if (s->op == GRAMMAR_TEXT) {
         inside->any_text = true;
+    } else if (s->op == GRAMMAR_UNTIL) {
+        inside->until = true;
     } else if (s->op == GRAMMAR_CHARS && t->part == 0) {
         const struct grammar_length *l = &m->program->lengths[s->other];
         uint32_t left = l->max != GRAMMAR_UNBOUNDED ? l->max - t->sub : GRAMMAR_UNBOUNDED;
@@ -179,7 +240,7 @@ static void add_controls(const struct grammar_matcher *m, const struct thread *t
     if (s->op == GRAMMAR_CONTROL && s->low == GRAMMAR_STOP)
         for (uint32_t k = 0; k < v->stop_count; k++)
             set_bit(mask, v->stops[k]);
-    else if (s->op == GRAMMAR_CONTROL)
+    else if (s->op == GRAMMAR_CONTROL && v->control[s->low] != GRAMMAR_NO_TOKEN)
         set_bit(mask, v->control[s->low]);
 }
 
@@ -435,16 +496,21 @@ static void plan(struct grammar_matcher *m, uint32_t *mask)
     k->walk = k->walk_count = 0;
     k->is_walking = false;
     k->dfa_stage = DFA_NOT_BEGUN;
-    k->thread = k->text = m->count;
+    k->thread = k->text = k->until = m->count;
     k->text_trie = NULL;
     for (uint32_t i = 0; i < m->count; i++) {
         look_at(m, &m->threads[i], &inside);
+        if (inside.until && k->until == m->count)
+            k->until = i;
         add_controls(m, &m->threads[i], mask);
     }
     if (inside.any_text) {
         add_mask(mask, v->text_mask, v->words);
+        k->until = m->count;
         return;
     }
+    if (inside.until)
+        return;
     if (inside.texts != 0) {
         k->text = 0;
         plan_walk(k, &v->outer, WALK_NO_TEXT, WALK_OUTER);
@@ -504,6 +570,12 @@ static bool add_dfas(struct grammar_matcher *m, uint32_t *mask)
 static bool make_mask(struct grammar_matcher *m, uint32_t *mask)
 {
     struct masking *k = &m->masking;
+    if (k->until < m->count) {
+        if (matcher_is_spent(m))
+            return false;
+        add_until(m, mask);
+        k->until = m->count;
+    }
     if (!add_dfas(m, mask) || !grammar_mask_texts(m, mask))
         return false;
     for (; k->walk < k->walk_count; k->walk++) {

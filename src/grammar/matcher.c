@@ -194,6 +194,10 @@ static void follow(struct grammar_matcher *m, struct place from, struct span *ou
         case GRAMMAR_KEY:
             enter_key(m, at, s, out);
             break;
+        case GRAMMAR_UNTIL:
+            put(m, out, (struct thread){.step = at.step, .frame = at.frame, .set = at.set});
+            work[count++] = (struct place){s->next, at.frame, at.set};
+            break;
         case GRAMMAR_NEVER:
             break;
         default:
@@ -307,6 +311,20 @@ static void step_dfa(struct grammar_matcher *m, struct thread t, uint8_t byte, s
         follow(m, after(m, t), out);
 }
 
+static void step_until(struct grammar_matcher *m, struct thread t, uint8_t byte,
+                       struct span *out)
+{
+    const struct grammar_step *s = &m->program->steps[t.step];
+    const struct grammar_form *form = grammar_form_of((enum grammar_format)s->low);
+    t.sub = grammar_form_scan(form, t.sub, (char)byte);
+    if (t.sub == GRAMMAR_SCAN_FOUND) {
+        follow(m, (struct place){s->other, t.frame, t.set}, out);
+        return;
+    }
+    put(m, out, t);
+    follow(m, after(m, t), out);
+}
+
 static bool is_taken(const struct grammar_key *key, struct lr_str text)
 {
     uint32_t low = 0, high = key->taken_count;
@@ -373,6 +391,9 @@ struct span grammar_matcher_advance(struct grammar_matcher *m, struct span *from
             break;
         case GRAMMAR_KEY:
             step_key(m, t, byte, from->key_begin, &out);
+            break;
+        case GRAMMAR_UNTIL:
+            step_until(m, t, byte, &out);
             break;
         case GRAMMAR_SPACE:
             step_space(m, t, byte, &out);

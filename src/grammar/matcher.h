@@ -147,6 +147,7 @@ struct masking {
     const struct grammar_trie *text_trie; /* its walk; NULL: it has not begun */
     bool text_ends;                       /* a control token follows, and nothing else */
     bool text_fits[256];                  /* bytes that may follow its automaton */
+    uint32_t until;                       /* the thread of GRAMMAR_UNTIL */
     struct walk walks[WALKS_MAX];
     uint32_t walk, walk_count;
     bool is_walking;

@@ -17,7 +17,7 @@ void grammar_constraint_write(struct lr_buf *out, const struct grammar_constrain
     struct lr_json_writer w;
     lr_json_writer_init(&w, out);
     lr_json_begin_object(&w);
-    lr_json_member_z(&w, "format", c->is_harmony ? "harmony" : "plain");
+    lr_json_member_z(&w, "format", grammar_format_name(c->format));
     lr_json_member_z(&w, "answer", answers[c->answer]);
     if (c->answer == GRAMMAR_ANSWER_SCHEMA && c->is_strict)
         lr_json_member_bool(&w, "strict", true);
@@ -39,6 +39,8 @@ void grammar_constraint_write(struct lr_buf *out, const struct grammar_constrain
         }
         lr_json_end_array(&w);
     }
+    if (c->one_call)
+        lr_json_member_bool(&w, "one_call", true);
     lr_json_end_object(&w);
 }
 
@@ -90,10 +92,15 @@ static lr_code read_constraint(const struct lr_json *root, struct reading *r,
 {
     struct lr_str format, answer;
     size_t i = 0;
-    if (!lr_json_str(lr_json_get(root, "format"), &format) ||
-        (!lr_str_eq_z(format, "harmony") && !lr_str_eq_z(format, "plain")))
+    uint32_t known = 0;
+    if (!lr_json_str(lr_json_get(root, "format"), &format))
         return malformed(err, "format");
-    r->c.is_harmony = lr_str_eq_z(format, "harmony");
+    while (known < GRAMMAR_FORMAT_COUNT &&
+           !lr_str_eq_z(format, grammar_format_name((enum grammar_format)known)))
+        known++;
+    if (known == GRAMMAR_FORMAT_COUNT)
+        return malformed(err, "format");
+    r->c.format = (enum grammar_format)known;
     if (!lr_json_str(lr_json_get(root, "answer"), &answer))
         return malformed(err, "answer");
     while (i < sizeof(answers) / sizeof(answers[0]) && !lr_str_eq_z(answer, answers[i]))
@@ -103,12 +110,13 @@ static lr_code read_constraint(const struct lr_json *root, struct reading *r,
     r->c.answer = (enum grammar_answer)i;
     r->c.value = lr_json_get(root, answers[i]);
     (void)lr_json_bool(lr_json_get(root, "strict"), &r->c.is_strict);
+    (void)lr_json_bool(lr_json_get(root, "one_call"), &r->c.one_call);
     if (!is_right(r->c.answer, r->c.value))
         return malformed(err, answers[i]);
     lr_code code = read_tools(r, lr_json_get(root, "tools"), err);
     if (code == LR_OK && r->c.tool_count == 0 && r->c.answer == GRAMMAR_ANSWER_NONE)
         return malformed(err, "tools");
-    if (code == LR_OK && r->c.tool_count != 0 && !r->c.is_harmony)
+    if (code == LR_OK && r->c.tool_count != 0 && r->c.format == GRAMMAR_PLAIN)
         return malformed(err, "tools");
     return code;
 }
@@ -233,12 +241,98 @@ static uint32_t compile_harmony(struct grammar_build *b, const struct grammar_co
     return start;
 }
 
+/* ---- calls in the form of a template ---- */
+
+/* A text that is a control token of some models. */
+static uint32_t mark(struct grammar_build *b, struct lr_str text, uint8_t control,
+                     uint32_t next)
+{
+    if (text.len == 0)
+        return next;
+    return grammar_fork(b, grammar_literal(b, text, next),
+                        grammar_token_if_any(b, (enum grammar_control)control, next));
+}
+
+/* The same after blanks.  GRAMMAR_SPACE leads to bytes only, so the blank before a control
+ * token is spelled out. */
+static uint32_t mark_after_blanks(struct grammar_build *b, struct lr_str text, uint8_t control,
+                                  uint32_t next)
+{
+    if (text.len == 0)
+        return next;
+    uint32_t token = grammar_token_if_any(b, (enum grammar_control)control, next);
+    uint32_t blank =
+        grammar_fork(b, grammar_byte(b, '\n', '\n', token), grammar_byte(b, ' ', ' ', token));
+    return grammar_fork(b, grammar_space(b, grammar_literal(b, text, next)),
+                        grammar_fork(b, token, blank));
+}
+
+/* The object of a call, after its opening brace. */
+static uint32_t call_members(struct grammar_build *b, const struct grammar_constraint *c,
+                             uint32_t next)
+{
+    const struct grammar_form *form = grammar_form_of(c->format);
+    struct grammar_choice names[TOOLS_MAX];
+    uint32_t over = grammar_space(b, grammar_byte(b, '}', '}', next));
+    for (uint32_t i = 0; i < c->tool_count; i++) {
+        uint32_t value = grammar_space(b, arguments(b, &c->tools[i], over));
+        uint32_t key =
+            grammar_literal(b, form->arguments, grammar_literal(b, LR_STR_LIT("\":"), value));
+        key = grammar_space(b, grammar_byte(b, '"', '"', key));
+        names[i].text = c->tools[i].name;
+        names[i].next = grammar_literal(b, LR_STR_LIT("\","), key);
+    }
+    uint32_t name = grammar_byte(b, '"', '"', grammar_choose(b, names, c->tool_count));
+    return grammar_space(b,
+                         grammar_literal(b, LR_STR_LIT("\"name\":"), grammar_space(b, name)));
+}
+
+/* The answer, or text up to the first call where content is free, and calls up to the end. */
+static uint32_t compile_form(struct grammar_build *b, const struct grammar_constraint *c,
+                             uint32_t stop)
+{
+    const struct grammar_form *form = grammar_form_of(c->format);
+    uint32_t next = c->one_call ? stop : grammar_fork(b, 0, 0);
+    uint32_t members =
+        call_members(b, c, mark_after_blanks(b, form->end, form->end_token, next));
+    uint32_t object = grammar_byte(b, '{', '{', members);
+    uint32_t begun = form->begin.len == 0 ? object : grammar_space(b, object);
+    uint32_t call = mark(b, form->begin, form->begin_token, begun);
+    if (!c->one_call) {
+        uint32_t more = form->begin.len == 0
+                            ? grammar_space(b, object)
+                            : mark_after_blanks(b, form->begin, form->begin_token, begun);
+        if (form->between != '\0')
+            more = grammar_byte(b, form->between, form->between, more);
+        grammar_patch(b, next, stop, more);
+    }
+    uint32_t start;
+    if (c->answer == GRAMMAR_ANSWER_NONE) {
+        start = call;
+    } else if (c->answer != GRAMMAR_ANSWER_TEXT) {
+        start = grammar_fork(b, call, answer_until(b, c, stop));
+    } else if (form->begin.len == 0) {
+        start = grammar_until(b, c->format, stop, members);
+    } else {
+        uint32_t token =
+            grammar_token_if_any(b, (enum grammar_control)form->begin_token, begun);
+        start = grammar_until(b, c->format, grammar_fork(b, stop, token), begun);
+    }
+    if (form->lead.len == 0)
+        return start;
+    return grammar_fork(b, start,
+                        grammar_token_if_any(b, (enum grammar_control)form->lead_token, call));
+}
+
 static lr_code compile(struct grammar_build *b, const struct grammar_constraint *c)
 {
     uint32_t end = grammar_step(b, GRAMMAR_END, 0, 0);
-    uint32_t start = c->is_harmony ? compile_harmony(b, c, end)
-                                   : answer_until(b, c, grammar_token(b, GRAMMAR_STOP, end));
-    b->program->start = start;
+    if (c->format == GRAMMAR_HARMONY)
+        b->program->start = compile_harmony(b, c, end);
+    else if (c->tool_count != 0)
+        b->program->start = compile_form(b, c, grammar_token(b, GRAMMAR_STOP, end));
+    else
+        b->program->start = answer_until(b, c, grammar_token(b, GRAMMAR_STOP, end));
     return grammar_finish(b);
 }
 
@@ -308,6 +402,7 @@ lr_code grammar_check_lenient(const struct lr_json *schema, uint32_t *work,
                               struct lr_error *err)
 {
     const struct grammar_tool tool = {.name = LR_STR_LIT("f"), .schema = schema};
-    const struct grammar_constraint c = {.is_harmony = true, .tools = &tool, .tool_count = 1};
+    const struct grammar_constraint c = {
+        .format = GRAMMAR_HARMONY, .tools = &tool, .tool_count = 1};
     return check(&c, work, err);
 }

@@ -9,6 +9,7 @@
 #define GRAMMAR_PROGRAM_H
 
 #include "base/arena.h"
+#include "grammar/calls.h"
 #include "grammar/dfa.h"
 #include "grammar/grammar.h"
 
@@ -20,6 +21,8 @@ enum grammar_op {
                         GRAMMAR_DFA_OF_TEXT if it is of a text that is not JSON */
     GRAMMAR_KEY,     /* a string that keys[other] allows and that is not in the set, and its
                         closing quote; it joins the set */
+    GRAMMAR_UNTIL,   /* any text, followed by next, up to the beginning of a call of the form
+                        `low`, followed by other */
     GRAMMAR_SPACE,   /* nothing, one blank, or a line break and its indentation */
     GRAMMAR_CONTROL, /* the control token `low` */
     GRAMMAR_FORK,    /* next or other */
@@ -40,6 +43,9 @@ enum grammar_control {
     GRAMMAR_START,
     GRAMMAR_TOOL_CALL,
     GRAMMAR_ANSWER_END,
+    GRAMMAR_CALL_BEGIN, /* these three are control tokens of some models only */
+    GRAMMAR_CALL_END,
+    GRAMMAR_PYTHON_TAG,
     GRAMMAR_STOP, /* any token that ends an answer of this model */
     GRAMMAR_CONTROL_COUNT,
 };
@@ -172,6 +178,13 @@ uint32_t grammar_literal(struct grammar_build *b, struct lr_str text, uint32_t n
 uint32_t grammar_fork(struct grammar_build *b, uint32_t one, uint32_t two);
 uint32_t grammar_space(struct grammar_build *b, uint32_t next);
 uint32_t grammar_token(struct grammar_build *b, enum grammar_control control, uint32_t next);
+/* The same for a control token that the vocabulary may lack; then nothing comes this way. */
+uint32_t grammar_token_if_any(struct grammar_build *b, enum grammar_control control,
+                              uint32_t next);
+/* Any text, followed by `next`, in which no call of the form begins; after the beginning of a
+ * call: `call`. */
+uint32_t grammar_until(struct grammar_build *b, enum grammar_format format, uint32_t next,
+                       uint32_t call);
 /* Sets a loop's branch, because the fork is made before its target. */
 void grammar_patch(struct grammar_build *b, uint32_t fork, uint32_t one, uint32_t two);
 uint32_t grammar_rule_add(struct grammar_build *b, const struct schema_part *parts,

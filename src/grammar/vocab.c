@@ -10,8 +10,9 @@
 enum { TOKENS_MAX = 4 << 20, BYTES_MAX = 256 << 20 };
 
 static const char *const names[GRAMMAR_CONTROL_COUNT] = {
-    "<|channel|>", "<|message|>", "<|constrain|>", "<|end|>",
-    "<|start|>",   "<|call|>",    "<|return|>",    "the stop token",
+    "<|channel|>",  "<|message|>",    "<|constrain|>",  "<|end|>",
+    "<|start|>",    "<|call|>",       "<|return|>",     "<tool_call>",
+    "</tool_call>", "<|python_tag|>", "the stop token",
 };
 
 const char *grammar_control_name(enum grammar_control control)

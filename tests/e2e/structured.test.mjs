@@ -243,7 +243,7 @@ test('a node dies in the middle: the answer continues like an undisturbed one, a
   assert.ok((await metric(router, 'continuations_total')) > 0, 'somebody was moved');
 });
 
-test('an engine without constrained output, and a required call of a model without calls: 400 with the reason', async () => {
+test('an engine without constrained output: 400 with the reason, for JSON and for a required call', async () => {
   const { url } = await served(makeEcho('echo'));
   const ask = (more) => call(`${url}/v1/chat/completions`, { body: { model: 'echo', ...say('Hello'), ...more } });
   const json = await ask({ response_format: { type: 'json_object' } });
@@ -251,6 +251,6 @@ test('an engine without constrained output, and a required call of a model witho
   assert.match(json.json.error.message, /cannot be constrained/);
   const required = await ask({ tools, tool_choice: 'required' });
   assert.equal(required.status, 400, required.text);
-  assert.match(required.json.error.message, /Harmony/);
+  assert.match(required.json.error.message, /cannot be constrained/);
   assert.equal((await ask({})).json.choices[0].message.content, 'Hello');
 });

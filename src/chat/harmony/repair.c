@@ -200,7 +200,7 @@ static uint32_t expand(struct expansion *x, uint32_t at)
     return ok ? 1 + results.count : 0;
 }
 
-static bool expand_calls(struct lr_arena *arena, struct lr_json *messages)
+bool chat_repair_split_calls(struct lr_arena *arena, struct lr_json *messages)
 {
     size_t room = 1;
     bool any = false;
@@ -238,7 +238,7 @@ bool chat_repair_harmony_messages(struct lr_arena *arena, struct lr_json *messag
         if (!repair_message(arena, &messages->items[i], &items[i]))
             return false;
     messages->items = items;
-    return expand_calls(arena, messages);
+    return chat_repair_split_calls(arena, messages);
 }
 
 /* ---- tools ---- */

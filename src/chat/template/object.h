@@ -22,5 +22,7 @@ struct lr_json chat_string_json(struct lr_str s);
 /* harmony/repair.c: modifies arrays in place that passed the general repair. */
 bool chat_repair_harmony_messages(struct lr_arena *arena, struct lr_json *messages);
 bool chat_repair_harmony_tools(struct lr_arena *arena, struct lr_json *tools);
+/* Several calls of a message become one message each, followed by its own result. */
+bool chat_repair_split_calls(struct lr_arena *arena, struct lr_json *messages);
 
 #endif

@@ -203,9 +203,11 @@ static bool repair_messages(struct lr_arena *arena, const struct lr_json *messag
     return true;
 }
 
-lr_code chat_repair(struct lr_arena *arena, const struct lr_json *context, bool is_harmony,
-                    const struct lr_json **out, struct lr_error *err)
+lr_code chat_repair(struct lr_arena *arena, const struct lr_json *context,
+                    enum grammar_format format, const struct lr_json **out,
+                    struct lr_error *err)
 {
+    bool is_harmony = format == GRAMMAR_HARMONY;
     struct chat_object o;
     struct lr_json *copy = lr_arena_alloc(arena, sizeof(*copy));
     *out = context;
@@ -218,6 +220,8 @@ lr_code chat_repair(struct lr_arena *arena, const struct lr_json *context, bool 
         if (!repair_messages(arena, &messages->value, &messages->value))
             return no_memory(err);
         if (is_harmony && !chat_repair_harmony_messages(arena, &messages->value))
+            return no_memory(err);
+        if (format == GRAMMAR_LLAMA3 && !chat_repair_split_calls(arena, &messages->value))
             return no_memory(err);
     }
     struct lr_json_member *tools = chat_object_find(&o, "tools");

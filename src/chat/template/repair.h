@@ -7,11 +7,15 @@
  *   - arguments of a tool call that are a string of JSON become the value
  *   - `reasoning` is also found under `reasoning_content`
  *
+ * for Llama 3, whose templates refuse several calls in a message:
+ *
+ *   - several tool calls become one message each, followed by its own result
+ *
  * and for gpt-oss, whose official template is stricter:
  *
  *   - null or missing content becomes "", a missing tool description too
  *   - `reasoning_content` becomes `thinking`; with tool calls, content is joined to it
- *   - several tool calls become one message each, followed by its own result
+ *   - several tool calls as for Llama 3
  *   - a null reasoning_effort is removed; a default that is no string, next to enum or
  *     oneOf, becomes its JSON text
  *
@@ -21,11 +25,12 @@
 #define CHAT_TEMPLATE_REPAIR_H
 
 #include "base/json.h"
+#include "grammar/calls.h"
 
 /* context: the variables of a template (messages, tools, ...).  *out is a new object in the
  * arena that shares unchanged parts with context.  OUT_OF_RAM is the only failure. */
 LR_MUST_USE lr_code chat_repair(struct lr_arena *arena, const struct lr_json *context,
-                                bool is_harmony, const struct lr_json **out,
+                                enum grammar_format format, const struct lr_json **out,
                                 struct lr_error *err);
 
 #endif

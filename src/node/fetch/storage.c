@@ -134,6 +134,7 @@ static lr_code compile_template(struct node_model *m, struct lr_error *err)
     const struct model_descriptor *d = m->descriptor;
     m->chat = (struct chat_model){
         .is_harmony = strcmp(d->runtime, "gptoss") == 0,
+        .calls = chat_calls_of(lr_str_z(d->chat_template)),
         .bos_token = lr_str_z(d->bos_token),
         .eos_token = lr_str_z(d->eos_token),
         .unk_token = lr_str_z(d->unk_token),

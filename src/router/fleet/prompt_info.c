@@ -63,6 +63,7 @@ lr_code router_prompt_info_get(struct router_prompt_infos *infos,
     info->chat = (struct chat_model){
         .chat_template = info->tmpl,
         .is_harmony = report->is_harmony,
+        .calls = chat_calls_of(report->chat_template),
         .bos_token = keep(&info->texts, report->bos_token),
         .eos_token = keep(&info->texts, report->eos_token),
         .unk_token = keep(&info->texts, report->unk_token),

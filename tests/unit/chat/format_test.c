@@ -37,7 +37,7 @@ struct made {
     lr_code code;
 };
 
-static void make(struct made *m, const char *members, bool is_harmony)
+static void make(struct made *m, const char *members, enum grammar_format format)
 {
     char body[2048];
     struct chat_error e;
@@ -49,73 +49,92 @@ static void make(struct made *m, const char *members, bool is_harmony)
     char *kept = lr_arena_copy(&m->arena, lr_str_z(body));
     if (chat_request_parse(&m->arena, &chat_openai_chat, lr_str_z(kept), &m->req, &e) != LR_OK)
         fail_msg("%s", e.error.text);
-    m->code = chat_format_constraint(&m->arena, m->req, is_harmony, &m->constraint, &m->err);
+    m->code = chat_format_constraint(&m->arena, m->req, format, &m->constraint, &m->err);
 }
 
 static void a_constraint_says_what_the_request_demands(void **state)
 {
     static const struct {
         const char *members;
-        bool is_harmony;
+        enum grammar_format format;
         const char *constraint;
     } cases[] = {
-        {"\"response_format\":{\"type\":\"text\"}", true, ""},
-        {"\"tools\":[" GET "]", true, ""},
-        {"\"response_format\":{\"type\":\"json_object\"}", false,
+        {"\"response_format\":{\"type\":\"text\"}", GRAMMAR_HARMONY, ""},
+        {"\"tools\":[" GET "]", GRAMMAR_HARMONY, ""},
+        {"\"response_format\":{\"type\":\"json_object\"}", GRAMMAR_PLAIN,
          "{\"format\":\"plain\",\"answer\":\"object\"}"},
-        {"\"response_format\":{\"type\":\"json_object\"}", true,
+        {"\"response_format\":{\"type\":\"json_object\"}", GRAMMAR_HARMONY,
          "{\"format\":\"harmony\",\"answer\":\"object\"}"},
-        {SCHEMA, true,
+        {SCHEMA, GRAMMAR_HARMONY,
          "{\"format\":\"harmony\",\"answer\":\"schema\",\"schema\":{\"type\":\"array\"}}"},
-        {"\"tool_choice\":\"required\",\"tools\":[" GET "," PUT "]", true,
+        {"\"tool_choice\":\"required\",\"tools\":[" GET "," PUT "]", GRAMMAR_HARMONY,
          "{\"format\":\"harmony\",\"answer\":\"none\",\"tools\":[{\"name\":\"get\",\"strict\":"
          "false,\"schema\":"
          "{\"type\":\"object\",\"properties\":{\"n\":{\"type\":\"integer\"}}}},{\"name\":"
          "\"put\",\"strict\":false}]}"},
         {"\"tool_choice\":{\"type\":\"function\",\"function\":{\"name\":\"put\"}},\"tools\":"
          "[" GET "," PUT "]",
-         true,
+         GRAMMAR_HARMONY,
          "{\"format\":\"harmony\",\"answer\":\"none\",\"tools\":[{\"name\":\"put\",\"strict\":"
          "false}]}"},
-        {"\"tools\":[" STRICT "]", true,
+        {"\"tools\":[" STRICT "]", GRAMMAR_HARMONY,
          "{\"format\":\"harmony\",\"answer\":\"text\",\"tools\":[{\"name\":\"do\",\"strict\":"
          "true}]}"},
-        {"\"tools\":[" STRICT "]", false, ""},
-        {"\"tool_choice\":\"none\",\"tools\":[" STRICT "]", true, ""},
-        {"\"response_format\":{\"type\":\"json_object\"},\"tools\":[" STRICT "]", true,
+        {"\"tools\":[" STRICT "]", GRAMMAR_PLAIN, ""},
+        {"\"tools\":[" GET "," PUT "]", GRAMMAR_HERMES, ""},
+        {"\"tool_choice\":\"none\",\"tools\":[" STRICT "]", GRAMMAR_HERMES, ""},
+        {"\"tools\":[" STRICT "," PUT "]", GRAMMAR_HERMES,
+         "{\"format\":\"hermes\",\"answer\":\"text\",\"tools\":[{\"name\":\"do\",\"strict\":"
+         "true},"
+         "{\"name\":\"put\",\"strict\":false}]}"},
+        {"\"tool_choice\":\"required\",\"parallel_tool_calls\":false,\"tools\":[" PUT "]",
+         GRAMMAR_LLAMA3,
+         "{\"format\":\"llama3\",\"answer\":\"none\",\"tools\":[{\"name\":\"put\",\"strict\":"
+         "false}],\"one_call\":true}"},
+        {"\"tool_choice\":{\"type\":\"function\",\"function\":{\"name\":\"put\"}},\"tools\":"
+         "[" GET "," PUT "]",
+         GRAMMAR_HERMES,
+         "{\"format\":\"hermes\",\"answer\":\"none\",\"tools\":[{\"name\":\"put\",\"strict\":"
+         "false}]}"},
+        {"\"response_format\":{\"type\":\"json_object\"},\"tools\":[" PUT "]", GRAMMAR_HERMES,
+         "{\"format\":\"hermes\",\"answer\":\"object\",\"tools\":[{\"name\":\"put\",\"strict\":"
+         "false}]}"},
+        {"\"tool_choice\":\"none\",\"tools\":[" STRICT "]", GRAMMAR_HARMONY, ""},
+        {"\"response_format\":{\"type\":\"json_object\"},\"tools\":[" STRICT "]",
+         GRAMMAR_HARMONY,
          "{\"format\":\"harmony\",\"answer\":\"object\",\"tools\":[{\"name\":\"do\",\"strict\":"
          "true}]}"},
         {"\"response_format\":{\"type\":\"json_object\"},\"tool_choice\":\"none\",\"tools\":"
          "[" STRICT "]",
-         true, "{\"format\":\"harmony\",\"answer\":\"object\"}"},
-        {"\"response_format\":{\"type\":\"json_object\",\"schema\":{}}", false,
+         GRAMMAR_HARMONY, "{\"format\":\"harmony\",\"answer\":\"object\"}"},
+        {"\"response_format\":{\"type\":\"json_object\",\"schema\":{}}", GRAMMAR_PLAIN,
          "{\"format\":\"plain\",\"answer\":\"object\"}"},
         {"\"response_format\":{\"type\":\"json_object\",\"schema\":{\"type\":\"array\"}}",
-         false, ARRAY},
-        {"\"guided_json\":{\"type\":\"array\"},\"guided_decoding_backend\":\"x\"", false,
-         ARRAY},
-        {"\"guided_json\":\"{\\\"type\\\":\\\"array\\\"}\",\"guided_regex\":null", false,
-         ARRAY},
-        {"\"json_schema\":{\"type\":\"array\"},\"response_format\":{\"type\":\"text\"}", false,
-         ARRAY},
+         GRAMMAR_PLAIN, ARRAY},
+        {"\"guided_json\":{\"type\":\"array\"},\"guided_decoding_backend\":\"x\"",
+         GRAMMAR_PLAIN, ARRAY},
+        {"\"guided_json\":\"{\\\"type\\\":\\\"array\\\"}\",\"guided_regex\":null",
+         GRAMMAR_PLAIN, ARRAY},
+        {"\"json_schema\":{\"type\":\"array\"},\"response_format\":{\"type\":\"text\"}",
+         GRAMMAR_PLAIN, ARRAY},
         {"\"structured_outputs\":{\"json\":{\"type\":\"array\"},\"regex\":null,"
          "\"disable_any_whitespace\":false}",
-         false, ARRAY},
-        {"\"structured_outputs\":{\"json_object\":true}", false,
+         GRAMMAR_PLAIN, ARRAY},
+        {"\"structured_outputs\":{\"json_object\":true}", GRAMMAR_PLAIN,
          "{\"format\":\"plain\",\"answer\":\"object\"}"},
-        {"\"structured_outputs\":{\"json_object\":false}", false, ""},
-        {"\"guided_regex\":\"a+\"", true, REGEX("harmony")},
-        {"\"structured_outputs\":{\"regex\":\"a+\"}", false, REGEX("plain")},
-        {"\"guided_choice\":[\"a\",\"b\"]", false, CHOICE},
-        {"\"structured_outputs\":{\"choice\":[\"a\",\"b\"]}", false, CHOICE},
-        {"\"guided_grammar\":\"root ::= [a]\"", false, GRAMMAR},
-        {"\"grammar\":\"root ::= [a]\"", false, GRAMMAR},
-        {"\"structured_outputs\":{\"grammar\":\"root ::= [a]\"}", false, GRAMMAR},
+        {"\"structured_outputs\":{\"json_object\":false}", GRAMMAR_PLAIN, ""},
+        {"\"guided_regex\":\"a+\"", GRAMMAR_HARMONY, REGEX("harmony")},
+        {"\"structured_outputs\":{\"regex\":\"a+\"}", GRAMMAR_PLAIN, REGEX("plain")},
+        {"\"guided_choice\":[\"a\",\"b\"]", GRAMMAR_PLAIN, CHOICE},
+        {"\"structured_outputs\":{\"choice\":[\"a\",\"b\"]}", GRAMMAR_PLAIN, CHOICE},
+        {"\"guided_grammar\":\"root ::= [a]\"", GRAMMAR_PLAIN, GRAMMAR},
+        {"\"grammar\":\"root ::= [a]\"", GRAMMAR_PLAIN, GRAMMAR},
+        {"\"structured_outputs\":{\"grammar\":\"root ::= [a]\"}", GRAMMAR_PLAIN, GRAMMAR},
     };
     (void)state;
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         struct made m;
-        make(&m, cases[i].members, cases[i].is_harmony);
+        make(&m, cases[i].members, cases[i].format);
         if (m.code != LR_OK || !lr_str_eq_z(m.constraint, cases[i].constraint))
             fail_msg("%s: " LR_STR_FMT " %s", cases[i].members, LR_STR_ARG(m.constraint),
                      m.err.text);
@@ -127,7 +146,7 @@ static void a_call_is_demanded_only_of_models_whose_calls_are_understood(void **
 {
     struct made m;
     (void)state;
-    make(&m, "\"tool_choice\":\"required\",\"tools\":[" GET "]", false);
+    make(&m, "\"tool_choice\":\"required\",\"tools\":[" GET "]", GRAMMAR_PLAIN);
     assert_int_equal(m.code, LR_UNSUPPORTED);
     assert_non_null(strstr(m.err.text, "'auto'"));
     lr_arena_free(&m.arena);

@@ -306,7 +306,7 @@ static void what_is_wrong_with_a_request_fails_its_turn_before_anything_starts(v
         {"{\"messages\":[]}", "\"param\":\"messages\"", CHAT_TURN_READ},
         {SAY ",\"tool_choice\":\"required\",\"tools\":[{\"type\":\"function\",\"function\":"
              "{\"name\":\"f\"}}]}",
-         "models that speak Harmony", CHAT_TURN_PARSED},
+         "whose chat template shows how it calls tools", CHAT_TURN_PARSED},
     };
     (void)state;
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
