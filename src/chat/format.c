@@ -71,6 +71,18 @@ static lr_code write_constraint(struct lr_arena *arena, const struct grammar_con
     return code;
 }
 
+/* Drops the schemas of tools that are not strict.  False: there were none. */
+static bool drop_schemas(struct grammar_tool *tools, uint32_t count)
+{
+    bool any = false;
+    for (uint32_t i = 0; i < count; i++) {
+        any = any || (!tools[i].strict && tools[i].schema != NULL);
+        if (!tools[i].strict)
+            tools[i].schema = NULL;
+    }
+    return any;
+}
+
 lr_code chat_format_constraint(struct lr_arena *arena, const struct chat_request *req,
                                enum grammar_format format, struct lr_str *out,
                                struct lr_error *err)
@@ -101,7 +113,13 @@ lr_code chat_format_constraint(struct lr_arena *arena, const struct chat_request
         c.tools = tools;
         c.one_call = format != GRAMMAR_HARMONY && !req->parallel_tool_calls;
     }
-    return write_constraint(arena, &c, out, err);
+    lr_code code = write_constraint(arena, &c, out, err);
+    /* Each schema can be enforced, but all of them together may be too large.  A tool that is
+     * not strict never causes a refusal. */
+    if ((code == LR_INVALID_ARGUMENT || code == LR_UNSUPPORTED) &&
+        drop_schemas(tools, c.tool_count))
+        code = write_constraint(arena, &c, out, err);
+    return code;
 }
 
 /* ---- the prompt ---- */

@@ -152,6 +152,46 @@ static void a_call_is_demanded_only_of_models_whose_calls_are_understood(void **
     lr_arena_free(&m.arena);
 }
 
+/* Each of the schemas can be enforced, all of them together are too large. */
+static void tools_that_are_not_strict_never_cause_a_refusal(void **state)
+{
+    enum { TOOLS = 40, WORDS = 500 };
+    static const struct {
+        const char *more;
+        lr_code code;
+    } cases[] = {{"", LR_OK}, {"\"strict\":true,", LR_INVALID_ARGUMENT}};
+    (void)state;
+    for (size_t k = 0; k < 2; k++) {
+        struct lr_arena arena;
+        struct lr_buf body;
+        struct chat_error e;
+        struct lr_error err;
+        struct lr_str constraint;
+        const struct chat_request *req = NULL;
+        lr_arena_init(&arena, 64 << 20);
+        lr_buf_init(&body, 4 << 20);
+        lr_buf_add_z(&body, "{\"model\":\"m\",\"messages\":[{\"role\":\"user\",\"content\":"
+                            "\"x\"}],\"tool_choice\":\"required\",\"tools\":[");
+        for (int i = 0; i < TOOLS; i++) {
+            lr_buf_addf(&body,
+                        "%s{\"type\":\"function\",\"function\":{%s\"name\":\"f%d\","
+                        "\"parameters\":{\"type\":\"object\",\"properties\":{\"a\":{\"enum\":[",
+                        i > 0 ? "," : "", cases[k].more, i);
+            for (int w = 0; w < WORDS; w++)
+                lr_buf_addf(&body, "%s\"%dword%d\"", w > 0 ? "," : "", w * 7919 % 10007, i);
+            lr_buf_add_z(&body, "]}}}}}");
+        }
+        lr_buf_add_z(&body, "]}");
+        lr_code code =
+            chat_request_parse(&arena, &chat_openai_chat, lr_buf_str(&body), &req, &e);
+        if (code == LR_OK)
+            code = chat_format_constraint(&arena, req, GRAMMAR_HERMES, &constraint, &err);
+        assert_int_equal(code, cases[k].code);
+        lr_buf_free(&body);
+        lr_arena_free(&arena);
+    }
+}
+
 static void expect_prompt(const char *messages, const char *format, bool is_harmony,
                           const char *part, bool is_there)
 {
@@ -204,6 +244,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_constraint_says_what_the_request_demands),
         cmocka_unit_test(a_call_is_demanded_only_of_models_whose_calls_are_understood),
+        cmocka_unit_test(tools_that_are_not_strict_never_cause_a_refusal),
         cmocka_unit_test(a_harmony_prompt_shows_the_schema_in_its_developer_message),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
