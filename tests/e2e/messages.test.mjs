@@ -1,5 +1,7 @@
 // POST /v1/messages with Anthropic's own client: the promises of chat completions hold here, too.
 import assert from 'node:assert/strict';
+import fs from 'node:fs';
+import path from 'node:path';
 import { after, before, test } from 'node:test';
 import Anthropic from '@anthropic-ai/sdk';
 import { fleet, keep, makeKey, metric, used } from './fleet.mjs';
@@ -276,6 +278,19 @@ test('kill -9 of a node in the middle of streams: they continue with the text of
   await assert.rejects(paid.messages.create(body('x')), (e) => {
     assert.ok(e instanceof Anthropic.AuthenticationError, `${e}`);
     assert.deepEqual([e.error.type, e.error.error.type], ['error', 'authentication_error']);
+    return true;
+  });
+});
+
+test('the node itself answers as the router does, with its secret in x-api-key', async () => {
+  const { router, all } = await fleet(1, DEMO);
+  const { secret } = JSON.parse(fs.readFileSync(path.join(all[0].dir, 'node-identity.json')));
+  const node = clientOf({ url: `http://127.0.0.1:${all[0].port}` }, { key: secret });
+  const ask = body('Hello there', { thinking });
+  const [a, b] = [await clientOf(router, await makeKey(router)).messages.create(ask), await node.messages.create(ask)];
+  assert.deepEqual([a.content, a.stop_reason], [b.content, b.stop_reason]);
+  await assert.rejects(node.messages.create(body('x', { model: 'nobody' })), (e) => {
+    assert.deepEqual([e.status, e.error.type, e.error.error?.type], [404, 'error', 'not_found_error']);
     return true;
   });
 });

@@ -170,9 +170,9 @@ lr_code node_api_complete(struct node *node, struct net_request *req, struct lr_
         return LR_OK; /* answered */
     call->model = node_need_model(node, turn->request->model, err);
     if (call->model == NULL)
-        return err->code;
-    if (chat_turn_prepare(turn, &call->model->chat, lr_str_z(call->model->id)) &&
-        make_choices(call) && chat_turn_start(turn))
+        chat_turn_fail(turn, err);
+    else if (chat_turn_prepare(turn, &call->model->chat, lr_str_z(call->model->id)) &&
+             make_choices(call) && chat_turn_start(turn))
         net_request_on_gone(req, on_gone, call);
     return LR_OK;
 }
