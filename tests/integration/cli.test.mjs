@@ -158,7 +158,6 @@ test('debug match tells accepted, rejected and refused texts apart', () => {
     ]);
     const [refused] = match({ type: 'nothing' }, ['1']);
     assert.match(refused, /^refused: .*"type"/);
-    assert.equal(run(['debug', 'match'], { input: '' }).status, 2);
     const grammar = path.join(folder, 'grammar.gbnf');
     writeFileSync(grammar, 'root ::= "a" root "b" | ""\n');
     for (const flag of [
@@ -170,6 +169,16 @@ test('debug match tells accepted, rejected and refused texts apart', () => {
       assert.equal(run(['debug', 'match', ...flag], { input }).stdout, 'accept\nreject at 1\nreject at 1\n');
     }
     assert.equal(run(['debug', 'match', '--regex', 'a', '--choice', '[]'], { input: '' }).status, 2);
+    const lines = [
+      { schema: { type: 'null' } },
+      { text: 'null' },
+      { schema: { const: 1 }, text: '1' },
+      { text: 'null' },
+    ];
+    const many = run(['debug', 'match'], { input: lines.map((line) => JSON.stringify(line)).join('\n') });
+    assert.deepEqual(many.stdout.trimEnd().split('\n'), ['accept', 'accept', 'reject at 0']);
+    assert.equal(run(['debug', 'match'], { input: '{"text": "1"}' }).status, 2);
+    assert.equal(run(['debug', 'match'], { input: '{}' }).status, 2);
   } finally {
     rmSync(folder, { recursive: true });
   }
