@@ -156,7 +156,7 @@ static void settle_one_of(struct expanding *x, struct choice *c, uint32_t types)
     bool excludes = grammar_schema_excludes(x->b, list, types, &first, &second);
     if (!excludes && list->count > ONE_OF_MAX && !x->b->lenient) {
         grammar_fail(x->b, LR_UNSUPPORTED,
-                     "\"oneOf\" of more than %d schemas is offered where they exclude each "
+                     "\"oneOf\" of more than %d schemas is supported where they exclude each "
                      "other by type, or by different constants of a property that both "
                      "require; numbers %u and %u may overlap: use \"anyOf\"",
                      ONE_OF_MAX, first + 1, second + 1);
@@ -412,7 +412,7 @@ static void not_applied(struct expanding *x, struct choice *c, const struct sche
     }
 }
 
-/* Keywords whose opposite is not offered. */
+/* Keywords whose opposite is not supported. */
 static void check_not(struct expanding *x, const struct schema_words *words)
 {
     static const enum schema_word refused[] = {WORD_ITEMS,
@@ -438,7 +438,7 @@ static void check_not(struct expanding *x, const struct schema_words *words)
             continue;
         grammar_fail(x->b, LR_UNSUPPORTED,
                      "\"%s\" where the schema must not fit (\"not\", \"if\", or a \"oneOf\" "
-                     "that may overlap) is not offered",
+                     "that may overlap) is not supported",
                      grammar_schema_word_name(refused[i]));
     }
 }

@@ -66,7 +66,7 @@
 
 static const struct {
     const char *name;
-    const char *pattern; /* NULL: not offered */
+    const char *pattern; /* NULL: not supported */
 } formats[] = {
     {"date", "^" DATE "$"},
     {"time", "^" TIME "$"},
@@ -96,7 +96,7 @@ const char *grammar_schema_format(struct grammar_build *b, struct lr_str name)
     for (size_t i = 0; i < sizeof(formats) / sizeof(formats[0]); i++)
         if (lr_str_eq_z(name, formats[i].name)) {
             if (formats[i].pattern == NULL && !b->lenient)
-                grammar_fail(b, LR_UNSUPPORTED, "the format \"%s\" is not offered",
+                grammar_fail(b, LR_UNSUPPORTED, "the format \"%s\" is not supported",
                              formats[i].name);
             return formats[i].pattern;
         }

@@ -152,7 +152,7 @@ struct grammar_build {
     lr_code code;
     const char *subject;               /* "schema", ...: what is compiled, for messages */
     uint32_t checked_from, checked_to; /* steps known not to lead back to themselves */
-    bool lenient;                      /* what is not offered is overlooked */
+    bool lenient;                      /* what is not supported is overlooked */
     bool strict;                       /* objects are closed unless they say otherwise */
     uint32_t fit_depth;                /* of values that are validated */
     struct built_dfa *dfas;

@@ -36,7 +36,7 @@ static void fail(struct parser *p, lr_code code, const char *what)
         return;
     p->code = code;
     if (code == LR_UNSUPPORTED)
-        (void)lr_fail(p->err, code, "%s in a regular expression is not offered", what);
+        (void)lr_fail(p->err, code, "%s in a regular expression is not supported", what);
     else
         (void)lr_fail(p->err, code, "a regular expression %s (near character %zu)", what,
                       p->at);

@@ -19,7 +19,7 @@ void *grammar_schema_alloc(struct grammar_build *b, size_t count, size_t size)
 
 void grammar_schema_unsupported(struct grammar_build *b, const char *what)
 {
-    grammar_fail(b, LR_UNSUPPORTED, "%s: this is not offered", what);
+    grammar_fail(b, LR_UNSUPPORTED, "%s: this is not supported", what);
 }
 
 void grammar_schema_refuse_values(struct grammar_build *b, const struct schema_part *part,

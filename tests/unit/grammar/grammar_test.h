@@ -62,4 +62,29 @@ static inline bool takes(const struct grammar_program *program, struct lr_str te
     return ok;
 }
 
+/* A schema with texts that fit it and texts that do not. */
+struct schema_texts {
+    const char *schema;
+    const char *good[12];
+    const char *bad[16];
+};
+
+static inline void check_schema_texts(const struct schema_texts *tables, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        const struct schema_texts *t = &tables[i];
+        struct lr_error err = {0};
+        struct grammar_program *program = compile_schema(t->schema, &err);
+        if (program == NULL)
+            fail_msg("%s: %s", t->schema, err.text);
+        for (size_t k = 0; k < 12 && t->good[k] != NULL; k++)
+            if (!takes(program, lr_str_z(t->good[k])))
+                fail_msg("%s does not take %s", t->schema, t->good[k]);
+        for (size_t k = 0; k < 16 && t->bad[k] != NULL; k++)
+            if (takes(program, lr_str_z(t->bad[k])))
+                fail_msg("%s takes %s", t->schema, t->bad[k]);
+        grammar_program_free(program);
+    }
+}
+
 #endif

@@ -2,13 +2,7 @@
  * texts that fit it and texts that do not. */
 #include "grammar_test.h"
 
-struct texts {
-    const char *schema;
-    const char *good[6];
-    const char *bad[7];
-};
-
-static const struct texts tables[] = {
+static const struct schema_texts tables[] = {
     {"{\"type\":\"string\",\"pattern\":\"^[a-z]{2,3}$\"}",
      {"\"ab\"", "\"abc\""},
      {"\"a\"", "\"abcd\"", "\"aB\"", "\"\"", "\"a\\u0062\""}},
@@ -217,20 +211,7 @@ static const struct texts tables[] = {
 static void keywords_are_kept_together_and_in_any_combination(void **state)
 {
     (void)state;
-    for (size_t i = 0; i < sizeof(tables) / sizeof(tables[0]); i++) {
-        const struct texts *t = &tables[i];
-        struct lr_error err = {0};
-        struct grammar_program *program = compile_schema(t->schema, &err);
-        if (program == NULL)
-            fail_msg("%s: %s", t->schema, err.text);
-        for (size_t k = 0; k < 6 && t->good[k] != NULL; k++)
-            if (!takes(program, lr_str_z(t->good[k])))
-                fail_msg("%s does not take %s", t->schema, t->good[k]);
-        for (size_t k = 0; k < 7 && t->bad[k] != NULL; k++)
-            if (takes(program, lr_str_z(t->bad[k])))
-                fail_msg("%s takes %s", t->schema, t->bad[k]);
-        grammar_program_free(program);
-    }
+    check_schema_texts(tables, sizeof(tables) / sizeof(tables[0]));
 }
 
 /* "strict" closes objects that do not say otherwise, and keeps the others as they are. */

@@ -1,13 +1,7 @@
 /* Schemas and texts: which answers match and which do not. */
 #include "grammar_test.h"
 
-struct texts {
-    const char *schema;
-    const char *good[12];
-    const char *bad[16];
-};
-
-static const struct texts tables[] = {
+static const struct schema_texts tables[] = {
     {"{\"type\":\"string\"}",
      {"\"\"", "\"abc\"", "\"\\n\\u00e9\\\"\"", "\"\\ud83d\\ude00\"", "\"\xe6\x97\xa5\"",
       "\"\x7f\""},
@@ -156,20 +150,7 @@ static const struct texts tables[] = {
 static void an_answer_is_taken_exactly_when_it_fits_the_schema(void **state)
 {
     (void)state;
-    for (size_t i = 0; i < sizeof(tables) / sizeof(tables[0]); i++) {
-        const struct texts *t = &tables[i];
-        struct lr_error err = {0};
-        struct grammar_program *program = compile_schema(t->schema, &err);
-        if (program == NULL)
-            fail_msg("%s: %s", t->schema, err.text);
-        for (size_t k = 0; k < 12 && t->good[k] != NULL; k++)
-            if (!takes(program, lr_str_z(t->good[k])))
-                fail_msg("%s does not take %s", t->schema, t->good[k]);
-        for (size_t k = 0; k < 16 && t->bad[k] != NULL; k++)
-            if (takes(program, lr_str_z(t->bad[k])))
-                fail_msg("%s takes %s", t->schema, t->bad[k]);
-        grammar_program_free(program);
-    }
+    check_schema_texts(tables, sizeof(tables) / sizeof(tables[0]));
 }
 
 static void a_schema_that_cannot_be_honoured_is_refused_with_the_reason(void **state)
