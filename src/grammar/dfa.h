@@ -38,6 +38,7 @@ struct dfa {
 struct dfa_demand {
     struct regex_pattern pattern;
     bool negative;
+    const char *format; /* the pattern is that of a format: its text; else NULL */
 };
 
 struct dfa_text {

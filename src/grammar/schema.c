@@ -109,7 +109,8 @@ static bool same_text(const struct dfa_text *a, const struct dfa_text *b)
         return false;
     for (uint32_t i = 0; i < a->count; i++) {
         const struct dfa_demand *x = &a->demands[i], *y = &b->demands[i];
-        if (x->negative != y->negative || x->pattern.look_count != y->pattern.look_count ||
+        if (x->negative != y->negative || x->format != y->format ||
+            x->pattern.look_count != y->pattern.look_count ||
             !same_tree(x->pattern.tree, y->pattern.tree))
             return false;
         for (uint32_t k = 0; k < x->pattern.look_count; k++)
@@ -120,26 +121,38 @@ static bool same_text(const struct dfa_text *a, const struct dfa_text *b)
     return true;
 }
 
-const struct dfa *grammar_schema_dfa(struct grammar_build *b, const struct dfa_text *text)
+static bool is_format_alone(const struct dfa_text *t)
+{
+    return t->count == 1 && t->demands[0].format != NULL && !t->demands[0].negative &&
+           t->min == 0 && t->max == DFA_UNBOUNDED;
+}
+
+static const struct dfa *build_dfa(struct grammar_build *b, const struct dfa_text *text)
 {
     struct lr_error err = {0};
     struct dfa_result result[DFA_RESULTS_MAX];
     uint32_t count;
+    if (is_format_alone(text))
+        return grammar_schema_format_dfa(b, text->demands[0].format);
+    lr_code code =
+        grammar_dfa_build(&b->program->arena, text, 0, b->work, result, &count, &err);
+    if (code != LR_OK)
+        grammar_fail(b, code, "%s", err.text);
+    return code == LR_OK ? result[0].dfa : NULL;
+}
+
+const struct dfa *grammar_schema_dfa(struct grammar_build *b, const struct dfa_text *text)
+{
     for (const struct built_dfa *d = b->dfas; d != NULL; d = d->next)
         if (same_text(d->text, text))
             return d->dfa;
     struct built_dfa *built = grammar_schema_alloc(b, 1, sizeof(*built));
     struct dfa_text *copy = grammar_schema_alloc(b, 1, sizeof(*copy));
-    if (built == NULL || copy == NULL)
+    const struct dfa *dfa = built != NULL && copy != NULL ? build_dfa(b, text) : NULL;
+    if (dfa == NULL)
         return NULL;
-    lr_code code =
-        grammar_dfa_build(&b->program->arena, text, 0, b->work, result, &count, &err);
-    if (code != LR_OK) {
-        grammar_fail(b, code, "%s", err.text);
-        return NULL;
-    }
     *copy = *text;
-    *built = (struct built_dfa){b->dfas, copy, result[0].dfa};
+    *built = (struct built_dfa){b->dfas, copy, dfa};
     b->dfas = built;
     return built->dfa;
 }

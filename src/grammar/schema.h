@@ -172,6 +172,12 @@ bool grammar_schema_text_with_values(struct grammar_build *b,
                                      const struct schema_alternative *a, struct dfa_text *out);
 /* The regular expression of a format as text; NULL: it has no effect.  Some are refused. */
 const char *grammar_schema_format(struct grammar_build *b, struct lr_str name);
+/* The demand that a text has the format with this regular expression; false: the build has
+ * failed. */
+bool grammar_schema_format_demand(struct grammar_build *b, const char *pattern,
+                                  struct dfa_demand *out);
+/* The automaton of such a demand alone; NULL: the build has failed. */
+const struct dfa *grammar_schema_format_dfa(struct grammar_build *b, const char *pattern);
 /* A number's text as whole digits and those after the point; false: not within 40 digits. */
 struct decimal {
     bool negative;

@@ -36,8 +36,9 @@ static void add_format(struct grammar_build *b, struct dfa_text *t, const struct
 {
     struct lr_str name;
     const char *pattern = lr_json_str(v, &name) ? grammar_schema_format(b, name) : NULL;
-    if (pattern != NULL)
-        add_pattern(b, t, lr_str_z(pattern), negative);
+    struct dfa_demand *d = pattern != NULL ? add_demand(b, t, negative) : NULL;
+    if (d != NULL)
+        (void)grammar_schema_format_demand(b, pattern, d);
 }
 
 /* The strings among some values. */
