@@ -75,9 +75,6 @@ LR_MUST_USE lr_code grammar_dfa_explore(struct lr_arena *arena, const struct dfa
 /* Any text. */
 const struct dfa *grammar_dfa_any(struct lr_arena *arena);
 
-/* Whether a whole text (UTF-8) is accepted. */
-bool grammar_dfa_accepts(const struct dfa *d, struct lr_str text);
-
 /* ---- dfa_step.c: texts byte by byte ---- */
 
 enum dfa_spelling {
@@ -88,5 +85,11 @@ enum dfa_spelling {
 /* One byte further; part is 0 between characters.  False: no accepted text goes on so. */
 bool grammar_dfa_step(const struct dfa *d, enum dfa_spelling spelling, uint32_t *state,
                       uint32_t *part, uint8_t byte);
+
+/* How many texts are accepted from here on, part of a character included; or UNBOUNDED. */
+uint32_t grammar_dfa_words(const struct dfa *d, uint32_t state, uint32_t part);
+
+/* Whether a whole text is accepted. */
+bool grammar_dfa_accepts(const struct dfa *d, enum dfa_spelling spelling, struct lr_str text);
 
 #endif

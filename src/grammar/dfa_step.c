@@ -60,13 +60,24 @@ static bool any_within(const struct dfa *d, uint32_t state, uint32_t low, uint32
 
 /* ---- UTF-8 ---- */
 
+/* The characters of len + 1 bytes that begin with these bits, if `left` bytes are still to
+ * come.
+ */
+static void begin_with(uint32_t len, uint32_t left, uint32_t bits, uint32_t *low,
+                       uint32_t *high)
+{
+    static const uint32_t least[] = {0, 0x80, 0x800, 0x10000};
+    *low = bits << (6 * left);
+    *high = *low | ((1u << (6 * left)) - 1);
+    *low = *low < least[len] ? least[len] : *low;
+    *high = *high > REGEX_CODE_MAX ? REGEX_CODE_MAX : *high;
+}
+
 static bool go_on(const struct dfa *d, uint32_t *state, uint32_t *part, uint32_t len,
                   uint32_t left, uint32_t bits)
 {
-    static const uint32_t least[] = {0, 0x80, 0x800, 0x10000};
-    uint32_t low = bits << (6 * left), high = low | ((1u << (6 * left)) - 1);
-    low = low < least[len] ? least[len] : low;
-    high = high > REGEX_CODE_MAX ? REGEX_CODE_MAX : high;
+    uint32_t low, high;
+    begin_with(len, left, bits, &low, &high);
     if (low > high || (low >= 0xD800 && high <= 0xDFFF))
         return false;
     if (left == 0)
@@ -173,13 +184,68 @@ bool grammar_dfa_step(const struct dfa *d, enum dfa_spelling spelling, uint32_t 
     }
 }
 
-bool grammar_dfa_accepts(const struct dfa *d, struct lr_str text)
+bool grammar_dfa_accepts(const struct dfa *d, enum dfa_spelling spelling, struct lr_str text)
 {
     uint32_t state = 0, part = 0;
     if (d->states == 0)
         return false;
     for (size_t i = 0; i < text.len; i++)
-        if (!grammar_dfa_step(d, DFA_RAW, &state, &part, (uint8_t)text.ptr[i]))
+        if (!grammar_dfa_step(d, spelling, &state, &part, (uint8_t)text.ptr[i]))
             return false;
     return part == 0 && d->accept[state];
+}
+
+/* ---- counting ---- */
+
+/* Texts that go on from a state with one of `count` characters that lead to state `to`. */
+static uint64_t words_by(const struct dfa *d, uint32_t to, uint32_t count)
+{
+    return to == DFA_DEAD                  ? 0
+           : d->words[to] == DFA_UNBOUNDED ? DFA_UNBOUNDED
+                                           : (uint64_t)d->words[to] * count;
+}
+
+static uint64_t words_within(const struct dfa *d, uint32_t state, uint32_t low, uint32_t high)
+{
+    uint64_t words = 0;
+    for (uint32_t i = 0; i < d->ranges && d->starts[i] <= high; i++) {
+        uint32_t from = d->starts[i] > low ? d->starts[i] : low;
+        uint32_t to = i + 1 < d->ranges ? d->starts[i + 1] - 1 : REGEX_CODE_MAX;
+        to = to < high ? to : high;
+        if (from <= to)
+            words += words_by(d, d->next[(size_t)state * d->classes + d->range_class[i]],
+                              to - from + 1);
+    }
+    return words;
+}
+
+/* Controls that are written with digits: of those from low to high. */
+static uint64_t words_by_unit(const struct dfa *d, uint32_t state, uint32_t low, uint32_t high)
+{
+    uint64_t words = 0;
+    for (uint32_t c = low; c <= high && c < 0x20; c++)
+        words += has_short(c) ? 0 : words_by(d, move(d, state, c), 1);
+    return words;
+}
+
+uint32_t grammar_dfa_words(const struct dfa *d, uint32_t state, uint32_t part)
+{
+    uint32_t count = part >> LEN_SHIFT & 3, low, high;
+    uint64_t words;
+    switch (part >> KIND_SHIFT) {
+    case BETWEEN:
+        return d->words[state];
+    case MULTI:
+        begin_with(count, part >> LEFT_SHIFT & 3, part & 0x3FFFFF, &low, &high);
+        words = words_within(d, state, low, high);
+        break;
+    case ESCAPE:
+        words = words_by(d, move(d, state, '"'), 1) + words_by(d, move(d, state, '\\'), 1) +
+                words_within(d, state, 0, 0x1F);
+        break;
+    default:
+        low = count < 3 ? 0 : (part & 0xFF) * 16;
+        words = words_by_unit(d, state, low, count < 3 ? 0x1F : low + 15);
+    }
+    return words < DFA_UNBOUNDED ? (uint32_t)words : DFA_UNBOUNDED;
 }

@@ -206,13 +206,15 @@ bool grammar_kept_has(const struct kept *k, uint32_t set, struct lr_str text, ui
     return false;
 }
 
-uint32_t grammar_kept_begins(const struct kept *k, uint32_t set, struct lr_str prefix)
+uint32_t grammar_kept_begins(const struct kept *k, uint32_t set, struct lr_str prefix,
+                             const struct dfa *d)
 {
     uint32_t count = 0;
     for (; set != 0; set = k->members[set].parent) {
         const struct member *m = &k->members[set];
         if (m->len != SET_COUNTED && m->len >= prefix.len &&
-            (prefix.len == 0 || memcmp(k->texts + m->begin, prefix.ptr, prefix.len) == 0))
+            (prefix.len == 0 || memcmp(k->texts + m->begin, prefix.ptr, prefix.len) == 0) &&
+            grammar_dfa_accepts(d, DFA_JSON, text_of(k, m)))
             count++;
     }
     return count;

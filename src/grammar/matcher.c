@@ -68,16 +68,32 @@ static bool has(struct grammar_matcher *m, uint32_t set, const struct grammar_na
                                         : grammar_kept_has(&m->kept, set, n->text, n->hash);
 }
 
+/* Some text of the automaton from here on is not in the set yet. */
+static bool is_left(struct grammar_matcher *m, const struct dfa *d, const struct thread *t,
+                    struct lr_str so_far)
+{
+    if (d->tame || t->set == 0)
+        return true;
+    uint32_t words = grammar_dfa_words(d, t->sub, t->part);
+    if (words == DFA_UNBOUNDED)
+        return true;
+    m->moves += m->kept.members[t->set].count;
+    return words > grammar_kept_begins(&m->kept, t->set, so_far, d);
+}
+
 /* Some property can still come. */
 static bool is_some_left(struct grammar_matcher *m, const struct grammar_check *c,
                          struct place at)
 {
     uint32_t depth = m->kept.frames[at.frame].depth + 1;
+    const struct thread begin = {.set = at.set};
     for (uint32_t i = 0; i < c->left_count; i++) {
         const struct grammar_name *n = &c->left[i];
         uint32_t entry = m->program->rules[n->rule].entry;
-        if (depth + m->program->steps[entry].height <= GRAMMAR_CALLS_MAX &&
-            (n->text.ptr == NULL || !has(m, at.set, n)))
+        if (depth + m->program->steps[entry].height > GRAMMAR_CALLS_MAX)
+            continue;
+        if (n->dfa != NULL ? is_left(m, n->dfa, &begin, (struct lr_str){0})
+                           : !has(m, at.set, n))
             return true;
     }
     return false;
@@ -95,16 +111,6 @@ static bool is_met(struct grammar_matcher *m, const struct grammar_check *c, str
     if (c->absent != NULL && has(m, at.set, c->absent))
         return false;
     return c->left == NULL || is_some_left(m, c, at);
-}
-
-/* Some text of the automaton from here on is not in the set yet. */
-static bool is_left(struct grammar_matcher *m, const struct dfa *d, uint32_t state,
-                    uint32_t set, struct lr_str so_far)
-{
-    if (d->tame || set == 0 || d->words[state] == DFA_UNBOUNDED)
-        return true;
-    m->moves += m->kept.members[set].count;
-    return d->words[state] > grammar_kept_begins(&m->kept, set, so_far);
 }
 
 static void enter_chars(struct grammar_matcher *m, struct place at,
@@ -130,10 +136,11 @@ static void enter_key(struct grammar_matcher *m, struct place at, const struct g
                       struct span *out)
 {
     const struct dfa *d = m->program->keys[s->other].dfa;
-    if (!is_left(m, d, 0, at.set, (struct lr_str){0}))
+    const struct thread t = {.step = at.step, .frame = at.frame, .set = at.set};
+    if (!is_left(m, d, &t, (struct lr_str){0}))
         return;
     out->key_begin = m->position;
-    put(m, out, (struct thread){.step = at.step, .frame = at.frame, .set = at.set});
+    put(m, out, t);
 }
 
 /* Everything that waits for a byte or a control token, from `at` on. */
@@ -357,8 +364,7 @@ static void step_key(struct grammar_matcher *m, struct thread t, uint8_t byte,
         return;
     }
     text.len++;
-    if (grammar_dfa_step(d, DFA_JSON, &t.sub, &t.part, byte) &&
-        (t.part != 0 || is_left(m, d, t.sub, t.set, text)))
+    if (grammar_dfa_step(d, DFA_JSON, &t.sub, &t.part, byte) && is_left(m, d, &t, text))
         put(m, out, t);
 }
 

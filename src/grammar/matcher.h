@@ -230,8 +230,9 @@ uint32_t grammar_kept_add(struct kept *k, uint32_t set, struct lr_str text, uint
 uint32_t grammar_kept_count(struct kept *k, uint32_t set); /* one more, without a text */
 bool grammar_kept_has_index(const struct kept *k, uint32_t set, uint32_t index);
 bool grammar_kept_has(const struct kept *k, uint32_t set, struct lr_str text, uint32_t hash);
-/* How many texts of the set begin so. */
-uint32_t grammar_kept_begins(const struct kept *k, uint32_t set, struct lr_str prefix);
+/* How many texts of the set begin so and are accepted by the automaton. */
+uint32_t grammar_kept_begins(const struct kept *k, uint32_t set, struct lr_str prefix,
+                             const struct dfa *d);
 /* Keeps what the threads need, and renumbers it; false without memory: nothing has changed. */
 bool grammar_kept_forget(struct kept *k, struct thread *threads, uint32_t count);
 

@@ -459,7 +459,13 @@ static uint32_t comma(struct grammar_build *b, uint32_t more)
 static struct grammar_name name_of(struct grammar_build *b, const struct property *p)
 {
     struct lr_str text = written(b, p->key);
-    return (struct grammar_name){text, grammar_name_hash(text), p->index, p->rule};
+    return (struct grammar_name){text, grammar_name_hash(text), p->index, p->rule, NULL};
+}
+
+/* The names that are not declared. */
+static struct grammar_name name_of_cell(const struct cell *c)
+{
+    return (struct grammar_name){.index = GRAMMAR_NO_INDEX, .rule = c->rule, .dfa = c->dfa};
 }
 
 /* What an object needs before it may end. */
@@ -516,31 +522,39 @@ static const struct lr_str *list_taken(struct object *o, uint32_t *count)
     return list;
 }
 
-/* A name that is not declared and its value; *again: what may follow the value. */
-static uint32_t compile_open(struct object *o, uint32_t end, uint32_t *again)
+/* Where a property may begin: as the first one, or after the value of another one, with the
+ * comma.  Conditions stand before the comma, because a comma needs a property after it. */
+struct begin {
+    uint32_t first, next;
+};
+
+/* A name that is not declared and its value; *after: what may follow the value. */
+static struct begin compile_open(struct object *o, uint32_t end, uint32_t *after)
 {
     struct grammar_build *b = o->b;
-    uint32_t after = grammar_fork(b, 0, 0), keys = 0, taken_count = 0;
+    uint32_t keys = 0, taken_count = 0;
     bool by_list = o->pattern_count == 0 && !o->names;
     const struct lr_str *taken = by_list ? list_taken(o, &taken_count) : NULL;
+    struct grammar_name *left =
+        lr_arena_array(&b->program->arena, o->cell_count, sizeof(*left));
+    if (left == NULL)
+        grammar_fail(b, LR_OUT_OF_RAM, "no memory for a grammar");
+    *after = grammar_fork(b, 0, 0);
     for (uint32_t i = 0; i < o->cell_count && b->code == LR_OK; i++) {
-        uint32_t value = colon(b, grammar_call(b, o->cells[i].rule, after));
+        left[i] = name_of_cell(&o->cells[i]);
+        uint32_t value = colon(b, grammar_call(b, o->cells[i].rule, *after));
         uint32_t key = grammar_key(b, o->cells[i].dfa, taken, taken_count, value);
         keys = i == 0 ? key : grammar_fork(b, keys, key);
     }
     keys = grammar_byte(b, '"', '"', keys);
-    uint32_t most = o->max;
-    if (o->open_names < most)
-        most = (uint32_t)o->open_names;
-    *again = comma(b, keys);
-    if (most != GRAMMAR_UNBOUNDED) {
-        struct grammar_check room = {.max = most - 1, .rule = GRAMMAR_NO_RULE};
-        *again = grammar_check(b, &room, *again);
-        keys = grammar_check(b, &room, keys);
-    }
-    grammar_patch(b, after, *again, end);
-    *again = after;
-    return keys;
+    const struct grammar_check room = {.max = o->max != GRAMMAR_UNBOUNDED ? o->max - 1 : o->max,
+                                       .left = left,
+                                       .left_count = o->cell_count,
+                                       .rule = GRAMMAR_NO_RULE};
+    struct begin open = {grammar_check(b, &room, keys),
+                         grammar_check(b, &room, comma(b, keys))};
+    grammar_patch(b, *after, open.next, end);
+    return open;
 }
 
 static uint32_t compile_property(struct object *o, const struct property *p, bool counted,
@@ -561,6 +575,23 @@ static uint32_t compile_property(struct object *o, const struct property *p, boo
     return at;
 }
 
+/* The beginning of a property where counts matter: those before it leave it room, together with
+ * `required` ones after it, and the `possible` ones from it on are enough. */
+static struct begin begin_counted(struct object *o, uint32_t property, uint32_t required,
+                                  uint64_t possible)
+{
+    struct grammar_build *b = o->b;
+    uint64_t need = (uint64_t)required + 1;
+    struct grammar_check room = {.max = GRAMMAR_UNBOUNDED, .rule = GRAMMAR_NO_RULE};
+    if (o->max < need)
+        return (struct begin){grammar_never(b), grammar_never(b)};
+    if (o->max != GRAMMAR_UNBOUNDED)
+        room.max = (uint32_t)(o->max - need);
+    room.min = o->min > possible ? (uint32_t)(o->min - possible) : 0;
+    return (struct begin){grammar_check(b, &room, property),
+                          grammar_check(b, &room, comma(b, property))};
+}
+
 /* From the last property to the first.  `more` is where a further property may begin, `after`
  * what may follow a value. */
 static uint32_t compile_ordered(struct object *o, struct property *const *list, uint32_t count,
@@ -570,30 +601,32 @@ static uint32_t compile_ordered(struct object *o, struct property *const *list, 
     uint32_t close = check_end(o, counted, false, grammar_byte(b, '}', '}', next));
     uint32_t spaced =
         check_end(o, counted, false, grammar_space(b, grammar_byte(b, '}', '}', next)));
-    uint32_t after = spaced, more = 0, required = 0;
+    uint32_t after = spaced, required = 0;
+    struct begin more = {0}, one;
     bool has_more = o->cell_count != 0, can_close = true;
     uint64_t possible = o->open_names;
     if (has_more)
         more = compile_open(o, spaced, &after);
     for (uint32_t i = count; i-- > 0 && b->code == LR_OK;) {
-        uint32_t this_one = compile_property(o, list[i], counted, after);
+        uint32_t property = compile_property(o, list[i], counted, after);
+        bool alone = list[i]->required || !has_more;
         possible++;
         if (counted) {
-            uint64_t need = required + 1;
-            struct grammar_check room = {.max = GRAMMAR_UNBOUNDED, .rule = GRAMMAR_NO_RULE};
-            if (o->max != GRAMMAR_UNBOUNDED)
-                room.max = o->max >= need ? (uint32_t)(o->max - need) : 0;
-            room.min = o->min > possible ? (uint32_t)(o->min - possible) : 0;
-            this_one = o->max >= need ? grammar_check(b, &room, this_one) : grammar_never(b);
+            one = begin_counted(o, property, required, possible);
+            more.first = alone ? one.first : grammar_fork(b, one.first, more.first);
+            more.next = alone ? one.next : grammar_fork(b, one.next, more.next);
+        } else {
+            more.first = alone ? property : grammar_fork(b, property, more.first);
+            more.next = comma(b, more.first);
         }
-        more = list[i]->required || !has_more ? this_one : grammar_fork(b, this_one, more);
         has_more = true;
         can_close = can_close && !list[i]->required;
         required += list[i]->required;
-        uint32_t further = comma(b, more);
-        after = can_close ? grammar_fork(b, further, spaced) : further;
+        after = can_close ? grammar_fork(b, more.next, spaced) : more.next;
     }
-    uint32_t inside = !has_more ? close : can_close ? grammar_fork(b, more, close) : more;
+    uint32_t inside = !has_more   ? close
+                      : can_close ? grammar_fork(b, more.first, close)
+                                  : more.first;
     return grammar_byte(b, '{', '{', grammar_space(b, inside));
 }
 
@@ -639,7 +672,7 @@ static uint32_t compile_any_order(struct object *o, struct property *const *list
         uint32_t value = colon(b, grammar_call(b, o->cells[i].rule, after));
         uint32_t key = grammar_byte(b, '"', '"',
                                     grammar_key(b, o->cells[i].dfa, taken, taken_count, value));
-        names[i] = (struct grammar_name){.index = GRAMMAR_NO_INDEX, .rule = o->cells[i].rule};
+        names[i] = name_of_cell(&o->cells[i]);
         keys = i == 0 ? key : grammar_fork(b, keys, key);
     }
     for (uint32_t i = count; i-- > 0 && b->code == LR_OK;) {
@@ -680,7 +713,7 @@ static uint32_t compile(struct object *o, uint32_t next)
         struct property *p = &o->list[i];
         if (!p->declared && p->required && !p->forbidden) { /* some cell takes it */
             uint32_t k = 0;
-            while (k < o->cell_count && !grammar_dfa_accepts(o->cells[k].dfa, p->key))
+            while (k < o->cell_count && !grammar_dfa_accepts(o->cells[k].dfa, DFA_RAW, p->key))
                 k++;
             if (k == o->cell_count)
                 return grammar_never(b);
@@ -696,6 +729,10 @@ static uint32_t compile(struct object *o, uint32_t next)
     bool counted = must_count(o, count, required, &never);
     if (never)
         return grammar_never(b);
+    if (o->max == 0) { /* only {} */
+        o->cell_count = count = 0;
+        counted = false;
+    }
     if (counted && o->open_names != 0 && o->open_names < GRAMMAR_UNBOUNDED && count != 0) {
         grammar_schema_unsupported(
             b, "\"minProperties\" or \"maxProperties\" beside so few names");

@@ -90,12 +90,14 @@ struct grammar_key {
     uint32_t taken_count;
 };
 
-/* A property, as it is written between quotes, and the rule of its value. */
+/* A property, as it is written between quotes, and the rule of its value; or all properties
+ * that are not declared and share a rule. */
 struct grammar_name {
     struct lr_str text;
     uint32_t hash;  /* grammar_name_hash's */
     uint32_t index; /* among the declared ones, or GRAMMAR_NO_INDEX */
     uint32_t rule;
+    const struct dfa *dfa; /* the names of all those; NULL: it is one property */
 };
 
 #define GRAMMAR_NO_INDEX UINT32_MAX
@@ -106,8 +108,7 @@ struct grammar_check {
     const struct grammar_name *names; /* that are in the set */
     uint32_t name_count;
     const struct grammar_name *absent; /* that is not; or NULL */
-    /* Some of these is not in the set, and its value fits in; NULL: no matter.  Those without a
-     * text can always be found a name. */
+    /* Some of these is not in the set, and its value fits in; NULL: no matter. */
     const struct grammar_name *left;
     uint32_t left_count;
     uint32_t rule; /* a value that may have to come: for heights; or GRAMMAR_NO_RULE */

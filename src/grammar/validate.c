@@ -60,7 +60,7 @@ static bool accepts(struct grammar_build *b, struct lr_str pattern, struct lr_st
         return false;
     }
     const struct dfa *d = grammar_schema_dfa(b, &wanted);
-    return d != NULL && grammar_dfa_accepts(d, text);
+    return d != NULL && grammar_dfa_accepts(d, DFA_RAW, text);
 }
 
 bool grammar_schema_finds(struct grammar_build *b, struct lr_str pattern, struct lr_str text)
@@ -89,7 +89,8 @@ static bool fits_string(struct grammar_build *b, const struct schema_words *w,
         return false;
     if (w->at[WORD_FORMAT] != NULL && lr_json_str(w->at[WORD_FORMAT], &word)) {
         const char *pattern = grammar_schema_format(b, word);
-        return pattern == NULL || accepts(b, lr_str_z(pattern), text);
+        const struct dfa *d = pattern != NULL ? grammar_schema_format_dfa(b, pattern) : NULL;
+        return pattern == NULL || (d != NULL && grammar_dfa_accepts(d, DFA_RAW, text));
     }
     return true;
 }

@@ -96,7 +96,7 @@ static void walk(const struct dfa *d, const uint32_t *far, uint32_t seed)
         state = d->next[(size_t)state * d->classes + c];
     }
     if (d->accept[state])
-        demand(grammar_dfa_accepts(d, lr_str(text, len)));
+        demand(grammar_dfa_accepts(d, DFA_RAW, lr_str(text, len)));
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

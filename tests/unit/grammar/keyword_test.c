@@ -56,7 +56,13 @@ static const struct schema_texts tables[] = {
      {"\"a b\"", "\"\\\\x\"", "\"%z\""}},
     {"{\"type\":\"string\",\"format\":\"hostname\"}",
      {"\"a.b-c.example\"", "\"localhost\""},
-     {"\"-a\"", "\"a-\"", "\"a..b\"", "\"a_b\""}},
+     {"\"-a\"", "\"a-\"", "\"a..b\"", "\"a_b\"", "\"xn--a\"", "\"a.Xn--b\""}},
+    {"{\"type\":\"string\",\"format\":\"iri-reference\"}",
+     {"\"/\xc3\xa9?\xee\x80\x80\"", "\"http://\xc3\xa9\""},
+     {"\"a b\"", "\"/\xee\x80\x80\"", "\"\xf0\x9f\xbf\xbe\""}},
+    {"{\"type\":\"string\",\"format\":\"uri-template\"}",
+     {"\"a'b/{+x,y:3}\""},
+     {"\"{\"", "\"a\x7f\"", "\"a|b\""}},
     {"{\"type\":\"string\",\"format\":\"date\"}",
      {"\"2024-02-29\"", "\"2000-02-29\""},
      {"\"2023-02-29\"", "\"1900-02-29\""}},
@@ -203,6 +209,15 @@ static const struct schema_texts tables[] = {
      "false}",
      {"{}", "{\"a\":1}"},
      {"{\"b\":1}"}},
+    {"{\"type\":\"object\",\"maxProperties\":0,\"properties\":{\"a\":{}}}",
+     {"{}", "{ }"},
+     {"{\"a\":1}", "{\"b\":1}"}},
+    {"{\"type\":\"object\",\"properties\":{\"b\":{}},\"required\":[\"bar\"],"
+     "\"patternProperties\":"
+     "{\"^(foo|bar)?$\":{\"type\":\"null\"}}}",
+     {"{\"b\":1,\"x\":1,\"bar\":null}",
+      "{\"b\":1,\"\":null,\"foo\":null,\"x\":2,\"bar\":null}"},
+     {"{\"b\":1}", "{\"bar\":1}", "{\"bar\":null,\"\":null,\"foo\":null,\"\":null}"}},
     {"{\"$ref\":\"#here\",\"$defs\":{\"x\":{\"$anchor\":\"here\",\"type\":\"null\"}}}",
      {"null"},
      {"1"}},
@@ -234,6 +249,48 @@ static void strict_closes_objects_and_keeps_the_order_of_properties(void **state
     grammar_program_free(program);
 }
 
+/* Each text is legal except for its last byte: nothing could follow that byte. */
+static void a_property_is_begun_only_if_it_can_be_completed(void **state)
+{
+    static const struct {
+        const char *schema, *text;
+    } cases[] = {
+        {"{\"type\":\"object\",\"properties\":{\"c\":{},\"a\":{},\"d\":{}},\"required\":[\"a\"]"
+         ","
+         "\"additionalProperties\":false,\"maxProperties\":1}",
+         "{\"a\":1,"},
+        {"{\"type\":\"object\",\"maxProperties\":0,\"properties\":{\"a\":{}}}", "{\""},
+        {"{\"type\":\"object\",\"properties\":{\"bar\":false},\"patternProperties\":{\"^(foo|"
+         "bar)?$"
+         "\":{}},\"additionalProperties\":{\"type\":\"object\",\"required\":[\"x\"],"
+         "\"properties\":{"
+         "\"x\":false}}}",
+         "{\"\":1,\"foo\":1,"},
+        {"{\"type\":\"object\",\"propertyNames\":{\"enum\":[\"\xe6\x97\xa5\",\"\xe6\x9c\xac\","
+         "\"a\"]}}",
+         "{\"\xe6\x97\xa5\":1,\"\xe6\x9c\xac\":1,\"\xe6"},
+        {"{\"type\":\"array\",\"items\":{\"enum\":[\"\\n\",\"\\t\",\"a\"]},\"uniqueItems\":"
+         "true}",
+         "[\"\\n\",\"\\t\",\"\\"},
+        {"{\"type\":\"array\",\"items\":{\"enum\":[\"\\u0001\",\"\\u0010\",\"a\"]},"
+         "\"uniqueItems\":true}",
+         "[\"\\u0001\",\"\\u000"},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        struct lr_error err = {0};
+        struct grammar_program *program = compile_schema(cases[i].schema, &err);
+        if (program == NULL)
+            fail_msg("%s: %s", cases[i].schema, err.text);
+        struct grammar_matcher *m = matcher_of(program);
+        size_t legal = legal_bytes(m, lr_str_z(cases[i].text));
+        if (legal + 1 != strlen(cases[i].text))
+            fail_msg("%s: %zu bytes of %s", cases[i].schema, legal, cases[i].text);
+        grammar_matcher_free(m);
+        grammar_program_free(program);
+    }
+}
+
 /* The bytes of an answer cost the same wherever they are: sets and texts do not slow it down.
  */
 static void a_long_answer_costs_the_same_for_each_byte(void **state)
@@ -262,6 +319,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(keywords_are_kept_together_and_in_any_combination),
         cmocka_unit_test(strict_closes_objects_and_keeps_the_order_of_properties),
+        cmocka_unit_test(a_property_is_begun_only_if_it_can_be_completed),
         cmocka_unit_test(a_long_answer_costs_the_same_for_each_byte),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
