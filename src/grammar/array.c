@@ -15,9 +15,20 @@ struct array {
     uint32_t min, max;
     uint32_t prefix; /* items with a schema of their own */
     bool unique;
-    const struct lr_json *contains;
+    bool has_contains;
+    struct schema_part contains;
     uint32_t min_contains, max_contains;
 };
+
+static void set_contains(struct array *r, struct schema_part part, uint32_t min, uint32_t max)
+{
+    if (r->has_contains)
+        grammar_schema_unsupported(r->b, "more than one \"contains\" for an array");
+    r->has_contains = true;
+    r->contains = part;
+    r->min_contains = min;
+    r->max_contains = max;
+}
 
 static void read_contains(struct array *r, const struct schema_words *w)
 {
@@ -25,13 +36,9 @@ static void read_contains(struct array *r, const struct schema_words *w)
         return;
     uint32_t min = grammar_schema_count(r->b, w, WORD_MIN_CONTAINS, 1);
     uint32_t max = grammar_schema_count(r->b, w, WORD_MAX_CONTAINS, GRAMMAR_UNBOUNDED);
-    if (min == 0 && max == GRAMMAR_UNBOUNDED)
-        return;
-    if (r->contains != NULL)
-        grammar_schema_unsupported(r->b, "more than one \"contains\" for an array");
-    r->contains = w->at[WORD_CONTAINS];
-    r->min_contains = min;
-    r->max_contains = max;
+    if (min != 0 || max != GRAMMAR_UNBOUNDED)
+        set_contains(r, (struct schema_part){.kind = PART_IS, .node = w->at[WORD_CONTAINS]},
+                     min, max);
 }
 
 static void read_part(struct array *r, const struct schema_part *p)
@@ -39,6 +46,13 @@ static void read_part(struct array *r, const struct schema_part *p)
     struct grammar_build *b = r->b;
     struct schema_words w;
     uint32_t n;
+    if (p->kind == PART_ITEM_NOT) {
+        r->min = p->place + 1 > r->min ? p->place + 1 : r->min;
+        r->prefix = p->place + 1 > r->prefix ? p->place + 1 : r->prefix;
+    }
+    if (p->kind == PART_SOME_NOT)
+        set_contains(r, (struct schema_part){.kind = PART_NOT, .node = p->node}, 1,
+                     GRAMMAR_UNBOUNDED);
     if (p->kind != PART_IS && p->kind != PART_BREAKS)
         return;
     grammar_schema_words_of(p->node, &w);
@@ -70,27 +84,45 @@ static void read_part(struct array *r, const struct schema_part *p)
     read_contains(r, &w);
 }
 
+static const struct lr_json *schema_at(const struct schema_words *w, uint32_t place)
+{
+    const struct lr_json *prefix = grammar_schema_prefix(w);
+    return lr_json_is(prefix, LR_JSON_ARRAY) && place < prefix->count ? &prefix->items[place]
+                                                                      : grammar_schema_rest(w);
+}
+
+/* No other schema that part number i sees says something about the item at this place. */
+static bool is_unevaluated(const struct array *r, uint32_t i, uint32_t place)
+{
+    for (uint32_t k = 0; k < r->a->count; k++) {
+        struct schema_words w;
+        if (r->a->parts[k].kind != PART_IS || !grammar_schema_is_below(r->a, k, i))
+            continue;
+        grammar_schema_words_of(r->a->parts[k].node, &w);
+        if (w.at[WORD_CONTAINS] != NULL)
+            grammar_schema_unsupported(r->b, "\"unevaluatedItems\" beside \"contains\"");
+        if (schema_at(&w, place) != NULL || (k != i && w.at[WORD_UNEVALUATED_ITEMS] != NULL))
+            return false;
+    }
+    return true;
+}
+
 /* Parts of the item at this place; false: no item may be there. */
 static bool item_parts(const struct array *r, uint32_t place, struct schema_part *out,
                        uint32_t *count)
 {
     *count = 0;
     for (uint32_t i = 0; i < r->a->count; i++) {
+        const struct schema_part *p = &r->a->parts[i];
         struct schema_words w;
-        if (r->a->parts[i].kind != PART_IS)
+        if (p->kind == PART_ITEM_NOT && p->place == place)
+            out[(*count)++] = (struct schema_part){.kind = PART_NOT, .node = p->node};
+        if (p->kind != PART_IS)
             continue;
-        grammar_schema_words_of(r->a->parts[i].node, &w);
-        const struct lr_json *prefix = grammar_schema_prefix(&w);
-        const struct lr_json *schema =
-            lr_json_is(prefix, LR_JSON_ARRAY) && place < prefix->count
-                ? &prefix->items[place]
-                : grammar_schema_rest(&w);
-        if (w.at[WORD_UNEVALUATED_ITEMS] != NULL && schema == NULL) {
-            if (r->a->count != 1 || w.at[WORD_CONTAINS] != NULL || w.at[WORD_IF] != NULL ||
-                w.at[WORD_ANY_OF] != NULL)
-                grammar_schema_unsupported(r->b, "\"unevaluatedItems\" beside other schemas");
+        grammar_schema_words_of(p->node, &w);
+        const struct lr_json *schema = schema_at(&w, place);
+        if (w.at[WORD_UNEVALUATED_ITEMS] != NULL && is_unevaluated(r, i, place))
             schema = w.at[WORD_UNEVALUATED_ITEMS];
-        }
         if (schema == NULL)
             continue;
         if (schema->type == LR_JSON_BOOL && !schema->boolean)
@@ -178,9 +210,9 @@ static uint32_t containing(struct array *r, struct schema_part *parts, uint32_t 
     }
     if (last < r->min_contains || r->min_contains > r->max)
         return grammar_never(b);
-    parts[count] = (struct schema_part){.kind = PART_IS, .node = r->contains};
+    parts[count] = r->contains;
     uint32_t match = grammar_schema_rule(b, parts, count + 1);
-    parts[count].kind = PART_NOT;
+    parts[count].kind = PART_NOT; /* needed for "contains" itself only */
     uint32_t other = bounded ? grammar_schema_rule(b, parts, count + 1)
                              : grammar_schema_rule(b, parts, count);
     uint32_t first = 0, next_after = 0;
@@ -240,7 +272,7 @@ static uint32_t compile(struct array *r, uint32_t next)
     if (r->max < r->min)
         return grammar_never(b);
     if (r->max == 0 || (prefix == 0 && !rest)) {
-        if (r->min > 0 || (r->contains != NULL && r->min_contains > 0))
+        if (r->min > 0 || (r->has_contains && r->min_contains > 0))
             return grammar_never(b);
         return grammar_byte(b, '[', '[', grammar_space(b, close));
     }
@@ -248,7 +280,7 @@ static uint32_t compile(struct array *r, uint32_t next)
         r->unique = false;
     if (r->unique && prefix != 0)
         grammar_schema_unsupported(b, "\"uniqueItems\" beside \"prefixItems\"");
-    if (r->contains != NULL) {
+    if (r->has_contains) {
         uint32_t items = containing(r, parts, count, end);
         if (r->min == 0 && r->min_contains == 0)
             items = grammar_fork(b, items, close);

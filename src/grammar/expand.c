@@ -13,6 +13,7 @@ enum {
     ONE_OF_MAX = 16,
     LIST_MAX = 1024,
     NUMBERS_MAX = 16,
+    WATCHED_MAX = 4,
 };
 
 /* Something that has to hold, and what it came from. */
@@ -29,6 +30,7 @@ struct cell {
     const struct cell *above;
     struct schema_part part;
     uint32_t index;
+    bool watched; /* an "unevaluated..." keyword, here or above, sees which schemas fit */
 };
 
 /* One way of a choice: of these types, with more that has to hold. */
@@ -81,13 +83,22 @@ static void add_todo(struct expanding *x, struct way *w, struct schema_part part
     w->todo = t;
 }
 
-static const struct cell *add_cell(struct expanding *x, struct way *w, struct schema_part part,
-                                   const struct cell *above)
+static bool is_watched(const struct cell *c)
+{
+    return c != NULL && c->watched;
+}
+
+static struct cell *add_cell(struct expanding *x, struct way *w, struct schema_part part,
+                             const struct cell *above)
 {
     struct cell *c = grammar_schema_alloc(x->b, 1, sizeof(*c));
     if (c == NULL)
         return NULL;
-    *c = (struct cell){w->cells, above, part, w->cells != NULL ? w->cells->index + 1 : 0};
+    *c = (struct cell){.next = w->cells,
+                       .above = above,
+                       .part = part,
+                       .index = w->cells != NULL ? w->cells->index + 1 : 0,
+                       .watched = is_watched(above)};
     w->cells = c;
     return c;
 }
@@ -137,12 +148,37 @@ static bool is_list(struct grammar_build *b, const struct lr_json *list, const c
     return false;
 }
 
+/* Where it matters which of the schemas fit: those of each subset, and none of the others. */
+static void choose_subset(struct expanding *x, struct way *w, const struct lr_json *list,
+                          const struct cell *above, uint32_t depth)
+{
+    struct choice *c;
+    if (list->count > WATCHED_MAX) {
+        grammar_schema_unsupported(x->b, "\"anyOf\" of so many schemas beside "
+                                         "\"unevaluatedProperties\" or \"unevaluatedItems\"");
+        return;
+    }
+    if ((c = add_choice(x, w, 1u << list->count, above, depth)) == NULL)
+        return;
+    for (uint32_t subset = 1; subset < 1u << list->count; subset++) {
+        struct branch *one = add_branch(x, c, TYPE_ANY, list->count);
+        for (uint32_t i = 0; one != NULL && i < list->count; i++)
+            one->parts[one->count++] =
+                (subset >> i & 1) != 0 ? is(&list->items[i]) : is_not(&list->items[i]);
+    }
+}
+
 static void choose_any_of(struct expanding *x, struct way *w, const struct lr_json *list,
                           const struct cell *above, uint32_t depth)
 {
     struct choice *c;
-    if (!is_list(x->b, list, "anyOf") ||
-        (c = add_choice(x, w, list->count, above, depth)) == NULL)
+    if (!is_list(x->b, list, "anyOf"))
+        return;
+    if (is_watched(above) && !x->b->lenient) {
+        choose_subset(x, w, list, above, depth);
+        return;
+    }
+    if ((c = add_choice(x, w, list->count, above, depth)) == NULL)
         return;
     for (uint32_t i = 0; i < list->count; i++)
         add_way(x, c, TYPE_ANY, is(&list->items[i]));
@@ -187,7 +223,8 @@ static void choose_if(struct expanding *x, struct way *w, const struct schema_wo
 {
     const struct lr_json *then = words->at[WORD_THEN], *otherwise = words->at[WORD_ELSE];
     struct choice *c;
-    if ((then == NULL && otherwise == NULL) || (c = add_choice(x, w, 2, above, depth)) == NULL)
+    bool matters = then != NULL || otherwise != NULL || is_watched(above);
+    if (!matters || (c = add_choice(x, w, 2, above, depth)) == NULL)
         return;
     for (int yes = 1; yes >= 0; yes--) {
         const struct lr_json *more = yes ? then : otherwise;
@@ -372,6 +409,26 @@ static void not_properties(struct expanding *x, struct choice *c,
                                      .node = &properties->members[i].value});
 }
 
+static void not_items(struct expanding *x, struct choice *c, const struct schema_words *words)
+{
+    const struct lr_json *prefix = grammar_schema_prefix(words);
+    const struct lr_json *rest = grammar_schema_rest(words);
+    struct schema_part part = {.kind = PART_ITEM_NOT};
+    for (; lr_json_is(prefix, LR_JSON_ARRAY) && part.place < prefix->count; part.place++) {
+        part.node = &prefix->items[part.place];
+        add_way(x, c, TYPE_ARRAY, part);
+    }
+    if (rest == NULL || (rest->type == LR_JSON_BOOL && rest->boolean))
+        return;
+    part.node = rest;
+    if (rest->type != LR_JSON_BOOL && part.place != 0)
+        grammar_schema_unsupported(x->b, "schemas for the first items and for those after them "
+                                         "where the schema must not fit");
+    else if (rest->type != LR_JSON_BOOL)
+        part.kind = PART_SOME_NOT;
+    add_way(x, c, TYPE_ARRAY, part);
+}
+
 static void not_all(struct expanding *x, struct choice *c, const struct lr_json *list)
 {
     struct branch *one = add_branch(x, c, TYPE_ANY, list->count);
@@ -415,22 +472,12 @@ static void not_applied(struct expanding *x, struct choice *c, const struct sche
 /* Keywords whose opposite is not supported. */
 static void check_not(struct expanding *x, const struct schema_words *words)
 {
-    static const enum schema_word refused[] = {WORD_ITEMS,
-                                               WORD_PREFIX_ITEMS,
-                                               WORD_ADDITIONAL_ITEMS,
-                                               WORD_CONTAINS,
-                                               WORD_PATTERN_PROPERTIES,
-                                               WORD_ADDITIONAL_PROPERTIES,
-                                               WORD_PROPERTY_NAMES,
-                                               WORD_UNIQUE_ITEMS,
-                                               WORD_DEPENDENCIES,
-                                               WORD_MULTIPLE_OF,
-                                               WORD_DEPENDENT_REQUIRED,
-                                               WORD_DEPENDENT_SCHEMAS,
-                                               WORD_UNEVALUATED_ITEMS,
-                                               WORD_UNEVALUATED_PROPERTIES,
-                                               WORD_DYNAMIC_REF,
-                                               WORD_RECURSIVE_REF};
+    static const enum schema_word refused[] = {
+        WORD_CONTAINS,          WORD_PATTERN_PROPERTIES,     WORD_ADDITIONAL_PROPERTIES,
+        WORD_PROPERTY_NAMES,    WORD_UNIQUE_ITEMS,           WORD_DEPENDENCIES,
+        WORD_MULTIPLE_OF,       WORD_DEPENDENT_REQUIRED,     WORD_DEPENDENT_SCHEMAS,
+        WORD_UNEVALUATED_ITEMS, WORD_UNEVALUATED_PROPERTIES, WORD_DYNAMIC_REF,
+        WORD_RECURSIVE_REF};
     for (size_t i = 0; i < sizeof(refused) / sizeof(refused[0]); i++) {
         const struct lr_json *v = words->at[refused[i]];
         if (v == NULL ||
@@ -477,6 +524,7 @@ static bool forbid(struct expanding *x, struct way *w, const struct todo *t)
     not_values(x, c, node, &words);
     not_counts(x, c, node, &words);
     not_properties(x, c, &words);
+    not_items(x, c, &words);
     not_applied(x, c, &words);
     return x->b->code == LR_OK;
 }
@@ -545,7 +593,7 @@ static bool demand(struct expanding *x, struct way *w, const struct todo *t)
                      "a $ref leads back to itself with nothing in between");
         return false;
     }
-    if (is_settled(w, node))
+    if (is_settled(w, node) && !is_watched(t->above))
         return true;
     grammar_schema_words_of(node, &words);
     if (words.count == 0)
@@ -559,7 +607,10 @@ static bool demand(struct expanding *x, struct way *w, const struct todo *t)
         follow_ref(x, w, words.at[WORD_REF], cell, t->depth + 1);
         return x->b->code == LR_OK;
     }
-    const struct cell *cell = add_cell(x, w, part, t->above);
+    struct cell *cell = add_cell(x, w, part, t->above);
+    if (cell != NULL && (words.at[WORD_UNEVALUATED_PROPERTIES] != NULL ||
+                         words.at[WORD_UNEVALUATED_ITEMS] != NULL))
+        cell->watched = true;
     w->types &= grammar_schema_types(x->b, &words);
     add_applied(x, w, &words, cell, t->depth + 1);
     return x->b->code == LR_OK && w->types != 0;
@@ -647,6 +698,14 @@ static void walk(struct expanding *x, struct way w)
         branch(x, w);
     else
         emit(x, &w);
+}
+
+bool grammar_schema_is_below(const struct schema_alternative *a, uint32_t part, uint32_t above)
+{
+    for (uint32_t at = part + 1; at != 0; at = a->parts[at - 1].above)
+        if (at == above + 1)
+            return true;
+    return false;
 }
 
 void grammar_schema_expand(struct grammar_build *b, const struct schema_part *parts,

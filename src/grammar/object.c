@@ -191,14 +191,6 @@ static uint32_t labels_of(struct object *o, struct lr_str key)
 
 /* ---- the schemas of a name ---- */
 
-static bool is_below(const struct object *o, uint32_t part, uint32_t above)
-{
-    for (uint32_t at = part + 1; at != 0; at = o->a->parts[at - 1].above)
-        if (at == above + 1)
-            return true;
-    return false;
-}
-
 /* A part says something about the name: its neighbours' "unevaluatedProperties" does not. */
 static bool says(const struct object *o, uint32_t part, const struct lr_str *key,
                  uint32_t labels)
@@ -224,25 +216,12 @@ static bool add(struct object *o, const struct lr_json *schema, uint32_t *count)
     return true;
 }
 
-/* Of several ways through a schema all that fit would count. */
-static bool has_more_ways(const struct schema_words *w)
-{
-    return w->at[WORD_ANY_OF] != NULL ||
-           (w->at[WORD_IF] != NULL && w->at[WORD_THEN] == NULL && w->at[WORD_ELSE] == NULL);
-}
-
 static bool add_unevaluated(struct object *o, uint32_t part, const struct lr_str *key,
                             uint32_t labels, uint32_t *count)
 {
     const struct lr_json *schema = o->words[part].at[WORD_UNEVALUATED_PROPERTIES];
     for (uint32_t i = 0; i < o->a->count; i++)
-        if (o->a->parts[i].kind == PART_IS && is_below(o, i, part) &&
-            has_more_ways(&o->words[i]))
-            grammar_schema_unsupported(
-                o->b, "\"unevaluatedProperties\" beside \"anyOf\", or \"if\" without "
-                      "\"then\" and \"else\"");
-    for (uint32_t i = 0; i < o->a->count; i++)
-        if (o->a->parts[i].kind == PART_IS && is_below(o, i, part) &&
+        if (o->a->parts[i].kind == PART_IS && grammar_schema_is_below(o->a, i, part) &&
             (says(o, i, key, labels) ||
              (i != part && o->words[i].at[WORD_UNEVALUATED_PROPERTIES] != NULL)))
             return true;

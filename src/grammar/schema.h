@@ -109,6 +109,8 @@ enum schema_part_kind {
     PART_NEEDS,     /* has the property `name` */
     PART_LACKS,     /* an object: does not have it */
     PART_NEEDS_NOT, /* has it, and its value does not fit `node` */
+    PART_ITEM_NOT,  /* an array: has an item at `place`, which does not fit `node` */
+    PART_SOME_NOT,  /* an array: some item does not fit `node` */
     PART_TRACE,     /* was passed on the way */
 };
 
@@ -117,6 +119,7 @@ struct schema_part {
     enum schema_word word;
     const struct lr_json *node;
     struct lr_str name;
+    uint32_t place;
     uint32_t above; /* of an alternative: 1 + the part it came from, or 0 */
 };
 
@@ -130,6 +133,9 @@ struct schema_alternatives {
     struct schema_alternative *items;
     uint32_t count, capacity;
 };
+
+/* Part number `part` came from part number `above`, or is that one. */
+bool grammar_schema_is_below(const struct schema_alternative *a, uint32_t part, uint32_t above);
 
 void grammar_schema_expand(struct grammar_build *b, const struct schema_part *parts,
                            uint32_t count, uint32_t types, struct schema_alternatives *out);

@@ -342,6 +342,14 @@ bool grammar_schema_fits_part(struct grammar_build *b, const struct schema_part 
     case PART_NEEDS_NOT:
         member = lr_json_get_str(value, part->name);
         return member != NULL && !grammar_schema_fits(b, part->node, member);
+    case PART_ITEM_NOT:
+        return value->type == LR_JSON_ARRAY && value->count > part->place &&
+               !grammar_schema_fits(b, part->node, &value->items[part->place]);
+    case PART_SOME_NOT:
+        for (uint32_t i = 0; value->type == LR_JSON_ARRAY && i < value->count; i++)
+            if (!grammar_schema_fits(b, part->node, &value->items[i]))
+                return true;
+        return false;
     case PART_TRACE:
         break;
     }

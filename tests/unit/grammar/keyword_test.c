@@ -218,6 +218,33 @@ static const struct schema_texts tables[] = {
      {"{\"b\":1,\"x\":1,\"bar\":null}",
       "{\"b\":1,\"\":null,\"foo\":null,\"x\":2,\"bar\":null}"},
      {"{\"b\":1}", "{\"bar\":1}", "{\"bar\":null,\"\":null,\"foo\":null,\"\":null}"}},
+    {"{\"type\":\"array\",\"prefixItems\":[{\"type\":\"string\"}],\"allOf\":[{\"prefixItems\":["
+     "true,{"
+     "\"type\":\"integer\"}]}],\"unevaluatedItems\":false}",
+     {"[]", "[\"a\"]", "[\"a\",1]"},
+     {"[1]", "[\"a\",\"b\"]", "[\"a\",1,2]"}},
+    {"{\"type\":\"object\",\"properties\":{\"a\":{}},\"anyOf\":[{\"properties\":{\"b\":{"
+     "\"const\":1}},"
+     "\"required\":[\"b\"]},{\"properties\":{\"c\":{\"const\":1}},\"required\":[\"c\"]}],"
+     "\"unevaluatedProperties\":false}",
+     {"{\"a\":1,\"b\":1}", "{\"c\":1}", "{\"b\":1,\"c\":1}"},
+     {"{\"a\":1}", "{\"b\":1,\"c\":2}", "{\"b\":1,\"d\":2}"}},
+    {"{\"type\":\"object\",\"if\":{\"required\":[\"a\"],\"properties\":{\"a\":{}}},"
+     "\"unevaluatedProperties\":false}",
+     {"{}", "{\"a\":1}"},
+     {"{\"b\":1}", "{\"a\":1,\"b\":1}"}},
+    {"{\"type\":\"array\",\"not\":{\"items\":{\"type\":\"null\"}}}",
+     {"[1]", "[null,1]"},
+     {"[]", "[null]", "[null,null]"}},
+    {"{\"type\":\"array\",\"not\":{\"prefixItems\":[{\"type\":\"null\"},{\"type\":\"null\"}],"
+     "\"items\":false}}",
+     {"[1]", "[null,1]", "[null,null,null]"},
+     {"[]", "[null]", "[null,null]"}},
+    {"{\"$id\":\"http://x.y/a/\",\"$ref\":\"b/c\",\"$defs\":{\"b\":{\"$id\":\"b/"
+     "\",\"$defs\":{\"c\":{"
+     "\"$id\":\"c\",\"$ref\":\"./d\"},\"d\":{\"$id\":\"d\",\"type\":\"null\"}}}}}",
+     {"null"},
+     {"1"}},
     {"{\"$ref\":\"#here\",\"$defs\":{\"x\":{\"$anchor\":\"here\",\"type\":\"null\"}}}",
      {"null"},
      {"1"}},

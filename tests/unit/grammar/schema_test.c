@@ -171,8 +171,8 @@ static void a_schema_that_cannot_be_honoured_is_refused_with_the_reason(void **s
         {"{\"type\":\"string\",\"pattern\":\"(a{1,1000}){1,1000}\"}", "states"},
         {"{\"type\":\"string\",\"format\":\"regex\"}", "\"regex\""},
         {"{\"oneOf\":[]}", "\"oneOf\" must be a list"},
-        {"{\"oneOf\":[{\"items\":{\"type\":\"null\"}},{\"type\":\"array\"}]}",
-         "\"items\" where the schema must not fit"},
+        {"{\"oneOf\":[{\"additionalProperties\":{\"type\":\"null\"}},{\"type\":\"object\"}]}",
+         "\"additionalProperties\" where the schema must not fit"},
         {"{\"not\":{}}", "no value fits"},
         {"{\"type\":\"array\",\"uniqueItems\":true}", "\"uniqueItems\""},
         {"{\"type\":\"object\",\"properties\":{\"a\":{\"type\":\"array\",\"items\":{"
