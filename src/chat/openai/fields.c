@@ -168,7 +168,7 @@ static const struct chat_field fields[] = {
     {{"logprobs", YES, BOTH, "chat: boolean; completions: 0 to 20 alternatives"}, parse_logprobs},
     {{"top_logprobs", YES, CHAT, "0 to 20; needs `logprobs: true`"}, chat_parse_top_logprobs},
     {{"tools", YES, CHAT, "up to 256 of type `function`; `function.strict`: true constrains the output, so that calls name a declared tool and arguments fit their schema (docs/structured-output.md)"}, chat_openai_tools},
-    {{"tool_choice", YES, CHAT, "`auto`, `none`, `required`, or `{\"type\": \"function\", \"function\": {\"name\": ...}}`; the last two only for models that use Harmony"}, chat_openai_tool_choice},
+    {{"tool_choice", YES, CHAT, "`auto`, `none`, `required`, or `{\"type\": \"function\", \"function\": {\"name\": ...}}`; the last two only for models whose calls are understood (docs/structured-output.md)"}, chat_openai_tool_choice},
     {{"parallel_tool_calls", YES, CHAT, "boolean; `false` ends the answer after its first call"}, chat_parse_flag},
     {{"reasoning_effort", YES, CHAT, "`low`, `medium`, `high`; passed to the template. `none` and `minimal` are `low`, `xhigh` and `max` are `high`"}, chat_parse_effort},
     {{"response_format", YES, CHAT, "`{\"type\": \"text\"}`, `json_object` (with `schema`: JSON that fits it), or `json_schema` with `name`, `schema`, `description`; always enforced; `strict: true` also closes objects (docs/structured-output.md)"}, parse_format},

@@ -204,7 +204,7 @@ static const struct chat_field fields[] = {
     {{YES("input", "a string or 1 or more items; required. See below")}, parse_input},
     {{YES("instructions", "string; placed before the `system` and `developer` messages of `input`")}, parse_instructions},
     {{YES("tools", "up to 256 of type `function` or `custom`, including those in a `namespace`. See below")}, parse_tools},
-    {{YES("tool_choice", "`auto`, `none`, `required`, `{\"type\": \"function\", \"name\": ...}` or the same with `custom`; values that require a call only for models that use Harmony")}, chat_responses_tool_choice},
+    {{YES("tool_choice", "`auto`, `none`, `required`, `{\"type\": \"function\", \"name\": ...}` or the same with `custom`; values that require a call only for models whose calls are understood (docs/structured-output.md)")}, chat_responses_tool_choice},
     {{YES("parallel_tool_calls", "boolean; `false` ends the answer after its first call")}, chat_parse_flag},
     {{YES("reasoning", "`effort`: `low`, `medium`, `high`; `none` and `minimal` are `low`, `xhigh` and `max` are `high`. `summary` (and the older `generate_summary`) has no effect: the answer contains the reasoning itself and no summary")}, parse_reasoning},
     {{YES("text", "`format`: `text`, `json_object`, or `json_schema` with `name`, `schema`, `description`, always enforced (docs/structured-output.md); `verbosity`: `low`, `medium`, `high`, without effect: models have no such setting")}, parse_text},

@@ -213,9 +213,12 @@ static void answer(const struct chat_request *req, const struct chat_model *mode
     struct lr_error err;
     struct chat_prompt prompt = {0};
     struct chat_response *response;
-    struct chat_response_options options = {
-        .request = req, .id = LR_STR_LIT("id-1"), .is_harmony = model->is_harmony};
-    if (chat_format_constraint(arena, req, model->is_harmony, &constraint, &err) == LR_OK &&
+    struct chat_response_options options = {.request = req,
+                                            .id = LR_STR_LIT("id-1"),
+                                            .is_harmony = model->is_harmony,
+                                            .calls = model->calls};
+    if (chat_format_constraint(arena, req, chat_model_format(model), &constraint, &err) ==
+            LR_OK &&
         chat_prompt_render(req, model, 0, NOON, &prompt, &err) == LR_OK &&
         chat_response_create(&options, &response, &err) == LR_OK)
         chat_response_destroy(response);
@@ -224,8 +227,9 @@ static void answer(const struct chat_request *req, const struct chat_model *mode
 
 static void serve(const struct chat_codec *codec, struct lr_str body)
 {
-    const struct chat_model models[] = {
-        {.is_harmony = true}, {0}, {.chat_template = template_of_a_model}};
+    const struct chat_model models[] = {{.is_harmony = true},
+                                        {.calls = GRAMMAR_LLAMA3},
+                                        {.chat_template = template_of_a_model}};
     const struct chat_request *req;
     struct lr_arena arena;
     struct chat_error e;
