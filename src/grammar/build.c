@@ -87,7 +87,7 @@ uint32_t grammar_step(struct grammar_build *b, enum grammar_op op, uint32_t next
         return 0;
     }
     if (p->count == p->capacity) {
-        uint32_t capacity = p->capacity != 0 ? 2 * p->capacity : 256;
+        uint32_t capacity = p->capacity != 0 ? 2 * p->capacity : 1024;
         struct grammar_step *grown = realloc(p->steps, capacity * sizeof(*grown));
         if (grown == NULL) {
             grammar_fail(b, LR_OUT_OF_RAM, "no memory for a grammar");

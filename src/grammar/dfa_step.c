@@ -83,6 +83,8 @@ static bool go_on(const struct dfa *d, uint32_t *state, uint32_t *part, uint32_t
     if (left == 0)
         return take(d, state, part, bits);
     *part = (uint32_t)MULTI << KIND_SHIFT | len << LEN_SHIFT | left << LEFT_SHIFT | bits;
+    if (d->least[*state] != 0)
+        return true; /* any plain character can follow, and some begin so */
     if (low <= 0xD7FF && high >= 0xE000)
         return any_within(d, *state, low, 0xD7FF) || any_within(d, *state, 0xE000, high);
     if (high >= 0xD800 && high <= 0xDFFF)

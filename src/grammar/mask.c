@@ -6,6 +6,7 @@
 enum {
     WORDS_A_MOVE = 32, /* of masks that are joined */
     NAME_MOVES = 16,   /* that forbidding a name is worth */
+    BRANCH_LEAST = 16, /* nodes that are worth being taken together */
 };
 
 void grammar_matcher_clear_masks(struct grammar_matcher *m)
@@ -48,26 +49,33 @@ void grammar_mask_up_to(const struct grammar_vocab *v, const struct grammar_insi
 /* Everything below a node, itself included. */
 static uint32_t add_below(const struct grammar_trie *trie, uint32_t i, uint32_t *mask)
 {
-    uint32_t end = trie->nodes[i].skip;
-    for (; i < end; i++)
+    const uint32_t skip = trie->nodes[i].skip;
+    if (trie->begins != NULL) {
+        for (uint32_t k = trie->begins[i]; k < trie->begins[skip]; k++)
+            set_bit(mask, trie->tokens[k]);
+        return skip;
+    }
+    for (; i < skip; i++)
         if (trie->nodes[i].token != GRAMMAR_NO_TOKEN)
             set_bit(mask, trie->nodes[i].token);
-    return end;
+    return skip;
 }
 
 /* The tokens of a trie that an automaton takes.  plain: all of them are plain, so that a state
- * after which plain characters are free takes everything below.  False: the work is used up. */
-static bool walk_dfa(struct grammar_matcher *m, const struct dfa *d,
-                     const struct grammar_trie *trie, bool plain)
+ * after which enough plain characters are free takes everything below.  False: the work is used
+ * up. */
+static inline bool walk_dfa(struct grammar_matcher *m, const struct dfa *d,
+                            const struct grammar_trie *trie, bool plain)
 {
     struct masking *k = &m->masking;
-    const uint32_t begin = m->moves;
+    const uint32_t words = (uint32_t)m->vocab->words;
+    const uint32_t most = matcher_is_spent(m) ? 0 : (m->pause - m->moves) * NODES_A_MOVE;
     uint32_t i = k->dfa_node, count = 0;
-    for (; i < trie->count && !matcher_is_spent(m); m->moves = begin + ++count / NODES_A_MOVE) {
+    for (; i < trie->count && count < most; count++) {
         const struct grammar_node *n = &trie->nodes[i];
         uint32_t s = k->at[n->depth].state, part = k->at[n->depth].part;
         bool ok;
-        if (part == 0 && n->byte < 0x80 && plain) {
+        if (plain && part == 0 && n->byte < 0x80) {
             s = d->next[(size_t)s * d->classes + d->ascii[n->byte]];
             ok = s != DFA_DEAD;
         } else {
@@ -77,16 +85,19 @@ static bool walk_dfa(struct grammar_matcher *m, const struct dfa *d,
             i = n->skip;
             continue;
         }
-        if (plain && part == 0 && d->least[s] == DFA_ENDLESS) {
+        if (n->skip - i > BRANCH_LEAST && plain && part == 0 && d->least[s] >= n->below) {
+            count += (n->skip - i) / NODES_A_MOVE;
             i = add_below(trie, i, k->dfa_mask);
             continue;
         }
         k->at[n->depth + 1].state = s;
         k->at[n->depth + 1].part = part;
-        if (n->token != GRAMMAR_NO_TOKEN)
-            set_bit(k->dfa_mask, n->token);
+        /* The word behind the mask is for nodes without a token: a branch would cost more. */
+        uint32_t word = n->token >> 5;
+        k->dfa_mask[word < words ? word : words] |= 1u << (n->token & 31);
         i++;
     }
+    m->moves += count / NODES_A_MOVE + 1;
     k->dfa_node = i;
     return i == trie->count;
 }
@@ -100,7 +111,7 @@ static bool make_dfa_mask(struct grammar_matcher *m, const struct dfa *d, uint32
     if (k->dfa_stage == DFA_NOT_BEGUN) {
         uint32_t least = d->least[state];
         bool known = least == DFA_ENDLESS || least >= d->most[state];
-        memset(k->dfa_mask, 0, v->words * sizeof(*k->dfa_mask));
+        memset(k->dfa_mask, 0, (v->words + 1) * sizeof(*k->dfa_mask));
         if (known)
             grammar_mask_up_to(v, &v->plain, least == DFA_ENDLESS ? UINT32_MAX : least,
                                k->dfa_mask);
@@ -652,7 +663,7 @@ static lr_code begin_mask(struct grammar_matcher *m, struct lr_error *err)
     if (c->mask == NULL)
         c->mask = malloc(words * sizeof(*c->mask));
     if (k->dfa_mask == NULL)
-        k->dfa_mask = malloc(words * sizeof(*k->dfa_mask));
+        k->dfa_mask = malloc((words + 1) * sizeof(*k->dfa_mask));
     if (threads == NULL || c->mask == NULL || k->dfa_mask == NULL) {
         grammar_matcher_drop_mask(m);
         return no_memory(err);

@@ -34,7 +34,8 @@ bool grammar_matcher_reserve(struct grammar_matcher *m, uint32_t count)
 {
     if (count <= m->capacity)
         return true;
-    uint32_t capacity = count + count / 2;
+    uint32_t capacity = m->capacity + m->capacity / 2;
+    capacity = capacity > count ? capacity : count;
     struct thread *grown = realloc(m->threads, capacity * sizeof(*grown));
     if (grown == NULL)
         return false;

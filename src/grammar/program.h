@@ -146,6 +146,7 @@ struct grammar_build {
     struct lr_arena arena;       /* dies with the build */
     uint32_t *work;              /* borrowed: what is left of the request's budget */
     uint32_t *rule_slots;        /* owned: rules by their parts, index + 1; 0 is free */
+    uint32_t rule_slot_count;    /* a power of two, more than twice the rules; or 0 */
     const struct lr_json *root;  /* of the schema that is being compiled: where $ref looks */
     const struct lr_json *place; /* the part of it that is being compiled: for messages */
     uint32_t draft;              /* that the root is written in */

@@ -50,32 +50,58 @@ static bool same_parts(const struct grammar_rule *r, const struct schema_part *p
     return true;
 }
 
-uint32_t grammar_schema_rule(struct grammar_build *b, const struct schema_part *parts,
-                             uint32_t count)
+/* The slot of the rule with these parts, or the free slot for it. */
+static uint32_t *slot_of(const struct grammar_build *b, const struct schema_part *parts,
+                         uint32_t count)
 {
-    if (b->rule_slots == NULL)
-        b->rule_slots = calloc(GRAMMAR_RULE_SLOTS, sizeof(*b->rule_slots));
-    if (b->rule_slots == NULL)
-        grammar_fail(b, LR_OUT_OF_RAM, "no memory for a grammar");
-    if (b->code != LR_OK || !grammar_charge(b, count))
-        return 0;
-    if (count == 0)
-        return grammar_any_rule(b);
     uint64_t hash = count;
     for (uint32_t i = 0; i < count; i++)
         hash = (hash ^ ((uint64_t)(uintptr_t)parts[i].node + (uint64_t)parts[i].kind)) *
                UINT64_C(0x9E3779B97F4A7C15);
-    uint32_t at = (uint32_t)(hash >> 40) % GRAMMAR_RULE_SLOTS;
-    for (; b->rule_slots[at] != 0; at = (at + 1) % GRAMMAR_RULE_SLOTS)
-        if (same_parts(&b->program->rules[b->rule_slots[at] - 1], parts, count))
-            return b->rule_slots[at] - 1;
+    uint32_t mask = b->rule_slot_count - 1, at = (uint32_t)(hash >> 40) & mask;
+    while (b->rule_slots[at] != 0 &&
+           !same_parts(&b->program->rules[b->rule_slots[at] - 1], parts, count))
+        at = (at + 1) & mask;
+    return &b->rule_slots[at];
+}
+
+static void grow_slots(struct grammar_build *b)
+{
+    const struct grammar_program *p = b->program;
+    if (2 * (p->rule_count + 1) < b->rule_slot_count)
+        return;
+    uint32_t count = b->rule_slot_count != 0 ? 4 * b->rule_slot_count : 256;
+    uint32_t *slots = calloc(count, sizeof(*slots));
+    if (slots == NULL) {
+        grammar_fail(b, LR_OUT_OF_RAM, "no memory for a grammar");
+        return;
+    }
+    free(b->rule_slots);
+    b->rule_slots = slots;
+    b->rule_slot_count = count;
+    for (uint32_t i = 0; i < p->rule_count; i++)
+        if (p->rules[i].parts != NULL)
+            *slot_of(b, p->rules[i].parts, p->rules[i].part_count) = i + 1;
+}
+
+uint32_t grammar_schema_rule(struct grammar_build *b, const struct schema_part *parts,
+                             uint32_t count)
+{
+    grow_slots(b);
+    if (b->code != LR_OK || !grammar_charge(b, count))
+        return 0;
+    if (count == 0)
+        return grammar_any_rule(b);
+    uint32_t *slot = slot_of(b, parts, count);
+    if (*slot != 0)
+        return *slot - 1;
     struct schema_part *copy = grammar_schema_alloc(b, count, sizeof(*copy));
     if (copy == NULL)
         return 0;
     memcpy(copy, parts, count * sizeof(*copy));
     uint32_t rule = grammar_rule_add(b, copy, count);
     if (b->code == LR_OK)
-        b->rule_slots[at] = rule + 1;
+        *slot = rule + 1;
     return rule;
 }
 

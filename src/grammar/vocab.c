@@ -121,8 +121,13 @@ static void link_nodes(struct grammar_trie *t)
     uint32_t depth = 0, byte = 0;
     for (uint32_t i = 0; i <= t->count; i++) {
         uint32_t to = i < t->count ? t->nodes[i].depth : 0;
-        while (depth > to)
-            t->nodes[open[--depth]].skip = i;
+        while (depth > to) {
+            struct grammar_node *n = &t->nodes[open[--depth]];
+            uint8_t *below = depth != 0 ? &t->nodes[open[depth - 1]].below : &n->below;
+            n->skip = i;
+            if (depth != 0 && *below <= n->below)
+                *below = n->below < 255 ? n->below + 1 : 255;
+        }
         if (i < t->count)
             open[depth++] = i;
     }
@@ -131,6 +136,30 @@ static void link_nodes(struct grammar_trie *t)
             t->roots[byte++] = i;
     while (byte <= 256)
         t->roots[byte++] = t->count;
+}
+
+/* Lists the tokens, for a trie of which whole branches are taken. */
+static bool list_tokens(struct grammar_trie *t)
+{
+    uint32_t count = 0;
+    t->tokens = malloc(((size_t)t->count + 1) * sizeof(*t->tokens));
+    t->begins = malloc(((size_t)t->count + 1) * sizeof(*t->begins));
+    if (t->tokens == NULL || t->begins == NULL)
+        return false;
+    for (uint32_t i = 0; i < t->count; i++) {
+        t->begins[i] = count;
+        if (t->nodes[i].token != GRAMMAR_NO_TOKEN)
+            t->tokens[count++] = t->nodes[i].token;
+    }
+    t->begins[t->count] = count;
+    return true;
+}
+
+static void free_trie(struct grammar_trie *t)
+{
+    free(t->nodes);
+    free(t->tokens);
+    free(t->begins);
 }
 
 /* ---- strings ---- */
@@ -321,7 +350,8 @@ static bool sort_in(struct grammar_vocab *v, const struct sorted *list, uint32_t
     link_nodes(&v->even);
     link_nodes(&v->odd);
     link_nodes(&v->uneven);
-    return ok && sum_up(&v->inside, v->words) && sum_up(&v->plain, v->words);
+    return ok && list_tokens(&v->even) && sum_up(&v->inside, v->words) &&
+           sum_up(&v->plain, v->words);
 }
 
 /* Where the quote is that ends a string. */
@@ -507,20 +537,20 @@ void grammar_vocab_free(struct grammar_vocab *v)
     free(v->bytes);
     free(v->begins);
     free(v->flags);
-    free(v->all.nodes);
-    free(v->leaving.nodes);
-    free(v->staying.nodes);
-    free(v->outer.nodes);
+    free_trie(&v->all);
+    free_trie(&v->leaving);
+    free_trie(&v->staying);
+    free_trie(&v->outer);
     free(v->outer_groups);
     free(v->openings);
     free(v->opened);
-    free(v->ends.nodes);
-    free(v->leaving_odd.nodes);
+    free_trie(&v->ends);
+    free_trie(&v->leaving_odd);
     free(v->group_begins);
     free(v->grouped);
-    free(v->even.nodes);
-    free(v->odd.nodes);
-    free(v->uneven.nodes);
+    free_trie(&v->even);
+    free_trie(&v->odd);
+    free_trie(&v->uneven);
     free(v->inside.items);
     free(v->inside.up_to);
     free(v->plain.items);

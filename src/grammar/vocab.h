@@ -19,6 +19,7 @@ struct grammar_node {
     uint32_t skip;  /* index of the first node that is not below this node */
     uint16_t depth; /* 0: a first byte */
     uint8_t byte;
+    uint8_t below; /* most bytes that follow it in a token; 255: that many or more */
 };
 
 struct grammar_trie {
@@ -26,6 +27,8 @@ struct grammar_trie {
     uint32_t count;
     uint32_t capacity;
     uint32_t roots[257]; /* the first node of depth 0 with this byte or a higher one */
+    uint32_t *tokens;    /* owned, as begins: all tokens in the order of the nodes; or NULL */
+    uint32_t *begins;    /* those of node i and below are tokens[begins[i]..begins[skip]) */
 };
 
 /* A token that begins and ends inside a string. */

@@ -86,6 +86,12 @@ static const char *const constraints[] = {
     "1]}]}}}",
     "{\"format\":\"plain\",\"answer\":\"schema\",\"schema\":{\"type\":\"string\",\"minLength\":"
     "1,\"maxLength\":9}}",
+    "{\"format\":\"plain\",\"answer\":\"schema\",\"schema\":{\"type\":\"array\",\"items\":{"
+    "\"type\":\"string\",\"oneOf\":[{\"pattern\":\"name\"},{\"pattern\":\"a1\"},{"
+    "\"pattern\":\"x\"}]}}}",
+    "{\"format\":\"plain\",\"answer\":\"schema\",\"schema\":{\"type\":\"object\","
+    "\"patternProperties\":{\"^.{1,7}$\":{\"type\":\"integer\"}},\"additionalProperties\":"
+    "false}}",
     "{\"format\":\"harmony\",\"answer\":\"object\"}",
     "{\"format\":\"harmony\",\"answer\":\"text\",\"tools\":[{\"name\":\"a\",\"strict\":true,"
     "\"schema\":{\"type\":"
@@ -221,7 +227,7 @@ static void a_vocabulary_without_the_control_tokens_is_refused(void **state)
     w->count = 256;
     const struct grammar_tokens tokens = {w, token};
     assert_int_equal(grammar_vocab_create(&tokens, &vocab, &err), LR_OK);
-    struct grammar_program *program = compile_text(constraints[4], &err);
+    struct grammar_program *program = compile_text(constraints[6], &err);
     assert_int_equal(grammar_matcher_create(program, vocab, &m, &err), LR_UNSUPPORTED);
     assert_non_null(strstr(err.text, "<|channel|>"));
     grammar_program_free(program);
