@@ -141,3 +141,19 @@ export function toCurl(request, { origin, needsKey }) {
     `--data-raw ${shellQuote(JSON.stringify({ ...request, stream: true }))}`,
   ].join(' \\\n  ');
 }
+
+/** A line for each kind of client; most clients do not start without a key. */
+export function toClients(model, { origin, needsKey }) {
+  const key = needsKey ? '"$LLM_ROUTER_KEY"' : 'none';
+  const provider = `model_providers.llm-router={name="llm-router", base_url="${origin}/v1", wire_api="responses"${
+    needsKey ? ', env_key="LLM_ROUTER_KEY"' : ''
+  }}`;
+  return [
+    '# openai (Python, JavaScript)',
+    `export OPENAI_BASE_URL=${shellQuote(`${origin}/v1`)} OPENAI_API_KEY=${key}`,
+    '# Claude Code',
+    `ANTHROPIC_BASE_URL=${shellQuote(origin)} ANTHROPIC_AUTH_TOKEN=${key} claude --model ${shellQuote(model)}`,
+    '# Codex',
+    `codex -m ${shellQuote(model)} -c model_provider=llm-router -c ${shellQuote(provider)}`,
+  ].join('\n');
+}

@@ -5,7 +5,7 @@
 import { html } from 'htm/preact';
 import { useEffect, useMemo, useRef, useState } from 'preact/hooks';
 import { api } from '../lib/api.js';
-import { ask, speed, toCurl } from '../lib/chat.js';
+import { ask, speed, toClients, toCurl } from '../lib/chat.js';
 import { newChat, openChats, toolsProblem, toRequest } from '../lib/chats.js';
 import { t } from '../lib/i18n.js';
 import { live } from '../lib/live.js';
@@ -98,7 +98,8 @@ function Composer({ isRunning, canSend, draft, onDraft, onSend, onStop }) {
 function CurlDialog({ open, onClose, request, me }) {
   const text = open ? toCurl(request, { origin: location.origin, needsKey: me.needs_key }) : '';
   return html`<${Dialog} open=${open} title=${t('playground.curl')} wide onClose=${onClose} footer=${html`<${CopyButton} text=${text} label=${t('playground.copyCommand')} />`}>
-    ${me.needs_key && html`<p class="muted">${t('playground.curlKey')} <code>LLM_ROUTER_KEY</code></p>`}<pre class="curl" tabindex="0">${text}</pre><//>`;
+    ${me.needs_key && html`<p class="muted">${t('playground.curlKey')} <code>LLM_ROUTER_KEY</code></p>`}<pre class="curl" tabindex="0">${text}</pre>
+    <h3>${t('playground.clients')}</h3><pre class="clients" tabindex="0">${open && toClients(request.model, { origin: location.origin, needsKey: me.needs_key })}</pre><//>`;
 }
 
 /** Runs the conversation: what is said, what is coming, how to stop it. */

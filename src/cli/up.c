@@ -156,21 +156,40 @@ static lr_code start_node(struct up *up, struct lr_error *err)
 
 /* ---- the text at the start ---- */
 
+/* A line to copy for each kind of client.  Most clients do not start without a key. */
+static void greet_clients(const struct up *up, const char *model)
+{
+    bool needs_key = lr_settings_bool(up->settings, "require-key");
+    const char *key = needs_key ? "lr-..." : "none";
+    (void)printf("  Clients:\n"
+                 "    openai: export OPENAI_BASE_URL=%s/v1 OPENAI_API_KEY=%s\n"
+                 "    Claude Code: ANTHROPIC_BASE_URL=%s ANTHROPIC_AUTH_TOKEN=%s claude "
+                 "--model '%s'\n"
+                 "    Codex: codex -m '%s' -c model_provider=llm-router -c "
+                 "'model_providers.llm-router={name=\"llm-router\", base_url=\"%s/v1\", "
+                 "wire_api=\"responses\"%s}'\n",
+                 up->url, key, up->url, key, model, model, up->url,
+                 needs_key ? ", env_key=\"LLM_ROUTER_KEY\"" : "");
+}
+
 static void greet(struct up *up, const struct router_glance *g)
 {
     bool is_usual = strcmp(up->url, "http://127.0.0.1:11680") == 0;
+    bool needs_key = lr_settings_bool(up->settings, "require-key");
     up->is_greeted = true;
     (void)printf(
         "\nllm-router is ready at %s (OpenAI-compatible, model \"%s\").\n\n"
         "  Try it:\n"
-        "    curl %s/v1/chat/completions -H 'Content-Type: application/json' \\\n"
+        "    curl %s/v1/chat/completions -H 'Content-Type: application/json'%s \\\n"
         "      -d '{\"model\": \"%s\", \"messages\": [{\"role\": \"user\", \"content\": "
         "\"Hello!\"}]}'\n"
-        "    llm-router chat%s%s\n"
-        "  Dashboard: %s/\n\n"
-        "  The data folder is %s.  Ctrl-C stops everything.\n",
-        up->url, g->model, up->url, g->model, is_usual ? "" : " --url ",
-        is_usual ? "" : up->url, up->url, up->data_dir);
+        "    llm-router chat%s%s\n",
+        up->url, g->model, up->url, needs_key ? " -H 'Authorization: Bearer lr-...'" : "",
+        g->model, is_usual ? "" : " --url ", is_usual ? "" : up->url);
+    greet_clients(up, g->model);
+    (void)printf("  Dashboard: %s/\n\n"
+                 "  The data folder is %s.  Ctrl-C stops everything.\n",
+                 up->url, up->data_dir);
     (void)fflush(stdout);
 }
 

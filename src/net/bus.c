@@ -165,6 +165,11 @@ const char *net_bus_kept(const struct net_bus *bus, uint64_t number)
 
 void net_bus_subscribe(struct net_bus *bus, struct net_request *req)
 {
+    if (lr_str_eq_z(net_request_method(req), "HEAD")) { /* the head is the whole answer */
+        net_sse_begin(req);
+        net_stream_end(req);
+        return;
+    }
     struct net_subscriber *s = calloc(1, sizeof(*s));
     bool is_full = atomic_fetch_add(&bus->subscriber_count, 1) >= NET_BUS_SUBSCRIBERS_MAX;
     if (s == NULL || is_full) {

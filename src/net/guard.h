@@ -33,14 +33,15 @@ struct net_guard_input {
     struct lr_str host; /* of the Host header, port included */
     struct net_headers headers;
     bool has_body;
+    bool is_post;
     bool is_tls;
     bool is_http_1_0;
     struct net_guard_rules rules;
 };
 
 /* MISDIRECTED (421): the Host is no loopback name.  PERMISSION_DENIED (403): a proxy passed the
- * request on, or a foreign Origin or Sec-Fetch-Site.  UNSUPPORTED_MEDIA (415): a body or a
- * content type that is not application/json.  The message says what to do. */
+ * request on, or a foreign Origin or Sec-Fetch-Site.  UNSUPPORTED_MEDIA (415): a body, or a
+ * POST with a content type, that is not application/json.  The message says what to do. */
 LR_MUST_USE lr_code net_guard_loopback(const struct net_guard_input *in, struct lr_error *err);
 
 /* The same checks for a request; may be called in on_head. */

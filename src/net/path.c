@@ -62,10 +62,19 @@ static lr_code decode_segment(struct lr_arena *arena, struct lr_str raw, bool ke
     return LR_OK;
 }
 
+/* "/v1/models/" is "/v1/models"; "//" stays, to be refused. */
+static struct lr_str without_last_slash(struct lr_str path)
+{
+    bool has_one =
+        path.len > 1 && path.ptr[path.len - 1] == '/' && path.ptr[path.len - 2] != '/';
+    return has_one ? lr_str_sub(path, 0, path.len - 1) : path;
+}
+
 static lr_code walk(struct lr_arena *arena, struct lr_str raw_path, bool keep_slash,
                     struct net_path *out, struct lr_error *err)
 {
     out->count = 0;
+    raw_path = without_last_slash(raw_path);
     if (raw_path.len == 0 || raw_path.ptr[0] != '/')
         return lr_fail(err, LR_INVALID_ARGUMENT, "the path does not begin with \"/\"");
     if (raw_path.len == 1)
@@ -75,7 +84,7 @@ static lr_code walk(struct lr_arena *arena, struct lr_str raw_path, bool keep_sl
         size_t end = start;
         while (end < raw_path.len && raw_path.ptr[end] != '/')
             end++;
-        if (end == start && end < raw_path.len)
+        if (end == start)
             return lr_fail(err, LR_INVALID_ARGUMENT, "the path contains \"//\"");
         if (out->count == NET_PATH_MAX_SEGMENTS)
             return lr_fail(err, LR_INVALID_ARGUMENT, "the path has more than %d segments",
@@ -115,7 +124,7 @@ static bool is_plain(struct lr_str path)
 lr_code net_path_decode(struct lr_arena *arena, struct lr_str raw_path, struct lr_str *out,
                         struct lr_error *err)
 {
-    *out = raw_path;
+    *out = without_last_slash(raw_path);
     if (is_plain(raw_path) || lr_str_eq_z(raw_path, "*"))
         return LR_OK;
     struct net_path parts;

@@ -16,17 +16,18 @@ enum { NET_PATH_MAX_SEGMENTS = 32 };
 
 struct net_path {
     struct lr_str segments[NET_PATH_MAX_SEGMENTS];
-    size_t count; /* "/" has 0; "/a/" has "a" and an empty last segment */
+    size_t count; /* "/" has 0; "/a/" is "/a" */
 };
 
-/* Splits at '/', then decodes each segment, so that %2F becomes a '/' inside its
- * segment: "/v0/models/org%2Fname" is v0, models, org/name.  INVALID_ARGUMENT for a
+/* Splits at '/', without a '/' at the end, then decodes each segment, so that %2F becomes a '/'
+ * inside its segment: "/v0/models/org%2Fname" is v0, models, org/name.  INVALID_ARGUMENT for a
  * broken escape, a control byte, bytes that are not UTF-8, "." or ".." as a segment
  * (also escaped), an empty segment inside, or too many. */
 LR_MUST_USE lr_code net_path_split(struct lr_arena *arena, struct lr_str raw_path,
                                    struct net_path *out, struct lr_error *err);
 
-/* Decodes %XX except %2F; refuses the same paths as net_path_split. */
+/* Decodes %XX except %2F and drops a '/' at the end; refuses the same paths as net_path_split.
+ */
 LR_MUST_USE lr_code net_path_decode(struct lr_arena *arena, struct lr_str raw_path,
                                     struct lr_str *out, struct lr_error *err);
 

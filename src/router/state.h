@@ -62,6 +62,7 @@ struct router {
     uint16_t port;
     bool is_loopback;
     bool needs_key;
+    _Atomic bool has_ignored_key;   /* a made-up key was sent and logged */
     struct net_cidrs proxies;       /* that are believed about the client of a request */
     struct net_cidrs node_networks; /* where nodes may be besides the address they join from */
     bool allows_cpu_nodes;

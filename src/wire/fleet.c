@@ -22,6 +22,8 @@ static void write_model(struct lr_json_writer *w, const struct wire_fleet_model 
     lr_json_member_bool(w, "loaded", m->is_loaded);
     lr_json_member_bool(w, "pinned", m->is_pinned);
     lr_json_member_u64(w, "slots", m->slots);
+    if (m->max_context != 0)
+        lr_json_member_u64(w, "max_context", m->max_context);
     lr_json_member_u64(w, "live", m->live);
     lr_json_member_u64(w, "queued", m->queued);
     if (m->failures != 0)
@@ -175,6 +177,7 @@ static bool take_model(const struct lr_json *v, struct wire_fleet_model *m,
         .is_loaded = read_flag(v, "loaded"),
         .is_pinned = read_flag(v, "pinned"),
         .slots = (uint32_t)take_number(v, "slots", WIRE_FLEET_SLOTS_MAX, out),
+        .max_context = take_number(v, "max_context", UINT32_MAX, out),
         .live = (uint32_t)take_number(v, "live", UINT32_MAX, out),
         .queued = (uint32_t)take_number(v, "queued", UINT32_MAX, out),
         .failures = take_number(v, "failures", UINT32_MAX, out),

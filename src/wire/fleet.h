@@ -35,7 +35,8 @@ struct wire_fleet_model {
         reason;   /* why the model cannot run or could not be loaded; empty: no problem */
     bool can_run; /* files complete, an engine available */
     bool is_loaded, is_pinned;
-    uint32_t slots; /* sequences that the engine computes at once; 0: not known */
+    uint32_t slots;       /* sequences that the engine computes at once; 0: not known */
+    uint64_t max_context; /* tokens of one sequence, as the engine states; 0: not known */
     uint32_t live;
     uint32_t queued;
     uint64_t failures;    /* failures in a row, of loading or of serving */

@@ -81,6 +81,49 @@ test('every route answers each role, no key, a wrong, an expired and a revoked k
   }
 });
 
+test('where no key is required a made-up key counts as none; an expired or revoked key is 401', async () => {
+  const whoami = (key) => call(`${open.url}/v0/whoami`, { key });
+  const nobody = (await whoami()).json;
+  for (const made of ['x', 'EMPTY', 'ollama', 'lr-...', keys.api]) {
+    assert.equal((await call(`${open.url}/v1/models`, { key: made })).status, 200, made);
+    assert.deepEqual((await whoami(made)).json, nobody, 'it has the rights of a request without a key, and no other');
+  }
+  assert.equal(open.log.match(/auth\.key_ignored/g).length, 1, 'logged once');
+  assert.ok(!open.log.includes('EMPTY'), 'a key is never logged');
+  const brief = (await call(`${open.url}/v0/keys`, { body: { expires_in: 1 } })).json;
+  const gone = (await call(`${open.url}/v0/keys`, { body: {} })).json;
+  await call(`${open.url}/v0/keys/${gone.id}`, { method: 'DELETE' });
+  await until('it has expired', async () => (await whoami(brief.key)).status === 401);
+  for (const [bad, why] of [
+    [brief.key, /has expired/],
+    [gone.key, /was revoked/],
+  ]) {
+    const answer = await call(`${open.url}/v1/models`, { key: bad });
+    assert.equal(answer.status, 401);
+    assert.match(answer.json.error.message, why);
+  }
+  assert.equal((await call(`${open.url}/v0/nodes/join`, { body: {}, key: 'x' })).status, 401, 'a node needs its token');
+});
+
+test('every path may end with a slash, GET may have any Content-Type, and HEAD is answered wherever GET is', async () => {
+  for (const [method, at] of routes) {
+    if (method !== 'GET') continue;
+    const controller = new AbortController();
+    const get = (where, more) => fetch(`${open.url}${where}`, { signal: controller.signal, ...more });
+    const plain = await get(at);
+    assert.equal((await get(`${at}/`.replace('//', '/'))).status, plain.status, `${at}/`);
+    assert.equal((await get(at, { headers: { 'content-type': 'text/html' } })).status, plain.status, at);
+    const head = await get(at, { method: 'HEAD' });
+    assert.deepEqual([head.status, await head.text()], [plain.status, ''], `HEAD ${at}`);
+    controller.abort();
+  }
+  const answer = await call(`${open.url}/v1/chat/completions/`, { body: { model: 'm', messages: [] } });
+  assert.equal(answer.json.error.code, 'model_not_found', 'POST, too');
+  const listed = await fetch(`${open.url}/v1/models`);
+  const head = await fetch(`${open.url}/v1/models`, { method: 'HEAD' });
+  assert.equal(head.headers.get('content-length'), String((await listed.text()).length));
+});
+
 const raw = (url, headers, method = 'GET', body) =>
   new Promise((done, fail) => {
     const { hostname, port, pathname } = new URL(url);

@@ -1,11 +1,12 @@
 // The operator's commands, as a person uses them: with a router, without one, with a wrong
 // key.  Each command prints what it did, or how to fix the problem.
 import assert from 'node:assert/strict';
-import { execFileSync } from 'node:child_process';
+import { execFile, execFileSync } from 'node:child_process';
 import fs from 'node:fs';
 import path from 'node:path';
 import { after, before, test } from 'node:test';
-import { BIN, call, cli, launch, makeEcho, nodes, startRouter, startUp, tempDir, until } from './support.mjs';
+import { promisify } from 'node:util';
+import { BIN, call, cli, launch, makeEcho, nodes, ROOT, startRouter, startUp, tempDir, until } from './support.mjs';
 
 const left = [];
 let up, env, dir;
@@ -202,7 +203,7 @@ test('a model of up that was removed stays removed when its node joins again', a
   assert.doesNotMatch((await cli(['models'], env)).stdout, /parrot/);
 });
 
-test('up without any model serves the demo model and prints a command to copy', async () => {
+test('up without any model serves the demo model and prints lines to copy that work', async () => {
   const demo = await launch(
     ['up', '--device', 'cpu', '--listen', '127.0.0.1:0', '--no-hf-cache', '--data-dir', tempDir('empty')],
     { match: /Ctrl-C stops everything/ },
@@ -211,6 +212,21 @@ test('up without any model serves the demo model and prints a command to copy', 
   const url = demo.out.match(/ready at (\S+) \(OpenAI-compatible, model "demo"\)/)[1];
   assert.match(demo.out, new RegExp(`curl ${url}/v1/chat/completions -H 'Content-Type: application/json'`));
   assert.match(demo.out, new RegExp(`llm-router chat --url ${url}\n`));
+  assert.match(demo.out, new RegExp(`ANTHROPIC_BASE_URL=${url} ANTHROPIC_AUTH_TOKEN=none claude --model 'demo'\n`));
+  assert.match(demo.out, new RegExp(`Codex: codex -m 'demo' .*base_url="${url}/v1"`));
+  const line = demo.out.match(/openai: (export OPENAI_BASE_URL=.*)/)[1];
+  const script = `import OpenAI from 'openai';
+    const messages = [{ role: 'user', content: 'Hello there' }];
+    const answer = await new OpenAI().chat.completions.create({ model: 'demo', messages, temperature: 0 });
+    console.log(answer.choices[0].message.content);`;
+  const openai = await promisify(execFile)(
+    'bash',
+    ['-c', `${line}; exec "$0" --input-type=module -e "$1"`, process.execPath, script],
+    { cwd: path.join(ROOT, 'tests') },
+  );
+  assert.match(openai.stdout, /Hello/);
+  const [shown] = (await call(`${url}/v1/models`)).json.data;
+  assert.deepEqual([shown.max_model_len, shown.context_length], [32768, 32768]);
   assert.match(demo.out, new RegExp(`Dashboard: ${url}/\n`));
   assert.match((await cli(['chat', '--temperature', '0', 'Hello there'], { LLM_ROUTER_URL: url })).stdout, /Hello/);
 });

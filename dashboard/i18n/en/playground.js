@@ -9,6 +9,7 @@ export default {
   curl: 'Copy as curl',
   copyCommand: 'Copy command',
   curlKey: 'The command reads your key from the environment variable',
+  clients: 'Other clients',
   startTitle: 'Start a conversation',
   startText: 'Conversations stay in this browser.',
   noModelTitle: 'There is no model yet',

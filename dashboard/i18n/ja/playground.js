@@ -9,6 +9,7 @@ export default {
   curl: 'curl でコピー',
   copyCommand: 'コマンドをコピー',
   curlKey: 'キーは次の環境変数から読み込まれます:',
+  clients: 'その他のクライアント',
   startTitle: '話しかけてみましょう',
   startText: '会話はこのブラウザにだけ保存されます。',
   noModelTitle: 'モデルがまだありません',

@@ -29,6 +29,7 @@ static void describe(const struct node_model *m, struct wire_fleet_model *out)
         .slots = w != NULL && node_worker_has_opened(w) ? w->need.max_sequences
                  : m->has_need                          ? m->need.max_sequences
                                                         : 0,
+        .max_context = node_model_max_context(m),
         .live = node_model_live(m),
         .queued = m->queue_count,
         .failures = m->breaker.failures,

@@ -17,10 +17,16 @@ lr_code node_api_v1_models(struct node *node, struct net_request *req, struct lr
         if (m->engine == NULL || m->state == NODE_MODEL_FAILED || m->state == NODE_MODEL_ABSENT)
             continue;
         bool is_ready = m->state >= NODE_MODEL_PRESENT && m->state != NODE_MODEL_WAITING;
-        LR_JSON_ITEM(w, LR_TEXT("id", m->id), LR_TEXT("object", "model"),
-                     LR_INT("created", m->created), LR_TEXT("owned_by", "llm-router"),
-                     LR_FLAG("ready", is_ready),
-                     LR_TEXT("state", node_model_state_name(m->state)));
+        uint64_t context = node_model_max_context(m);
+        lr_json_begin_object(w);
+        LR_JSON_MEMBERS(w, LR_TEXT("id", m->id), LR_TEXT("object", "model"),
+                        LR_INT("created", m->created), LR_TEXT("owned_by", "llm-router"),
+                        LR_FLAG("ready", is_ready),
+                        LR_TEXT("state", node_model_state_name(m->state)));
+        if (context != 0)
+            LR_JSON_MEMBERS(w, LR_UINT("max_model_len", context),
+                            LR_UINT("context_length", context));
+        lr_json_end_object(w);
     }
     lr_json_end_array(w);
     return net_json_send(&json, req, 200, err);

@@ -104,6 +104,15 @@ struct node_worker *node_model_worker(const struct node_model *model)
     return found;
 }
 
+uint64_t node_model_max_context(const struct node_model *model)
+{
+    const struct node_worker *worker = node_model_worker(model);
+    const struct lr_engine_need *need =
+        worker != NULL && node_worker_has_opened(worker) ? &worker->need : &model->need;
+    uint64_t from_files = model->descriptor != NULL ? model->descriptor->context_tokens : 0;
+    return need->max_context != 0 ? need->max_context : from_files;
+}
+
 uint32_t node_model_live(const struct node_model *model)
 {
     uint32_t live = 0;

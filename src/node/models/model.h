@@ -104,6 +104,8 @@ uint32_t node_model_leases(const struct node_model *model);
 uint32_t node_model_live(const struct node_model *model);
 /* The worker that serves, loads or drains the model; NULL: none. */
 struct node_worker *node_model_worker(const struct node_model *model);
+/* Tokens of one sequence: as the engine states, else as the files say; 0: not known. */
+uint64_t node_model_max_context(const struct node_model *model);
 
 /* Loads it without a request.  `because` names the cause for the log. */
 void node_model_load(struct node_model *model);

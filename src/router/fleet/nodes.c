@@ -200,6 +200,8 @@ static void take_load(struct router_replica *replica, const struct wire_fleet_mo
     replica->next_try_ms = m->next_try_ms;
     if (m->slots != 0)
         replica->slots = m->slots;
+    if (m->max_context != 0)
+        replica->max_context = m->max_context;
     replica->live = m->live;
     replica->queued = m->queued;
     replica->is_full = false;

@@ -109,7 +109,8 @@ LR_MUST_USE lr_code router_authenticate(struct router *r, const struct net_reque
                                         const struct router_route *route,
                                         struct router_caller *out, struct lr_error *err);
 /* Finds the caller, whatever the route; role PUBLIC: it is not known, and a key is needed.
- * UNAUTHENTICATED only for a key that was sent and is no good. */
+ * UNAUTHENTICATED only for a key that was sent and is no good; a key that was never issued
+ * counts as none where none is required. */
 LR_MUST_USE lr_code router_identify(struct router *r, const struct net_request *req,
                                     enum router_role wants, struct router_caller *out,
                                     struct lr_error *err);

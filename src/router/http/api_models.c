@@ -19,6 +19,7 @@ struct outlook {
     const struct router_replica *best;
     uint64_t counts[STATES]; /* nodes that serve, by its state there */
     uint64_t inflight, weight_bytes;
+    uint64_t context; /* tokens that every node takes; 0: not known */
 };
 
 static size_t rank(const char *state)
@@ -27,6 +28,11 @@ static size_t rank(const char *state)
         if (strcmp(states[i], state) == 0)
             return i;
     return 0;
+}
+
+static uint64_t context_of(const struct router_replica *replica)
+{
+    return replica->max_context != 0 ? replica->max_context : replica->context_tokens;
 }
 
 static struct outlook look(const struct router *r, const struct router_model *model)
@@ -44,6 +50,8 @@ static struct outlook look(const struct router *r, const struct router_model *mo
         out.can_run = out.can_run || replica->can_run || on_its_way;
         if (out.best == NULL || rank(replica->state) > rank(out.best->state))
             out.best = replica;
+        if (context_of(replica) != 0 && (out.context == 0 || context_of(replica) < out.context))
+            out.context = context_of(replica);
         out.counts[rank(replica->state)]++;
         out.inflight += replica->inflight;
         if (replica->weight_bytes > out.weight_bytes)
@@ -92,6 +100,9 @@ static void put_v1_model(struct lr_json_writer *w, const struct router_caller *c
         lr_json_member_str(w, "alias_of", id);
     else if (m->aliases[0] != '\0')
         put_aliases(w, m);
+    if (o->context != 0) /* under the names that other servers have for it */
+        LR_JSON_MEMBERS(w, LR_UINT("max_model_len", o->context),
+                        LR_UINT("context_length", o->context));
 }
 
 /* NOT_FOUND: unknown, or not for this caller, which err does not tell apart. */

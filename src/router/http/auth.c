@@ -2,13 +2,15 @@
  *
  * On loopback a request without a key is the operator's own, guarded against web pages;
  * `--require-key` and every other address ask for a key.  A key that is sent is always
- * checked, also where none is needed: a wrong one is a mistake, not a guest.  A browser
- * that signed in sends a cookie instead; since it sends that for any page that asks, a
- * request that changes something must also repeat the session's token in a header, which
- * only our own pages can read.
+ * checked, also where none is needed: an expired or revoked one is refused.  Only a key that
+ * was never issued counts as none there, because most clients do not start without a key and
+ * people make one up.  A browser that signed in sends a cookie instead; since it sends that
+ * for any page that asks, a request that changes something must also repeat the session's
+ * token in a header, which only our own pages can read.
  */
 #include <stdio.h>
 
+#include "base/log.h"
 #include "net/guard.h"
 #include "router/http/api.h"
 #include "router/state.h"
@@ -76,13 +78,31 @@ static void by_session(struct router *r, const struct net_request *req,
     router_unlock(r);
 }
 
+/* A node with an unknown secret must learn that it has to join again, so its routes have no
+ * made-up keys.  Logged once, for an operator who meant to send a real key. */
+static bool is_made_up(struct router *r, struct lr_str text, enum router_role wants)
+{
+    if (r->needs_key || wants == ROUTER_NODE)
+        return false;
+    router_lock(r);
+    bool is_issued = router_keys_has(&r->keys, text);
+    router_unlock(r);
+    if (!is_issued && !atomic_exchange(&r->has_ignored_key, true))
+        lr_log_info(NULL, "auth.key_ignored reason=a key that was never issued counts as none, "
+                          "because no key is required; logged once");
+    return !is_issued;
+}
+
 lr_code router_identify(struct router *r, const struct net_request *req, enum router_role wants,
                         struct router_caller *out, struct lr_error *err)
 {
     struct lr_str text;
     *out = (struct router_caller){.role = ROUTER_PUBLIC};
-    if (take_key(req, &text))
-        return check_key(r, text, wants, out, err);
+    if (take_key(req, &text)) {
+        lr_code code = check_key(r, text, wants, out, err);
+        if (code == LR_OK || !is_made_up(r, text, wants))
+            return code;
+    }
     by_session(r, req, out);
     if (out->session == 0 && !r->needs_key)
         out->role = ROUTER_ADMIN;

@@ -91,14 +91,23 @@ void router_key_draw(struct router_key *key, int64_t now_ms, char text[ROUTER_KE
     key->created_ms = now_ms;
 }
 
+static struct router_key *find_by_text(const struct router_keys *keys, struct lr_str text)
+{
+    unsigned char hash[LR_SHA256_LEN];
+    lr_sha256_of(text, hash);
+    return lr_strmap_get(&keys->by_hash, lr_str((const char *)hash, sizeof(hash)));
+}
+
+bool router_keys_has(const struct router_keys *keys, struct lr_str text)
+{
+    return find_by_text(keys, text) != NULL;
+}
+
 lr_code router_keys_check(const struct router_keys *keys, struct lr_str text, int64_t now_ms,
                           struct router_key **out, struct lr_error *err)
 {
-    unsigned char hash[LR_SHA256_LEN];
+    struct router_key *key = find_by_text(keys, text);
     *out = NULL;
-    lr_sha256_of(text, hash);
-    struct router_key *key =
-        lr_strmap_get(&keys->by_hash, lr_str((const char *)hash, sizeof(hash)));
     if (key == NULL)
         return lr_fail(err, LR_UNAUTHENTICATED, "this key was not issued here");
     if (key->revoked_ms != 0)

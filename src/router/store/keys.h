@@ -84,6 +84,8 @@ LR_MUST_USE lr_code router_keys_add(struct router_keys *keys, const struct route
                                     struct lr_error *err);
 struct router_key *router_keys_find(const struct router_keys *keys, struct lr_str id);
 
+/* Whether this key was ever issued; it may have expired or be revoked. */
+bool router_keys_has(const struct router_keys *keys, struct lr_str text);
 /* UNAUTHENTICATED says whether it is unknown, expired or revoked. */
 LR_MUST_USE lr_code router_keys_check(const struct router_keys *keys, struct lr_str text,
                                       int64_t now_ms, struct router_key **out,

@@ -30,6 +30,8 @@ static void a_path_names_the_first_row_that_matches(void **state)
     } asked[] = {
         {"GET", "/", "", 1},
         {"HEAD", "/models", "", 2},
+        {"GET", "/models/", "", 2},
+        {"POST", "/models/org/name/load/", "org/name", 4},
         {"POST", "/models", "", 0},
         {"POST", "/models/new", "", 3},
         {"POST", "/models/org/name/load", "org/name", 4},
