@@ -86,8 +86,8 @@ static lr_code count_prompt(const struct lr_engine_model *model,
     uint64_t most = model->max_context;
     if (count + request->generated_count + 1 > most)
         return lr_fail(err, LR_INVALID_ARGUMENT,
-                       "the prompt has %zu tokens and %zu were generated before: the context "
-                       "holds %u",
+                       "the prompt has %zu tokens and %zu were generated before; the context "
+                       "holds %u tokens",
                        count, request->generated_count, model->max_context);
     *out = (uint32_t)count;
     return LR_OK;

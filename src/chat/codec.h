@@ -4,9 +4,10 @@
  * as the API's answer.  The router, the node and the rest of this folder do not know any API. A
  * new API is a folder beside chat/openai and chat/responses, and one line of CHAT_CODECS.
  *
- * Every field of a request is honoured, accepted without effect, or refused by name.  The
- * codec's table of fields says which, and the API's page in docs/ is generated from that table.
- * Each codec decides whether an unknown field is refused.
+ * Every field of a request is honoured, ignored or refused.  The codec's table of fields says
+ * which, and the API's page in docs/ is generated from that table.  An unknown field is
+ * ignored. The answer names ignored fields in the header X-LLM-Router-Ignored; a strict request
+ * is refused instead if a field is unknown (docs/adr/0049).
  */
 #ifndef CHAT_CODEC_H
 #define CHAT_CODEC_H
@@ -64,7 +65,8 @@ const struct chat_codec *chat_codec_at(size_t index);
 const struct chat_codec *chat_codec_of(struct lr_str path);
 
 /* Parses and validates.  *out lies in `arena` and borrows from `body`, so both must outlive it;
- * NULL on failure.  An arena limit of sixteen times the body plus 64 KB is always enough.
+ * NULL on failure.  The request is not strict.  An arena limit of sixteen times the body plus
+ * 64 KB is always enough.
  *
  *   INVALID_ARGUMENT, UNSUPPORTED   a 400: e->param names the field
  *   TOO_LARGE, OUT_OF_RAM           a limit of the JSON parser or the arena
@@ -82,7 +84,7 @@ LR_MUST_USE lr_code chat_request_read(struct lr_arena *arena, struct lr_str body
                                       const struct lr_json **out, struct lr_str *model,
                                       struct chat_error *e);
 LR_MUST_USE lr_code chat_request_check(struct lr_arena *arena, const struct chat_codec *codec,
-                                       const struct lr_json *root,
+                                       const struct lr_json *root, bool is_strict,
                                        const struct chat_request **out, struct chat_error *e);
 
 enum chat_field_list { CHAT_FIELD_HONOURED, CHAT_FIELD_NO_EFFECT, CHAT_FIELD_REFUSED };

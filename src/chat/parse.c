@@ -6,6 +6,8 @@
 
 #include "grammar/grammar.h"
 
+enum { NOTED_NAME_MAX = 64 }; /* bytes of one name in the list of ignored fields */
+
 lr_code chat_parse_fail(struct chat_parse *p, const char *param, const char *code,
                         lr_code status, const char *fmt, ...)
 {
@@ -19,6 +21,52 @@ lr_code chat_parse_fail(struct chat_parse *p, const char *param, const char *cod
     snprintf(e->param, sizeof(e->param), "%s", param != NULL ? param : "");
     e->code = code;
     return status;
+}
+
+static bool is_noted(const char *list, const char *name)
+{
+    struct lr_str rest = lr_str_z(list), one;
+    while (lr_str_split(&rest, ',', &one))
+        if (lr_str_eq_z(lr_str_trim(one), name))
+            return true;
+    return false;
+}
+
+/* The client chose the name: letters that could mean something in a header become '?'. */
+void chat_parse_note(struct chat_parse *p, const char *param)
+{
+    static const char more[] = ", ...";
+    char *list = p->req->ignored, name[NOTED_NAME_MAX];
+    size_t len = strlen(list), n = 0;
+    for (; param[n] != '\0' && n < sizeof(name) - 1; n++) {
+        bool is_plain = lr_str_is_plain(lr_str(param + n, 1), "_-.[]");
+        name[n] = is_plain ? param[n] : '?';
+    }
+    if (n == 0)
+        name[n++] = '?';
+    name[n] = '\0';
+    bool is_full = len >= sizeof(more) && strcmp(list + len - strlen(more), more) == 0;
+    if (is_full || is_noted(list, name))
+        return;
+    if (len + 2 + n + sizeof(more) > CHAT_IGNORED_MAX)
+        (void)snprintf(list + len, CHAT_IGNORED_MAX - len, "%s", more);
+    else
+        (void)snprintf(list + len, CHAT_IGNORED_MAX - len, "%s%s", len > 0 ? ", " : "", name);
+}
+
+lr_code chat_parse_ignore(struct chat_parse *p, const char *param, const char *code,
+                          lr_code status, const char *fmt, ...)
+{
+    char text[sizeof(p->e->error.text)];
+    va_list args;
+    if (!p->is_strict) {
+        chat_parse_note(p, param);
+        return LR_OK;
+    }
+    va_start(args, fmt);
+    vsnprintf(text, sizeof(text), fmt, args);
+    va_end(args);
+    return chat_parse_fail(p, param, code, status, "%s", text);
 }
 
 lr_code chat_parse_type(struct chat_parse *p, const char *param, const char *wanted,
@@ -122,20 +170,55 @@ static lr_code parse_member(struct chat_parse *p, const struct lr_json_member *m
     int len = m->key.len < sizeof(name) - 1 ? (int)m->key.len : (int)sizeof(name) - 1;
 
     snprintf(name, sizeof(name), "%.*s", len, m->key.ptr);
-    if (field == NULL)
-        return chat_parse_fail(p, name, "unknown_parameter", LR_INVALID_ARGUMENT,
-                               "Unrecognized request argument supplied: %s. "
-                               "docs/%s lists what is understood.",
-                               name, fields->page);
     /* Many clients write null for "not set". */
+    if (m->value.type == LR_JSON_NULL && (field != NULL || !p->is_strict))
+        return LR_OK;
+    if (field == NULL)
+        return chat_parse_ignore(p, name, "unknown_parameter", LR_INVALID_ARGUMENT,
+                                 "Unrecognized request argument supplied: %s. "
+                                 "docs/%s lists what is understood.",
+                                 name, fields->page);
+    lr_code code = LR_OK;
+    if (field->parse != NULL)
+        code = field->parse(p, field->row.name, &m->value);
+    else if (field->row.list == CHAT_FIELD_REFUSED)
+        code = chat_parse_fail(p, name, "unsupported_parameter", LR_UNSUPPORTED,
+                               "Unsupported parameter: '%s'. %s", name, field->row.note);
+    /* `false` asks for nothing, so nothing was ignored. */
+    bool is_false = m->value.type == LR_JSON_BOOL && !m->value.boolean;
+    if (code == LR_OK && field->row.list == CHAT_FIELD_NO_EFFECT && !is_false)
+        chat_parse_note(p, name);
+    return code;
+}
+
+static lr_code parse_inner(struct chat_parse *p, const char *name,
+                           const struct lr_json_member *m, const struct chat_member *row)
+{
+    char param[sizeof(p->e->param)];
+    int len = m->key.len < 40 ? (int)m->key.len : 40;
+    (void)snprintf(param, sizeof(param), "%s.%.*s", name, len, m->key.ptr);
+    while (row->name != NULL && !lr_str_eq_z(m->key, row->name))
+        row++;
+    if (row->name == NULL)
+        return chat_parse_ignore(p, param, "unknown_parameter", LR_INVALID_ARGUMENT,
+                                 "Unrecognized member of '%s': %.*s.", name, len, m->key.ptr);
     if (m->value.type == LR_JSON_NULL)
         return LR_OK;
-    if (field->parse != NULL)
-        return field->parse(p, field->row.name, &m->value);
-    if (field->row.list == CHAT_FIELD_REFUSED)
-        return chat_parse_fail(p, name, "unsupported_parameter", LR_UNSUPPORTED,
-                               "Unsupported parameter: '%s'. %s", name, field->row.note);
+    if (row->parse != NULL)
+        return row->parse(p, param, &m->value);
+    chat_parse_note(p, param);
     return LR_OK;
+}
+
+lr_code chat_parse_object(struct chat_parse *p, const char *name, const struct lr_json *value,
+                          const struct chat_member *rows)
+{
+    lr_code code = LR_OK;
+    if (value->type != LR_JSON_OBJECT)
+        return chat_parse_type(p, name, "an object", value);
+    for (uint32_t i = 0; code == LR_OK && i < value->count; i++)
+        code = parse_inner(p, name, &value->members[i], rows);
+    return code;
 }
 
 lr_code chat_parse_members(struct chat_parse *p, const struct lr_json *root)
@@ -169,10 +252,11 @@ lr_code chat_request_read(struct lr_arena *arena, struct lr_str body,
 }
 
 lr_code chat_request_check(struct lr_arena *arena, const struct chat_codec *codec,
-                           const struct lr_json *root, const struct chat_request **out,
-                           struct chat_error *e)
+                           const struct lr_json *root, bool is_strict,
+                           const struct chat_request **out, struct chat_error *e)
 {
-    struct chat_parse p = {.arena = arena, .e = e, .schema_work = GRAMMAR_WORK_MAX};
+    struct chat_parse p = {
+        .arena = arena, .e = e, .is_strict = is_strict, .schema_work = GRAMMAR_WORK_MAX};
 
     *out = NULL;
     *e = (struct chat_error){0};
@@ -206,5 +290,5 @@ lr_code chat_request_parse(struct lr_arena *arena, const struct chat_codec *code
     struct lr_str model;
     *out = NULL;
     lr_code code = chat_request_read(arena, body, &root, &model, e);
-    return code == LR_OK ? chat_request_check(arena, codec, root, out, e) : code;
+    return code == LR_OK ? chat_request_check(arena, codec, root, false, out, e) : code;
 }

@@ -15,6 +15,7 @@ struct chat_parse {
     struct lr_arena *arena;
     struct chat_request *req;
     struct chat_error *e;
+    bool is_strict;       /* fields and values that would be ignored are refused */
     uint32_t schema_work; /* remaining budget for checking the request's schemas */
     /* for checks that involve several fields */
     bool has_stream_options;
@@ -32,6 +33,12 @@ struct chat_field {
     chat_field_fn parse; /* NULL: any value is accepted (NO_EFFECT) or none (REFUSED) */
 };
 
+/* A member of an object inside the body. */
+struct chat_member {
+    const char *name;
+    chat_field_fn parse; /* gets "object.member" as its name; NULL: ignored */
+};
+
 /* ---- parse.c ---- */
 /* Parses every member of the body by the table of p->req->codec; then checks that a model is
  * given. */
@@ -41,6 +48,18 @@ lr_code chat_parse_members(struct chat_parse *p, const struct lr_json *root);
 lr_code chat_parse_fail(struct chat_parse *p, const char *param, const char *code,
                         lr_code status, const char *fmt, ...) LR_PRINTF(5, 6);
 lr_code chat_parse_missing(struct chat_parse *p, const char *name);
+
+/* Adds `param` to the list of ignored fields, which the answer's header X-LLM-Router-Ignored
+ * shows. */
+void chat_parse_note(struct chat_parse *p, const char *param);
+/* Ignores and notes `param`; a strict request fails instead, as by chat_parse_fail. */
+lr_code chat_parse_ignore(struct chat_parse *p, const char *param, const char *code,
+                          lr_code status, const char *fmt, ...) LR_PRINTF(5, 6);
+
+/* Parses the members of an object by a list, whose last row has no name.  Members that are not
+ * in the list are ignored. */
+lr_code chat_parse_object(struct chat_parse *p, const char *name, const struct lr_json *value,
+                          const struct chat_member *rows);
 
 /* Fails with "expected <wanted>, got <type>". */
 lr_code chat_parse_type(struct chat_parse *p, const char *param, const char *wanted,
@@ -61,6 +80,16 @@ lr_code chat_parse_word(struct chat_parse *p, const char *name, const struct lr_
 /* ---- parse_fields.c: fields that several APIs share ---- */
 lr_code chat_parse_model(struct chat_parse *p, const char *name, const struct lr_json *value);
 lr_code chat_parse_flag(struct chat_parse *p, const char *name, const struct lr_json *value);
+lr_code chat_parse_any_bool(struct chat_parse *p, const char *name,
+                            const struct lr_json *value);
+/* `false` and `true` for fields that have no other value here. */
+lr_code chat_parse_must_be_false(struct chat_parse *p, const char *name,
+                                 const struct lr_json *value);
+lr_code chat_parse_must_be_true(struct chat_parse *p, const char *name,
+                                const struct lr_json *value);
+/* A number of tokens, at least 1.  -1, as some clients write, is no limit. */
+lr_code chat_parse_max_tokens(struct chat_parse *p, const char *name,
+                              const struct lr_json *value, uint32_t *out);
 lr_code chat_parse_effort(struct chat_parse *p, const char *name, const struct lr_json *value);
 lr_code chat_parse_user(struct chat_parse *p, const char *name, const struct lr_json *value);
 lr_code chat_parse_service_tier(struct chat_parse *p, const char *name,
@@ -82,7 +111,8 @@ lr_code chat_check_answer(struct chat_parse *p, const char *logprobs_by);
 enum {
     CHAT_MESSAGES_MAX = 100000,
     CHAT_TOOLS_MAX = 256,
-    CHAT_TOOL_NAME_MAX = 64, /* also for a namespace */
+    CHAT_TOOL_NAME_MAX = 128, /* also for a namespace */
+    CHAT_TOOL_NAME_STRICT = 64,
 };
 bool chat_is_tool_name(struct lr_str name);
 /* The format that the object at `at` asks for.  wants_schema: a schema, which the caller reads.

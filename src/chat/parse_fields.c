@@ -4,6 +4,8 @@
 
 #include "chat/parse.h"
 
+enum { OPENAI_STOPS = 4 }; /* OpenAI's limit, for strict requests */
+
 lr_code chat_parse_model(struct chat_parse *p, const char *name, const struct lr_json *value)
 {
     if (!lr_json_str(value, &p->req->model))
@@ -29,6 +31,47 @@ lr_code chat_parse_flag(struct chat_parse *p, const char *name, const struct lr_
     return code;
 }
 
+lr_code chat_parse_any_bool(struct chat_parse *p, const char *name, const struct lr_json *value)
+{
+    bool ignored;
+    return chat_parse_bool(p, name, value, &ignored);
+}
+
+static lr_code parse_only(struct chat_parse *p, const char *name, const struct lr_json *value,
+                          bool only)
+{
+    bool flag;
+    lr_code code = chat_parse_bool(p, name, value, &flag);
+    if (code == LR_OK && flag != only)
+        return chat_parse_fail(p, name, "unsupported_value", LR_UNSUPPORTED,
+                               "'%s': %s is not supported; leave it out.", name,
+                               flag ? "true" : "false");
+    return code;
+}
+
+lr_code chat_parse_must_be_false(struct chat_parse *p, const char *name,
+                                 const struct lr_json *value)
+{
+    return parse_only(p, name, value, false);
+}
+
+lr_code chat_parse_must_be_true(struct chat_parse *p, const char *name,
+                                const struct lr_json *value)
+{
+    return parse_only(p, name, value, true);
+}
+
+lr_code chat_parse_max_tokens(struct chat_parse *p, const char *name,
+                              const struct lr_json *value, uint32_t *out)
+{
+    int64_t n;
+    if (!p->is_strict && lr_json_i64(value, &n) && n == -1) {
+        *out = INT32_MAX;
+        return LR_OK;
+    }
+    return chat_parse_u32(p, name, value, 1, INT32_MAX, out);
+}
+
 lr_code chat_parse_top_logprobs(struct chat_parse *p, const char *name,
                                 const struct lr_json *value)
 {
@@ -47,9 +90,12 @@ lr_code chat_parse_effort(struct chat_parse *p, const char *name, const struct l
     static const char *const known[] = {"low", "low", "low", "medium", "high", "high", "high"};
     uint32_t index;
     lr_code code = chat_parse_word(p, name, value, words, LR_UNSUPPORTED, &index);
-    if (code == LR_OK)
-        p->req->reasoning_effort = lr_str_z(known[index]);
-    return code;
+    if (code != LR_OK)
+        return code;
+    p->req->reasoning_effort = lr_str_z(known[index]);
+    if (index == 0)
+        p->req->thinking = CHAT_THINKING_OFF;
+    return LR_OK;
 }
 
 lr_code chat_parse_user(struct chat_parse *p, const char *name, const struct lr_json *value)
@@ -64,6 +110,8 @@ lr_code chat_parse_service_tier(struct chat_parse *p, const char *name,
 {
     static const char *const words[] = {"auto", "default", NULL};
     uint32_t index;
+    if (!p->is_strict && value->type == LR_JSON_STRING)
+        return LR_OK;
     return chat_parse_word(p, name, value, words, LR_UNSUPPORTED, &index);
 }
 
@@ -146,14 +194,15 @@ static lr_code add_stop(struct chat_parse *p, const char *param, const struct lr
 
 lr_code chat_parse_stop(struct chat_parse *p, const char *name, const struct lr_json *value)
 {
+    uint32_t limit = p->is_strict ? OPENAI_STOPS : CHAT_STOP_MAX;
+    p->req->stop_count = 0;
     if (value->type == LR_JSON_STRING)
         return add_stop(p, name, value);
     if (value->type != LR_JSON_ARRAY)
         return chat_parse_type(p, name, "a string or an array of strings", value);
-    if (value->count > CHAT_STOP_MAX)
+    if (value->count > limit)
         return chat_parse_fail(p, name, "invalid_value", LR_INVALID_ARGUMENT,
-                               "'stop' has %u strings, the limit is %d.", value->count,
-                               CHAT_STOP_MAX);
+                               "'stop' has %u strings, the limit is %u.", value->count, limit);
     for (uint32_t i = 0; i < value->count; i++) {
         char param[32];
         snprintf(param, sizeof(param), "%s[%u]", name, i);

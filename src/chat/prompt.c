@@ -14,7 +14,7 @@
 enum { CONTEXT_MAX = 256 << 20 };
 
 /* The variables of a template, with the names of the Hugging Face tools. */
-enum { OWN_VARIABLES = 5 };
+enum { OWN_VARIABLES = 6 };
 
 static void put(struct lr_json_member *members, uint32_t *count, struct lr_str key,
                 struct lr_json value)
@@ -63,6 +63,10 @@ static lr_code make_context(const struct chat_request *req, bool is_harmony,
     if (req->reasoning_effort.len > 0)
         put(members, &count, LR_STR_LIT("reasoning_effort"),
             (struct lr_json){.type = LR_JSON_STRING, .text = req->reasoning_effort});
+    if (req->thinking != CHAT_THINKING_DEFAULT) /* Qwen's name for it */
+        put(members, &count, LR_STR_LIT("enable_thinking"),
+            (struct lr_json){.type = LR_JSON_BOOL,
+                             .boolean = req->thinking == CHAT_THINKING_ON});
     if (kwargs != NULL)
         put_kwargs(members, &count, kwargs);
     *out = (struct lr_json){.type = LR_JSON_OBJECT, .count = count, .members = members};

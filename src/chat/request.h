@@ -27,10 +27,11 @@ enum {
 };
 
 enum {
-    CHAT_STOP_MAX = 4,         /* stop strings of one request */
+    CHAT_STOP_MAX = 16,        /* stop strings of one request */
     CHAT_STOP_BYTES_MAX = 512, /* of one stop string; a stream may hold back so many bytes */
     CHAT_CHOICES_MAX = 128,    /* prompts x n */
     CHAT_TOP_LOGPROBS_MAX = 20,
+    CHAT_IGNORED_MAX = 512, /* bytes of the list of ignored fields */
 };
 
 /* Sampling values that the client has set; the model's defaults may replace the others. */
@@ -41,6 +42,9 @@ enum {
     CHAT_GIVEN_MIN_P = 8,
     CHAT_GIVEN_REPETITION_PENALTY = 16,
 };
+
+/* Whether the client wants the model to think first, for templates that can turn it off. */
+enum chat_thinking { CHAT_THINKING_DEFAULT, CHAT_THINKING_ON, CHAT_THINKING_OFF };
 
 /* A prompt without messages: text, or ids when `ids` is not NULL. */
 struct chat_raw_prompt {
@@ -68,11 +72,12 @@ struct chat_request {
     const struct chat_tool_origin *origins; /* one for each of `tools`; or NULL */
     const struct lr_json *template_kwargs;  /* an object, or NULL */
     struct lr_str reasoning_effort;         /* empty: the template's default */
-    bool forbids_tool_calls;                /* tool_choice is "none" */
-    bool requires_tool_call;                /* tool_choice is "required" or names a tool */
-    struct lr_str required_tool;            /* the named tool; empty: any tool */
-    struct lr_str schema_name;              /* of format_value, if it is a schema */
-    struct lr_str schema_about;             /* its description; empty: none */
+    enum chat_thinking thinking;
+    bool forbids_tool_calls;     /* tool_choice is "none" */
+    bool requires_tool_call;     /* tool_choice is "required" or names a tool */
+    struct lr_str required_tool; /* the named tool; empty: any tool */
+    struct lr_str schema_name;   /* of format_value, if it is a schema */
+    struct lr_str schema_about;  /* its description; empty: none */
     bool parallel_tool_calls;
     uint32_t reasoning; /* CHAT_REASONING_ bits */
 
@@ -102,6 +107,8 @@ struct chat_request {
     const struct lr_json *body; /* for a writer that repeats parts of it; or NULL */
 
     struct lr_str user; /* only for logs and limits */
+    /* "num_ctx, provider": fields of the request that have no effect, safe in a header */
+    char ignored[CHAT_IGNORED_MAX];
 };
 
 static inline uint32_t chat_request_choices(const struct chat_request *req)

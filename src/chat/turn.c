@@ -133,7 +133,8 @@ bool chat_turn_read(struct chat_turn *t, struct lr_str body, struct lr_str *mode
 bool chat_turn_parse(struct chat_turn *t)
 {
     struct chat_error bad;
-    if (chat_request_check(t->arena, t->codec, t->root, &t->request, &bad) == LR_OK)
+    if (chat_request_check(t->arena, t->codec, t->root, t->is_strict, &t->request, &bad) ==
+        LR_OK)
         return move(t, CHAT_TURN_PARSED);
     fail(t, &bad);
     return false;

@@ -77,6 +77,7 @@ struct chat_sink {
 
 struct chat_turn {
     enum chat_turn_state state;
+    bool is_strict; /* set by the owner before chat_turn_parse (docs/adr/0049) */
     const struct chat_codec *codec;
     const struct chat_generator *generator;
     const struct chat_sink *sink;

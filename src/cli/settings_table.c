@@ -52,6 +52,8 @@ static const struct lr_setting rows[] = {
      .help = "let nodes without a GPU join (up --device cpu always admits its own node)"},
     {.name = "require-key", .type = LR_SETTING_BOOL, .fallback = "false", .commands = "router up",
      .help = "require a key on loopback, too"},
+    {.name = "strict-fields", .type = LR_SETTING_BOOL, .fallback = "false", .commands = ALL_DAEMONS,
+     .help = "answer 400 to requests with fields or values that would be ignored (docs/api-fields.md)"},
     {.name = "trusted-proxy", .type = LR_SETTING_LIST, .commands = "router up", .value = "CIDR",
      .help = "trust reverse proxies at this address or in this network: logs and limits use the client's address from X-Forwarded-For or Forwarded; may be given several times"},
     {.name = "node-network", .type = LR_SETTING_LIST, .commands = "router up", .value = "CIDR",

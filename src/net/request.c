@@ -166,6 +166,11 @@ uint64_t net_request_elapsed_ms(const struct net_request *req)
     return lr_clock_ms(NULL) - req->started_ms;
 }
 
+bool net_request_is_strict(const struct net_request *req)
+{
+    return net_headers_has_token(req->head.headers, "Prefer", "handling=strict");
+}
+
 /* ---- while it runs ---- */
 
 void net_request_on_gone(struct net_request *req, void (*fn)(void *arg), void *arg)

@@ -51,6 +51,9 @@ struct net_loop *net_request_loop(const struct net_request *req);
 void net_request_set_user(struct net_request *req, void *user);
 void *net_request_user(const struct net_request *req);
 
+/* "Prefer: handling=strict": the client wants an error for what the server would ignore. */
+bool net_request_is_strict(const struct net_request *req);
+
 /* ---- while it runs ---- */
 
 /* Calls fn(arg) once, within 50 ms, when the client disconnects before the request was ended: a
@@ -81,6 +84,8 @@ void net_request_limit_body(struct net_request *req, uint64_t max_bytes);
  * Content-Length, Transfer-Encoding, Connection, Date and Content-Type are set elsewhere and
  * ignored here.  A control byte in a value becomes '?', so that no value can split the head. */
 void net_response_header(struct net_request *req, const char *name, struct lr_str value);
+/* X-LLM-Router-Ignored: names of fields of the body that were ignored; empty: no header. */
+void net_response_ignored(struct net_request *req, const char *names);
 /* Retry-After; 0: none. */
 void net_response_retry_after(struct net_request *req, uint32_t seconds);
 

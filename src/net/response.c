@@ -103,6 +103,12 @@ void net_response_header(struct net_request *req, const char *name, struct lr_st
     lr_buf_add_z(&req->extra, "\r\n");
 }
 
+void net_response_ignored(struct net_request *req, const char *names)
+{
+    if (names[0] != '\0')
+        net_response_header(req, "X-LLM-Router-Ignored", lr_str_z(names));
+}
+
 void net_response_retry_after(struct net_request *req, uint32_t seconds)
 {
     char text[16];

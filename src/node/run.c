@@ -209,6 +209,7 @@ static lr_code check_listen(struct node *node, const char *host, bool has_tls,
     const char *router = lr_settings_str(node->settings, "router");
     struct net_url url;
     node->is_loopback = net_is_loopback_bind(host);
+    node->strict_fields = lr_settings_bool(node->settings, "strict-fields");
     if (!node->is_loopback && node->secret[0] == '\0')
         return lr_fail(err, LR_PERMISSION_DENIED,
                        "listening on %s, beyond this machine, needs a node-secret or a router "

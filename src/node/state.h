@@ -21,6 +21,7 @@ struct node {
     struct lr_file_lock lock;           /* of the data folder */
     char secret[NODE_SECRET_MAX];       /* bearer token every caller must show; "": none */
     bool is_loopback;                   /* guard against web pages */
+    bool strict_fields;                 /* every request is strict (chat/codec.h) */
     uint64_t started_ms;
 
     /* http/ */

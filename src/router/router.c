@@ -147,6 +147,7 @@ static void connect_modules(struct router *r)
             .store = r->store,
             .metrics = &r->metrics,
             .keep_alive_ms = (uint32_t)lr_settings_ms(r->settings, "keep-alive"),
+            .strict_fields = lr_settings_bool(r->settings, "strict-fields"),
             .links = {.lock = &r->lock, .net = loop->net, .client = loop->client},
         };
         router_links_init(&loop->relay.links);

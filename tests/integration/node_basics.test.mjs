@@ -83,6 +83,15 @@ describe('a node with the echo engine', () => {
     assert.equal(body.choices[0].finish_reason, 'stop');
   });
 
+  it('ignores an unknown field of a completion and names it in a header, or refuses it if the request is strict', async () => {
+    const body = { model: 'echo', prompt: 'one', wishes: 3 };
+    const taken = await node.post('/v1/completions', body);
+    assert.deepEqual([taken.status, taken.headers.get('x-llm-router-ignored')], [200, 'wishes']);
+    await taken.text();
+    const strict = await node.post('/v1/completions', body, { headers: { Prefer: 'handling=strict' } });
+    assert.deepEqual([strict.status, (await strict.json()).error.param], [400, 'wishes']);
+  });
+
   it('names an unknown model and an unknown field in the error', async () => {
     const missing = await node.post('/v0/generate', ask('nobody', 'x'));
     assert.equal(missing.status, 404);

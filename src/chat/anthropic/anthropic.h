@@ -9,7 +9,7 @@
  *   error.c     {"type":"error","error":{"type":...,"message":...}}
  *
  * Clients of this API send fields of many versions and do not leave out a field that was
- * refused.  Therefore an unknown field is ignored here.
+ * refused.
  */
 #ifndef CHAT_ANTHROPIC_ANTHROPIC_H
 #define CHAT_ANTHROPIC_ANTHROPIC_H
@@ -31,8 +31,6 @@ static inline struct chat_anthropic_parse *chat_anthropic_parse_of(struct chat_p
 
 /* fields.c */
 extern const struct chat_fields chat_anthropic_fields;
-/* Parses every field of the table that the body has. */
-lr_code chat_anthropic_parse_fields(struct chat_parse *p, const struct lr_json *root);
 /* The lists of fields in docs/messages.md. */
 void chat_anthropic_fields_markdown(struct lr_buf *out);
 

@@ -6,9 +6,7 @@ static lr_code parse(struct chat_parse *p, const struct lr_json *root)
     struct chat_anthropic_parse a = {.p = *p};
     /* A client that does not ask for thinking reads the first block as the answer. */
     p->req->reasoning = CHAT_REASONING_HIDDEN;
-    lr_code code = chat_anthropic_parse_fields(&a.p, root);
-    if (code == LR_OK && p->req->model.len == 0)
-        code = chat_parse_missing(&a.p, "model");
+    lr_code code = chat_parse_members(&a.p, root);
     if (code == LR_OK && a.messages == NULL)
         code = chat_parse_missing(&a.p, "messages");
     if (code == LR_OK)

@@ -103,7 +103,6 @@ static lr_code parse_thinking(struct chat_parse *p, const char *name,
 #define NONE(name, note) name, CHAT_FIELD_NO_EFFECT, 1, note
 
 /* clang-format off */
-/* Parsed in this order: `thinking` gives the effort only where output_config has none. */
 static const struct chat_field fields[] = {
     {{YES("model", "id or alias of a registered model; required")}, chat_parse_model},
     {{YES("messages", "1 or more, of role `user`, `assistant` or `system`; required. See below")}, parse_messages},
@@ -136,21 +135,6 @@ static const struct chat_field fields[] = {
 const struct chat_fields chat_anthropic_fields = {fields, sizeof(fields) / sizeof(fields[0]), 1,
                                                   "messages.md"};
 
-lr_code chat_anthropic_parse_fields(struct chat_parse *p, const struct lr_json *root)
-{
-    lr_code code = LR_OK;
-    if (root->type != LR_JSON_OBJECT)
-        return chat_parse_fail(p, NULL, "invalid_type", LR_INVALID_ARGUMENT,
-                               "The body must be a JSON object, not %s.",
-                               lr_json_type_name(root->type));
-    for (size_t i = 0; code == LR_OK && i < chat_anthropic_fields.count; i++) {
-        const struct lr_json *value = lr_json_get(root, fields[i].row.name);
-        if (fields[i].parse != NULL && value != NULL && value->type != LR_JSON_NULL)
-            code = fields[i].parse(p, fields[i].row.name, value);
-    }
-    return code;
-}
-
 static void print_list(struct lr_buf *out, enum chat_field_list list)
 {
     lr_buf_add_z(out, "| field | values |\n|---|---|\n");
@@ -163,6 +147,6 @@ void chat_anthropic_fields_markdown(struct lr_buf *out)
 {
     lr_buf_add_z(out, "### Honoured\n\n");
     print_list(out, CHAT_FIELD_HONOURED);
-    lr_buf_add_z(out, "\n### Accepted without effect\n\n");
+    lr_buf_add_z(out, "\n### Ignored\n\n");
     print_list(out, CHAT_FIELD_NO_EFFECT);
 }

@@ -14,8 +14,8 @@ static const char *const builtins[] = {"python", "browser", "container"};
 
 #define COUNT(array) (sizeof(array) / sizeof((array)[0]))
 
-/* Longer words are not looked at: a tool's name has 64 letters at most. */
-enum { WORD_MAX = 96 };
+/* Longer words are not looked at: "to=functions." and a tool's name of 128 letters. */
+enum { WORD_MAX = 160 };
 
 static bool is_blank(char c)
 {

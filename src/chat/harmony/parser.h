@@ -21,8 +21,8 @@
 #include "chat/text.h"
 
 enum {
-    /* A longer text is no header: the longest legal one is a role, a recipient of 64 letters, a
-     * channel and a type. */
+    /* A longer text is no header: the longest legal one is a role, a recipient of 128 letters,
+     * a channel and a type. */
     CHAT_HARMONY_HEADER_MAX = 384,
     CHAT_HARMONY_NO_CONSTRAIN = CHAT_HARMONY_HEADER_MAX + 1,
 };

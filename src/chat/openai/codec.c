@@ -8,13 +8,13 @@ enum { COMPLETIONS_MAX_TOKENS = 16 };
 static lr_code check_lengths(struct chat_openai_parse *o)
 {
     struct chat_request *req = o->p.req;
-    if (o->max_tokens != 0 && o->max_completion_tokens != 0 &&
-        o->max_tokens != o->max_completion_tokens)
+    uint32_t old = o->max_tokens, new = o->max_completion_tokens;
+    if (o->p.is_strict && old != 0 && new != 0 && old != new)
         return chat_parse_fail(&o->p, "max_tokens", "invalid_value", LR_INVALID_ARGUMENT,
                                "'max_tokens' (%u) and 'max_completion_tokens' (%u) say "
                                "different things; send only 'max_completion_tokens'.",
-                               o->max_tokens, o->max_completion_tokens);
-    req->max_tokens = o->max_completion_tokens != 0 ? o->max_completion_tokens : o->max_tokens;
+                               old, new);
+    req->max_tokens = old == 0 || (new != 0 && new < old) ? new : old; /* both are limits */
     if (req->prompts != NULL && req->max_tokens == 0)
         req->max_tokens = COMPLETIONS_MAX_TOKENS;
     return LR_OK;
@@ -36,6 +36,17 @@ static lr_code check_choices(struct chat_openai_parse *o)
     return LR_OK;
 }
 
+/* Models that always think do so as little as they can. */
+static void settle_thinking(struct chat_openai_parse *o)
+{
+    struct chat_request *req = o->p.req;
+    if (req->reasoning_effort.len != 0 || o->thinking == CHAT_THINKING_DEFAULT)
+        return;
+    req->thinking = o->thinking;
+    if (o->thinking == CHAT_THINKING_OFF)
+        req->reasoning_effort = LR_STR_LIT("low");
+}
+
 static lr_code parse(struct chat_parse *p, const struct lr_json *root)
 {
     struct chat_openai_parse o = {.p = *p};
@@ -51,6 +62,7 @@ static lr_code parse(struct chat_parse *p, const struct lr_json *root)
         return code;
     if (o.hide_reasoning)
         req->reasoning = CHAT_REASONING_HIDDEN;
+    settle_thinking(&o);
     return chat_check_format(&o.p, "tool_choice.function.name");
 }
 

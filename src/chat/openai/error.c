@@ -1,13 +1,37 @@
 /* chat/openai/error.c - see chat/openai/openai.h. */
 #include "chat/openai/openai.h"
 
+#include <stdio.h>
+
 #include "base/json.h"
+
+struct lr_error chat_openai_error_told(const struct lr_error *error)
+{
+    static const char mark[] = "; the context holds ";
+    struct lr_error told = *error;
+    const char *at = strstr(error->text, mark);
+    uint64_t tokens = 0;
+    int len = at != NULL && at - error->text < 300 ? (int)(at - error->text) : 300;
+    if (error->code == LR_RATE_LIMITED) {
+        (void)lr_fail(&told, error->code, "Rate limit reached: %.460s", error->text);
+    } else if (error->code == LR_INVALID_ARGUMENT && at != NULL) {
+        for (const char *c = at + strlen(mark); *c >= '0' && *c <= '9'; c++)
+            tokens = tokens * 10 + (uint64_t)(*c - '0');
+        (void)lr_fail(
+            &told, error->code,
+            "This model's maximum context length is %llu tokens. However, %.*s, and at "
+            "least one token must be left for the answer: shorten the conversation.",
+            (unsigned long long)tokens, len, error->text);
+    }
+    return told;
+}
 
 void chat_openai_error(struct lr_buf *out, const struct chat_codec *codec,
                        const struct chat_error *e)
 {
     struct lr_json_writer w;
     const struct lr_error *error = &e->error;
+    struct lr_error told = chat_openai_error_told(error);
     const char *type = lr_code_type(error->code), *param = e->param, *code = e->code;
     char word[LR_CODE_WORD];
     if (code == NULL || code[0] == '\0')
@@ -18,7 +42,7 @@ void chat_openai_error(struct lr_buf *out, const struct chat_codec *codec,
     lr_json_writer_init(&w, out);
     lr_json_begin_object(&w);
     lr_json_member_object(&w, "error");
-    lr_json_member_str(&w, "message", lr_str_z(error->text));
+    lr_json_member_str(&w, "message", lr_str_z(told.text));
     lr_json_member_z(&w, "type", type[0] != '\0' ? type : "server_error");
     lr_json_member_z(&w, "param", param[0] != '\0' ? param : NULL);
     lr_json_member_z(&w, "code", code);

@@ -21,34 +21,24 @@ static lr_code parse_max(struct chat_parse *p, const char *name, const struct lr
 {
     struct chat_openai_parse *o = chat_openai_parse_of(p);
     bool is_new = strcmp(name, "max_completion_tokens") == 0;
-    return chat_parse_u32(p, name, value, 1, INT32_MAX,
-                          is_new ? &o->max_completion_tokens : &o->max_tokens);
+    return chat_parse_max_tokens(p, name, value,
+                                 is_new ? &o->max_completion_tokens : &o->max_tokens);
+}
+
+static lr_code parse_include_usage(struct chat_parse *p, const char *name,
+                                   const struct lr_json *value)
+{
+    return chat_parse_bool(p, name, value, &p->req->include_usage);
 }
 
 static lr_code parse_stream_options(struct chat_parse *p, const char *name,
                                     const struct lr_json *value)
 {
-    bool ignored;
-    if (value->type != LR_JSON_OBJECT)
-        return chat_parse_type(p, name, "an object", value);
+    static const struct chat_member members[] = {{"include_usage", parse_include_usage},
+                                                 {"include_obfuscation", chat_parse_any_bool},
+                                                 {NULL, NULL}};
     p->has_stream_options = true;
-    for (uint32_t i = 0; i < value->count; i++) {
-        struct lr_str key = value->members[i].key;
-        const struct lr_json *v = &value->members[i].value;
-        lr_code code;
-        if (lr_str_eq_z(key, "include_usage"))
-            code =
-                chat_parse_bool(p, "stream_options.include_usage", v, &p->req->include_usage);
-        else if (lr_str_eq_z(key, "include_obfuscation"))
-            code = chat_parse_bool(p, "stream_options.include_obfuscation", v, &ignored);
-        else
-            code = chat_parse_fail(p, name, "unknown_parameter", LR_INVALID_ARGUMENT,
-                                   "Unrecognized member of 'stream_options': %.*s.",
-                                   key.len < 40 ? (int)key.len : 40, key.ptr);
-        if (code != LR_OK)
-            return code;
-    }
-    return LR_OK;
+    return chat_parse_object(p, name, value, members);
 }
 
 static lr_code parse_logprobs(struct chat_parse *p, const char *name,
@@ -102,17 +92,6 @@ static lr_code parse_kwargs(struct chat_parse *p, const char *name, const struct
     return LR_OK;
 }
 
-static lr_code parse_must_be_false(struct chat_parse *p, const char *name,
-                                   const struct lr_json *value)
-{
-    bool flag;
-    lr_code code = chat_parse_bool(p, name, value, &flag);
-    if (code == LR_OK && flag)
-        return chat_parse_fail(p, name, "unsupported_value", LR_UNSUPPORTED,
-                               "'%s': true is not supported; leave it out.", name);
-    return code;
-}
-
 static lr_code parse_modalities(struct chat_parse *p, const char *name,
                                 const struct lr_json *value)
 {
@@ -151,12 +130,12 @@ static lr_code parse_format(struct chat_parse *p, const char *name, const struct
 /* clang-format off */
 static const struct chat_field fields[] = {
     {{"model", YES, BOTH, "id of a registered model; required"}, chat_parse_model},
-    {{"messages", YES, CHAT, "1 or more; roles `system`, `developer`, `user`, `assistant`, `tool`; `content` a string, `null` (assistant) or parts of type `text`; `name`, `tool_calls`, `tool_call_id`, `reasoning_content`, `reasoning`; other members are passed to the template"}, chat_openai_messages},
+    {{"messages", YES, CHAT, "1 or more; roles `system`, `developer`, `user`, `assistant`, `tool`; `content` a string, `null` (assistant, tool) or parts: `text`, `input_text`, `output_text`, `refusal`, `thinking` (assistant); images, audio and files become a note for the model, and in the last user message they are refused. `name`, `tool_calls`, `tool_call_id`, `reasoning_content`, `reasoning`; other members are passed to the template"}, chat_openai_messages},
     {{"prompt", YES, COMPLETIONS, "a string, an array of strings, token ids, or an array of arrays of token ids; required. Control tokens in it are recognised"}, chat_openai_prompt},
     {{"stream", YES, BOTH, "boolean"}, chat_parse_flag},
     {{"stream_options", YES, BOTH, "`include_usage`; `include_obfuscation` has no effect. Only with `stream: true`"}, parse_stream_options},
-    {{"max_completion_tokens", YES, CHAT, "1 or more; default: up to the end of the context. Reasoning tokens count, too"}, parse_max},
-    {{"max_tokens", YES, BOTH, "older name of `max_completion_tokens`; in completions the default is 16"}, parse_max},
+    {{"max_completion_tokens", YES, CHAT, "1 or more, or -1 for no limit; default: up to the end of the context. Reasoning tokens count, too"}, parse_max},
+    {{"max_tokens", YES, BOTH, "older name of `max_completion_tokens`; of two different limits the smaller one holds. In completions the default is 16"}, parse_max},
     {{"temperature", YES, BOTH, "0 to 2; 0 is greedy; default 1"}, chat_parse_sampling},
     {{"top_p", YES, BOTH, "0 to 1; default 1"}, chat_parse_sampling},
     {{"presence_penalty", YES, BOTH, "-2 to 2"}, chat_parse_sampling},
@@ -164,10 +143,10 @@ static const struct chat_field fields[] = {
     {{"logit_bias", YES, BOTH, "object from token id to a number from -100 to 100; up to 1024 entries"}, chat_openai_logit_bias},
     {{"seed", YES, BOTH, "64-bit integer; the same seed gives the same answer on the same build and device"}, chat_parse_seed},
     {{"n", YES, BOTH, "1 to 128 answers (prompts x n)"}, parse_n},
-    {{"stop", YES, BOTH, "a string or up to 4 strings of 1 to 512 bytes; matched on the final content, not on reasoning or tool arguments"}, chat_parse_stop},
+    {{"stop", YES, BOTH, "a string or up to 16 strings of 1 to 512 bytes (strict: 4); matched on the final content, not on reasoning or tool arguments"}, chat_parse_stop},
     {{"logprobs", YES, BOTH, "chat: boolean; completions: 0 to 20 alternatives"}, parse_logprobs},
     {{"top_logprobs", YES, CHAT, "0 to 20; needs `logprobs: true`"}, chat_parse_top_logprobs},
-    {{"tools", YES, CHAT, "up to 256 of type `function`; `function.strict`: true constrains the output, so that calls name a declared tool and arguments fit their schema (docs/structured-output.md)"}, chat_openai_tools},
+    {{"tools", YES, CHAT, "up to 256 of type `function`, with names of up to 128 letters (strict: 64); `function.strict`: true constrains the output, so that calls name a declared tool and arguments fit their schema (docs/structured-output.md)"}, chat_openai_tools},
     {{"tool_choice", YES, CHAT, "`auto`, `none`, `required`, or `{\"type\": \"function\", \"function\": {\"name\": ...}}`; the last two only for models whose calls are understood (docs/structured-output.md)"}, chat_openai_tool_choice},
     {{"parallel_tool_calls", YES, CHAT, "boolean; `false` ends the answer after its first call"}, chat_parse_flag},
     {{"reasoning_effort", YES, CHAT, "`low`, `medium`, `high`; passed to the template. `none` and `minimal` are `low`, `xhigh` and `max` are `high`"}, chat_parse_effort},
@@ -185,42 +164,48 @@ static const struct chat_field fields[] = {
     {{"repetition_penalty", YES, BOTH, "extension: 0.01 to 10; 1 is off"}, chat_parse_sampling},
     {{"reasoning_format", YES, CHAT, "extension: the member that gets the reasoning: `reasoning_content` (`auto`, the default), `reasoning`, `both`, `hidden`"}, parse_reasoning_format},
     {{"include_reasoning", YES, CHAT, "extension: `false` is `reasoning_format: hidden`"}, parse_include_reasoning},
+    {{"enable_thinking", YES, CHAT, "extension, for templates that can turn thinking off; `false` is also `reasoning_effort: low`"}, chat_openai_enable_thinking},
+    {{"think", YES, CHAT, "extension, as in Ollama: boolean as `enable_thinking`, or a word as `reasoning_effort`"}, chat_openai_think},
+    {{"thinking", YES, CHAT, "extension: boolean, or `{\"type\": \"enabled\"}`, `disabled`, `adaptive`, `auto`; other members are ignored"}, chat_openai_thinking},
+    {{"reasoning", YES, CHAT, "extension, as in OpenRouter: `effort` as `reasoning_effort`, `enabled` as `enable_thinking`, `exclude: true` as `include_reasoning: false`; other members are ignored"}, chat_openai_reasoning},
+    {{"repeat_penalty", YES, BOTH, "extension, as in llama.cpp and Ollama: `repetition_penalty`"}, chat_openai_repeat_penalty},
+    {{"options", YES, BOTH, "extension, as in Ollama: `temperature`, `top_p`, `top_k`, `min_p`, `seed`, `stop`, `num_predict`, `repeat_penalty`, `presence_penalty`, `frequency_penalty`; other members are ignored"}, chat_openai_options},
+    {{"usage", YES, BOTH, "extension, as in OpenRouter: `include` as `stream_options.include_usage`"}, chat_openai_usage_option},
+    {{"min_tokens", YES, BOTH, "extension: `0`; a minimum length is refused"}, chat_openai_min_tokens},
+    {{"add_generation_prompt", YES, CHAT, "extension: `true`; `false` is refused"}, chat_parse_must_be_true},
+    {{"continue_final_message", YES, CHAT, "extension: `false`; `true` is refused"}, chat_parse_must_be_false},
+    {{"modalities", YES, CHAT, "`[\"text\"]`; other values are refused"}, parse_modalities},
+    {{"echo", YES, COMPLETIONS, "`false`; `true` is refused"}, chat_parse_must_be_false},
+    {{"best_of", YES, COMPLETIONS, "equal to `n`; other values are refused"}, parse_best_of},
     {{"ignore_eos", YES, BOTH, "extension, for benchmarks: continue after the model's stop tokens"}, chat_parse_flag},
 
     {{"user", NONE, BOTH, "string"}, chat_parse_user},
     {{"metadata", NONE, CHAT, ""}, NULL},
-    {{"store", NONE, CHAT, "`false`; `true` is refused: nothing is stored"}, parse_must_be_false},
-    {{"service_tier", NONE, CHAT, "`auto`, `default`"}, chat_parse_service_tier},
+    {{"store", NONE, CHAT, "boolean; nothing is stored"}, chat_parse_any_bool},
+    {{"service_tier", NONE, CHAT, "string (strict: `auto` or `default`)"}, chat_parse_service_tier},
     {{"prompt_cache_key", NONE, CHAT, "the prefix cache works without it"}, NULL},
     {{"prompt_cache_retention", NONE, CHAT, ""}, NULL},
     {{"safety_identifier", NONE, CHAT, ""}, NULL},
     {{"prediction", NONE, CHAT, "a hint for speed; it does not change the answer"}, NULL},
     {{"guided_decoding_backend", NONE, BOTH, "there is one implementation"}, NULL},
+    {{"num_ctx", NONE, BOTH, "extension, as in Ollama: the context is the node's setting"}, NULL},
+    {{"keep_alive", NONE, BOTH, "extension, as in Ollama: operators pin a model"}, NULL},
+    {{"provider", NONE, BOTH, "extension, as in OpenRouter"}, NULL},
+    {{"typical_p", NONE, BOTH, "extension: the sampler has `top_p` and `min_p`"}, NULL},
+    {{"mirostat", NONE, BOTH, "extension: the sampler has `top_p` and `min_p`"}, NULL},
     {{"cache_prompt", NONE, BOTH, "the prefix cache works without it"}, NULL},
     {{"verbosity", NONE, CHAT, "`low`, `medium`, `high`: models have no such setting"}, chat_parse_verbosity},
-    {{"modalities", NONE, CHAT, "`[\"text\"]`; other values are refused"}, parse_modalities},
-    {{"echo", NONE, COMPLETIONS, "`false`; `true` is refused"}, parse_must_be_false},
-    {{"best_of", NONE, COMPLETIONS, "equal to `n`; other values are refused"}, parse_best_of},
 
     {{"functions", NO, CHAT, "Use `tools`."}, NULL},
     {{"function_call", NO, CHAT, "Use `tool_choice`."}, NULL},
     {{"audio", NO, CHAT, "This server supports text only."}, NULL},
     {{"web_search_options", NO, CHAT, "This server has no web search."}, NULL},
-    {{"reasoning", NO, CHAT, "Use `reasoning_effort`."}, NULL},
-    {{"thinking", NO, CHAT, "Use `reasoning_effort` or `chat_template_kwargs`."}, NULL},
     {{"suffix", NO, COMPLETIONS, "Fill-in-the-middle is not supported."}, NULL},
     {{"guided_whitespace_pattern", NO, BOTH, "White space is as docs/structured-output.md says."}, NULL},
-    {{"min_tokens", NO, BOTH, "A minimum length is not supported."}, NULL},
     {{"stop_token_ids", NO, BOTH, "Use `stop`."}, NULL},
-    {{"typical_p", NO, BOTH, "Use `top_p` or `min_p`."}, NULL},
-    {{"mirostat", NO, BOTH, "Use `top_p` or `min_p`."}, NULL},
     {{"use_beam_search", NO, BOTH, "Use `n`."}, NULL},
-    {{"add_generation_prompt", NO, CHAT, "The prompt always ends at the start of the assistant's message."}, NULL},
-    {{"continue_final_message", NO, CHAT, "The prompt always ends at the start of the assistant's message."}, NULL},
     {{"chat_template", NO, CHAT, "A template belongs to a model; set it at registration."}, NULL},
     {{"documents", NO, CHAT, "Use `chat_template_kwargs`."}, NULL},
-    {{"keep_alive", NO, BOTH, "Pin the model instead."}, NULL},
-    {{"options", NO, BOTH, "Send its members by their OpenAI names."}, NULL},
 };
 /* clang-format on */
 
@@ -249,16 +234,22 @@ static void print_head(struct lr_buf *out, const char *last)
 
 void chat_openai_fields_markdown(struct lr_buf *out)
 {
-    lr_buf_add_z(out, "# Fields of chat completions and completions\n\n"
-                      "This page lists the fields of `POST /v1/chat/completions` and "
-                      "`POST /v1/completions`. Every field is in one of three lists. A field "
-                      "that is in\nnone of them is refused with 400 (`unknown_parameter`). "
-                      "`null` means \"not set\". The lists come from the table in\n"
-                      "`src/chat/openai/fields.c`, and a test checks that they are equal."
-                      "\n\n## Honoured\n\n");
+    lr_buf_add_z(out,
+                 "# Fields of chat completions and completions\n\n"
+                 "This page lists the fields of `POST /v1/chat/completions` and "
+                 "`POST /v1/completions`. Every field is in one of three lists. A field "
+                 "that is in\nnone of them is ignored. The header `X-LLM-Router-Ignored` of "
+                 "the answer names every field that was ignored, except those that are "
+                 "`null` (not set) or\n`false`. A strict request gets 400 "
+                 "(`unknown_parameter`) for a field that is in no list: a request with the "
+                 "header `Prefer: handling=strict`, and\nevery request to a router or node "
+                 "with `--strict-fields`. Values of a wrong type and impossible values are "
+                 "always 400. The lists come from the table\nin "
+                 "`src/chat/openai/fields.c`, and tests check that they are equal and true."
+                 "\n\n## Honoured\n\n");
     print_head(out, "values");
     print_list(out, CHAT_FIELD_HONOURED);
-    lr_buf_add_z(out, "\n## Accepted without effect\n\n");
+    lr_buf_add_z(out, "\n## Ignored\n\n");
     print_head(out, "values");
     print_list(out, CHAT_FIELD_NO_EFFECT);
     lr_buf_add_z(out, "\n## Refused fields\n\nThe answer is 400 with the name of the field in "

@@ -9,6 +9,7 @@
 
 #include "base/strmap.h"
 #include "chat/openai/openai.h"
+#include "chat/template/repair.h"
 
 enum { NAME_MAX_BYTES = 256 };
 
@@ -18,7 +19,8 @@ static const char *const role_names[] = {"system", "developer", "user", "assista
 /* The current position, for the param of an error; its text is written only for an error. */
 struct place {
     uint32_t message;
-    const char *list; /* "messages" or "tools" */
+    uint32_t last_user; /* the message whose images the client asks about; UINT32_MAX: none */
+    const char *list;   /* "messages" or "tools" */
 };
 
 static lr_code fail_at(struct chat_parse *p, const struct place *at, const char *member,
@@ -47,12 +49,42 @@ static lr_code type_at(struct chat_parse *p, const struct place *at, const char 
 
 /* ---- content ---- */
 
+/* The member with the text of a part; NULL: parts of this type have none. */
+static const char *text_member(const struct chat_parse *p, struct lr_str type)
+{
+    static const char *const members[][2] = {{"text", "text"},
+                                             {"input_text", "text"},
+                                             {"output_text", "text"},
+                                             {"refusal", "refusal"},
+                                             {"thinking", "thinking"}};
+    size_t count = p->is_strict ? 1 : sizeof(members) / sizeof(members[0]);
+    for (size_t i = 0; i < count; i++)
+        if (lr_str_eq_z(type, members[i][0]))
+            return members[i][1];
+    return NULL;
+}
+
+/* An attachment.  In the history it is a note for the model (chat/template/repair.h), because a
+ * refusal would end the conversation; in the last message the client asks about it. */
+static lr_code check_attachment(struct chat_parse *p, const struct place *at,
+                                const char *member, const char *what)
+{
+    char param[96];
+    if (at->message == at->last_user)
+        return fail_at(p, at, member, "unsupported_value", LR_UNSUPPORTED,
+                       "this model cannot see %s; it takes text.", what);
+    (void)snprintf(param, sizeof(param), "%s[%u]%s", at->list, at->message, member);
+    return chat_parse_ignore(p, param, "unsupported_value", LR_UNSUPPORTED,
+                             "Invalid '%s': this model cannot see %s; it takes text.", param,
+                             what);
+}
+
 static lr_code check_part(struct chat_parse *p, const struct place *at, uint32_t index,
                           const struct lr_json *part)
 {
     char member[48];
+    const char *what;
     struct lr_str type;
-    struct lr_str text;
 
     snprintf(member, sizeof(member), ".content[%u]", index);
     if (part->type == LR_JSON_STRING)
@@ -62,13 +94,16 @@ static lr_code check_part(struct chat_parse *p, const struct place *at, uint32_t
     if (!lr_json_str(lr_json_get(part, "type"), &type))
         return fail_at(p, at, member, "missing_required_parameter", LR_INVALID_ARGUMENT,
                        "'type' is missing.");
-    if (!lr_str_eq_z(type, "text"))
+    if (chat_part_note(type, &what).len > 0)
+        return check_attachment(p, at, member, what);
+    const char *text = text_member(p, type);
+    if (text == NULL)
         return fail_at(p, at, member, "unsupported_value", LR_UNSUPPORTED,
                        "content of type '%.*s' is not supported; this server takes text.",
                        type.len < 40 ? (int)type.len : 40, type.ptr);
-    if (!lr_json_str(lr_json_get(part, "text"), &text))
+    if (!lr_json_is(lr_json_get(part, text), LR_JSON_STRING))
         return fail_at(p, at, member, "invalid_type", LR_INVALID_ARGUMENT,
-                       "'text' must be a string.");
+                       "'%s' must be a string.", text);
     return LR_OK;
 }
 
@@ -76,7 +111,7 @@ static lr_code check_content(struct chat_parse *p, const struct place *at, enum 
                              const struct lr_json *content)
 {
     if (content == NULL || content->type == LR_JSON_NULL) {
-        if (role == ROLE_ASSISTANT)
+        if (role == ROLE_ASSISTANT || (role == ROLE_TOOL && !p->is_strict))
             return LR_OK;
         return fail_at(p, at, ".content", "missing_required_parameter", LR_INVALID_ARGUMENT,
                        "a message of role '%s' needs content.", role_names[role]);
@@ -187,6 +222,16 @@ static lr_code check_message(struct chat_parse *p, const struct place *at,
     return LR_OK;
 }
 
+static uint32_t last_user(const struct lr_json *messages)
+{
+    struct lr_str role;
+    for (uint32_t i = messages->count; i > 0; i--)
+        if (lr_json_str(lr_json_get(&messages->items[i - 1], "role"), &role) &&
+            lr_str_eq_z(role, role_names[ROLE_USER]))
+            return i - 1;
+    return UINT32_MAX;
+}
+
 lr_code chat_openai_messages(struct chat_parse *p, const char *name,
                              const struct lr_json *value)
 {
@@ -196,7 +241,7 @@ lr_code chat_openai_messages(struct chat_parse *p, const char *name,
         return chat_parse_fail(p, name, "invalid_value", LR_INVALID_ARGUMENT,
                                "'messages' has %u entries; 1 to %d are taken.", value->count,
                                CHAT_MESSAGES_MAX);
-    struct place at = {.list = name};
+    struct place at = {.list = name, .last_user = last_user(value)};
     for (; at.message < value->count; at.message++) {
         lr_code code = check_message(p, &at, &value->items[at.message]);
         if (code != LR_OK)
@@ -215,10 +260,11 @@ static lr_code check_function(struct chat_parse *p, const struct place *at,
     struct lr_str name;
     if (!lr_json_is(function, LR_JSON_OBJECT))
         return type_at(p, at, ".function", "an object", function);
-    if (!lr_json_str(lr_json_get(function, "name"), &name) || !chat_is_tool_name(name))
+    int longest = p->is_strict ? CHAT_TOOL_NAME_STRICT : CHAT_TOOL_NAME_MAX;
+    if (!lr_json_str(lr_json_get(function, "name"), &name) || !chat_is_tool_name(name) ||
+        name.len > (size_t)longest)
         return fail_at(p, at, ".function.name", "invalid_value", LR_INVALID_ARGUMENT,
-                       "a name has 1 to %d letters, digits, '_', '-' or '.'.",
-                       CHAT_TOOL_NAME_MAX);
+                       "a name has 1 to %d letters, digits, '_', '-' or '.'.", longest);
     const struct lr_json *about = lr_json_get(function, "description");
     if (about != NULL && about->type != LR_JSON_STRING && about->type != LR_JSON_NULL)
         return type_at(p, at, ".function.description", "a string", about);

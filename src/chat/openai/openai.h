@@ -2,6 +2,7 @@
  *
  *   codec.c     the two codecs, and checks that involve several fields
  *   fields.c    the table of fields, and the simple fields
+ *   foreign.c   fields that other servers' clients send: Ollama, OpenRouter, vLLM
  *   messages.c  messages and tools
  *   values.c    stop strings, biases and raw prompts
  *   chunk.c     an answer as a stream of chunks
@@ -22,7 +23,8 @@ struct chat_openai_parse {
     bool has_messages;
     bool has_prompt;
     bool hide_reasoning;
-    uint32_t max_tokens; /* under either of its two names; 0: not given */
+    enum chat_thinking thinking; /* from a field other than reasoning_effort */
+    uint32_t max_tokens;         /* under either of its two names; 0: not given */
     uint32_t max_completion_tokens;
     uint32_t best_of;
 };
@@ -36,6 +38,23 @@ enum { CHAT_OPENAI_CHAT = 1, CHAT_OPENAI_COMPLETIONS = 2 };
 extern const struct chat_fields chat_openai_chat_fields, chat_openai_completions_fields;
 /* The three lists of docs/api-fields.md. */
 void chat_openai_fields_markdown(struct lr_buf *out);
+
+/* foreign.c */
+lr_code chat_openai_enable_thinking(struct chat_parse *p, const char *name,
+                                    const struct lr_json *value);
+lr_code chat_openai_think(struct chat_parse *p, const char *name, const struct lr_json *value);
+lr_code chat_openai_thinking(struct chat_parse *p, const char *name,
+                             const struct lr_json *value);
+lr_code chat_openai_reasoning(struct chat_parse *p, const char *name,
+                              const struct lr_json *value);
+lr_code chat_openai_options(struct chat_parse *p, const char *name,
+                            const struct lr_json *value);
+lr_code chat_openai_usage_option(struct chat_parse *p, const char *name,
+                                 const struct lr_json *value);
+lr_code chat_openai_repeat_penalty(struct chat_parse *p, const char *name,
+                                   const struct lr_json *value);
+lr_code chat_openai_min_tokens(struct chat_parse *p, const char *name,
+                               const struct lr_json *value);
 
 /* messages.c */
 lr_code chat_openai_messages(struct chat_parse *p, const char *name,
@@ -60,6 +79,8 @@ void chat_openai_usage(const struct chat_response *r, struct lr_buf *out);
 const char *chat_openai_finish_reason(const struct chat_choice *c);
 
 /* error.c */
+/* The text of an error in the words that clients of OpenAI look for. */
+struct lr_error chat_openai_error_told(const struct lr_error *error);
 void chat_openai_error(struct lr_buf *out, const struct chat_codec *codec,
                        const struct chat_error *e);
 

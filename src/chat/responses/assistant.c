@@ -99,7 +99,8 @@ lr_code chat_assistant_call(struct chat_build *b, bool is_custom)
     if (!lr_json_str(lr_json_get(b->item, "call_id"), &id) || id.len == 0)
         return chat_build_bad(b, ".call_id", "a call needs its 'call_id', a string.");
     if (!lr_json_str(lr_json_get(b->item, "name"), &name) || !chat_is_tool_name(name))
-        return chat_build_bad(b, ".name", "expected 1 to 64 letters, digits, '_', '-' or '.'.");
+        return chat_build_bad(b, ".name",
+                              "expected 1 to 128 letters, digits, '_', '-' or '.'.");
     if (within != NULL && within->type != LR_JSON_NULL &&
         (!lr_json_str(within, &space) || !chat_is_tool_name(space)))
         return chat_build_bad(b, ".namespace", "expected the name of a namespace.");

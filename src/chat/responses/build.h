@@ -20,7 +20,8 @@ enum chat_input_kind {
 
 struct chat_build {
     struct chat_parse *p;
-    uint32_t index; /* of the item */
+    uint32_t index;     /* of the item */
+    uint32_t last_user; /* the item whose images the client asks about; UINT32_MAX: none */
     const struct lr_json *item;
     struct lr_json *messages; /* arena: room for all items and the instructions */
     uint32_t count;

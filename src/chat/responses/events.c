@@ -6,6 +6,7 @@
 
 #include "base/json.h"
 #include "chat/codec.h"
+#include "chat/openai/openai.h"
 
 #define ADD(buf, literal) lr_buf_add((buf), (literal), sizeof(literal) - 1)
 
@@ -148,12 +149,13 @@ void chat_event_closed(struct chat_choice *c, struct lr_str item)
 static void write_error(struct chat_response *r, const struct lr_error *error)
 {
     const char *param = NULL, *word = chat_error_word(r->codec, error, &param);
+    struct lr_error told = chat_openai_error_told(error);
     char own[LR_CODE_WORD];
     struct lr_buf *out = begin(r, "error");
     ADD(out, ",\"code\":");
     lr_json_quote(out, lr_str_z(word != NULL ? word : lr_code_word(error->code, own)));
     ADD(out, ",\"message\":");
-    lr_json_quote(out, lr_str_z(error->text));
+    lr_json_quote(out, lr_str_z(told.text));
     ADD(out, ",\"param\":");
     if (param != NULL)
         lr_json_quote(out, lr_str_z(param));

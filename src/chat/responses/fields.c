@@ -3,17 +3,10 @@
  * The table is the only place that knows the fields. docs/responses.md contains the list
  * generated from it; a test compares the two.
  */
-#include <stdio.h>
-
 #include "chat/responses/responses.h"
 
 /* OpenAI's own limits for metadata. */
 enum { METADATA_MAX = 16, METADATA_KEY_MAX = 64, METADATA_TEXT_MAX = 512 };
-
-static int shown(struct lr_str s)
-{
-    return s.len < 40 ? (int)s.len : 40;
-}
 
 static lr_code parse_input(struct chat_parse *p, const char *name, const struct lr_json *value)
 {
@@ -41,67 +34,44 @@ static lr_code parse_tools(struct chat_parse *p, const char *name, const struct 
 
 static lr_code parse_max(struct chat_parse *p, const char *name, const struct lr_json *value)
 {
-    return chat_parse_u32(p, name, value, 1, INT32_MAX, &p->req->max_tokens);
+    return chat_parse_max_tokens(p, name, value, &p->req->max_tokens);
 }
 
-static lr_code unknown_member(struct chat_parse *p, const char *name, struct lr_str key)
+static lr_code parse_summary(struct chat_parse *p, const char *name,
+                             const struct lr_json *value)
 {
-    char param[96];
-    (void)snprintf(param, sizeof(param), "%s.%.*s", name, shown(key), key.ptr);
-    return chat_parse_fail(p, param, "unknown_parameter", LR_INVALID_ARGUMENT,
-                           "Unrecognized member of '%s': %.*s.", name, shown(key), key.ptr);
+    static const char *const words[] = {"auto", "concise", "detailed", "none", NULL};
+    uint32_t ignored;
+    return chat_parse_word(p, name, value, words, LR_INVALID_ARGUMENT, &ignored);
 }
 
 static lr_code parse_reasoning(struct chat_parse *p, const char *name,
                                const struct lr_json *value)
 {
-    static const char *const summaries[] = {"auto", "concise", "detailed", "none", NULL};
-    uint32_t ignored;
-    lr_code code = LR_OK;
-    if (value->type != LR_JSON_OBJECT)
-        return chat_parse_type(p, name, "an object", value);
-    for (uint32_t i = 0; code == LR_OK && i < value->count; i++) {
-        struct lr_str key = value->members[i].key;
-        const struct lr_json *v = &value->members[i].value;
-        bool is_summary = lr_str_eq_z(key, "summary") || lr_str_eq_z(key, "generate_summary");
-        if (!is_summary && !lr_str_eq_z(key, "effort"))
-            return unknown_member(p, name, key);
-        if (v->type == LR_JSON_NULL)
-            continue;
-        code = is_summary ? chat_parse_word(p, "reasoning.summary", v, summaries,
-                                            LR_INVALID_ARGUMENT, &ignored)
-                          : chat_parse_effort(p, "reasoning.effort", v);
-    }
-    return code;
+    static const struct chat_member members[] = {{"effort", chat_parse_effort},
+                                                 {"summary", parse_summary},
+                                                 {"generate_summary", parse_summary},
+                                                 {NULL, NULL}};
+    return chat_parse_object(p, name, value, members);
 }
 
-static lr_code parse_format(struct chat_parse *p, const struct lr_json *value)
+static lr_code parse_format(struct chat_parse *p, const char *name, const struct lr_json *value)
 {
     bool wants_schema;
-    lr_code code = chat_parse_format_type(p, "text.format", value, &wants_schema);
+    lr_code code = chat_parse_format_type(p, name, value, &wants_schema);
     if (code != LR_OK || !wants_schema)
         return code;
-    return chat_parse_schema(p, "text.format", value);
+    return chat_parse_schema(p, name, value);
 }
 
 static lr_code parse_text(struct chat_parse *p, const char *name, const struct lr_json *value)
 {
-    lr_code code = LR_OK;
-    if (value->type != LR_JSON_OBJECT)
-        return chat_parse_type(p, name, "an object", value);
-    for (uint32_t i = 0; code == LR_OK && i < value->count; i++) {
-        struct lr_str key = value->members[i].key;
-        const struct lr_json *v = &value->members[i].value;
-        bool is_format = lr_str_eq_z(key, "format");
-        if (!is_format && !lr_str_eq_z(key, "verbosity"))
-            return unknown_member(p, name, key);
-        if (v->type != LR_JSON_NULL)
-            code =
-                is_format ? parse_format(p, v) : chat_parse_verbosity(p, "text.verbosity", v);
-    }
-    return code;
+    static const struct chat_member members[] = {
+        {"format", parse_format}, {"verbosity", chat_parse_verbosity}, {NULL, NULL}};
+    return chat_parse_object(p, name, value, members);
 }
 
+/* A word that names a result of tools which this server does not have is ignored. */
 static lr_code parse_include(struct chat_parse *p, const char *name,
                              const struct lr_json *value)
 {
@@ -111,8 +81,15 @@ static lr_code parse_include(struct chat_parse *p, const char *name,
     if (value->type != LR_JSON_ARRAY)
         return chat_parse_type(p, name, "an array of strings", value);
     for (uint32_t i = 0; code == LR_OK && i < value->count; i++) {
+        const struct lr_json *word = &value->items[i];
+        bool is_known =
+            lr_json_is(word, LR_JSON_STRING) &&
+            (lr_str_eq_z(word->text, words[0]) || lr_str_eq_z(word->text, words[1]));
         uint32_t index = 0;
-        code = chat_parse_word(p, name, &value->items[i], words, LR_UNSUPPORTED, &index);
+        if (word->type == LR_JSON_STRING && !is_known && !p->is_strict)
+            chat_parse_note(p, name);
+        else
+            code = chat_parse_word(p, name, word, words, LR_UNSUPPORTED, &index);
         p->logprobs = p->logprobs || (code == LR_OK && index == 1);
     }
     return code;
@@ -140,24 +117,10 @@ static lr_code parse_metadata(struct chat_parse *p, const char *name,
 static lr_code parse_stream_options(struct chat_parse *p, const char *name,
                                     const struct lr_json *value)
 {
-    bool ignored;
-    lr_code code = LR_OK;
-    if (value->type != LR_JSON_OBJECT)
-        return chat_parse_type(p, name, "an object", value);
+    static const struct chat_member members[] = {{"include_obfuscation", chat_parse_any_bool},
+                                                 {NULL, NULL}};
     p->has_stream_options = true;
-    for (uint32_t i = 0; code == LR_OK && i < value->count; i++) {
-        if (!lr_str_eq_z(value->members[i].key, "include_obfuscation"))
-            return unknown_member(p, name, value->members[i].key);
-        code = chat_parse_bool(p, "stream_options.include_obfuscation",
-                               &value->members[i].value, &ignored);
-    }
-    return code;
-}
-
-static lr_code parse_store(struct chat_parse *p, const char *name, const struct lr_json *value)
-{
-    bool ignored;
-    return chat_parse_bool(p, name, value, &ignored);
+    return chat_parse_object(p, name, value, members);
 }
 
 static lr_code parse_background(struct chat_parse *p, const char *name,
@@ -175,9 +138,14 @@ static lr_code parse_background(struct chat_parse *p, const char *name,
 static lr_code parse_truncation(struct chat_parse *p, const char *name,
                                 const struct lr_json *value)
 {
-    static const char *const words[] = {"disabled", NULL};
-    uint32_t ignored;
-    return chat_parse_word(p, name, value, words, LR_UNSUPPORTED, &ignored);
+    static const char *const words[] = {"disabled", "auto", NULL};
+    uint32_t index;
+    lr_code code = chat_parse_word(p, name, value, words, LR_UNSUPPORTED, &index);
+    if (code != LR_OK || index == 0)
+        return code;
+    return chat_parse_ignore(p, name, "unsupported_value", LR_UNSUPPORTED,
+                             "'truncation' takes 'disabled' here, not 'auto': shorten 'input' "
+                             "yourself.");
 }
 
 static lr_code parse_string(struct chat_parse *p, const char *name, const struct lr_json *value)
@@ -208,11 +176,13 @@ static const struct chat_field fields[] = {
     {{YES("parallel_tool_calls", "boolean; `false` ends the answer after its first call")}, chat_parse_flag},
     {{YES("reasoning", "`effort`: `low`, `medium`, `high`; `none` and `minimal` are `low`, `xhigh` and `max` are `high`. `summary` (and the older `generate_summary`) has no effect: the answer contains the reasoning itself and no summary")}, parse_reasoning},
     {{YES("text", "`format`: `text`, `json_object`, or `json_schema` with `name`, `schema`, `description`, always enforced (docs/structured-output.md); `verbosity`: `low`, `medium`, `high`, without effect: models have no such setting")}, parse_text},
-    {{YES("max_output_tokens", "1 or more; default: up to the end of the context. Reasoning tokens count, too")}, parse_max},
+    {{YES("max_output_tokens", "1 or more, or -1 for no limit; default: up to the end of the context. Reasoning tokens count, too")}, parse_max},
+    {{YES("max_tokens", "extension: `max_output_tokens`")}, parse_max},
+    {{YES("max_completion_tokens", "extension: `max_output_tokens`")}, parse_max},
     {{YES("temperature", "0 to 2; 0 is greedy; default 1")}, chat_parse_sampling},
     {{YES("top_p", "0 to 1; default 1")}, chat_parse_sampling},
     {{YES("stream", "boolean")}, chat_parse_flag},
-    {{YES("include", "`message.output_text.logprobs`; `reasoning.encrypted_content` has no effect: reasoning is in plain text. Other values are refused")}, parse_include},
+    {{YES("include", "`message.output_text.logprobs`; `reasoning.encrypted_content` has no effect: reasoning is in plain text. Other words are ignored")}, parse_include},
     {{YES("top_logprobs", "0 to 20; needs `message.output_text.logprobs` in `include`")}, chat_parse_top_logprobs},
     {{YES("metadata", "up to 16 strings; repeated in the answer")}, parse_metadata},
     {{YES("seed", "extension: 64-bit integer; the same seed gives the same answer on the same build and device")}, chat_parse_seed},
@@ -225,12 +195,16 @@ static const struct chat_field fields[] = {
     {{YES("guided_grammar", "the same: a grammar in GBNF")}, chat_parse_constraint},
     {{YES("grammar", "extension, as in llama.cpp: a grammar in GBNF")}, chat_parse_constraint},
     {{YES("json_schema", "extension, as in llama.cpp: a schema")}, chat_parse_constraint},
+    {{YES("presence_penalty", "extension: -2 to 2")}, chat_parse_sampling},
+    {{YES("frequency_penalty", "extension: -2 to 2")}, chat_parse_sampling},
+    {{YES("repetition_penalty", "extension: 0.01 to 10; 1 is off")}, chat_parse_sampling},
+    {{YES("reasoning_effort", "extension: `reasoning.effort`")}, chat_parse_effort},
+    {{YES("background", "`false`; `true` is refused: nothing is stored, so keep the connection open and use `stream`")}, parse_background},
+    {{YES("truncation", "`disabled`; `auto` is ignored: shorten `input` yourself")}, parse_truncation},
+    {{YES("stream_options", "`include_obfuscation` has no effect. Only with `stream: true`")}, parse_stream_options},
 
-    {{NONE("store", "boolean; nothing is stored, and the answer says `store: false`")}, parse_store},
-    {{NONE("background", "`false`; `true` is refused: nothing is stored, so keep the connection open and use `stream`")}, parse_background},
-    {{NONE("truncation", "`disabled`; `auto` is refused: shorten `input` yourself")}, parse_truncation},
-    {{NONE("stream_options", "`include_obfuscation`. Only with `stream: true`")}, parse_stream_options},
-    {{NONE("service_tier", "`auto`, `default`")}, chat_parse_service_tier},
+    {{NONE("store", "boolean; nothing is stored, and the answer says `store: false`")}, chat_parse_any_bool},
+    {{NONE("service_tier", "string (strict: `auto` or `default`)")}, chat_parse_service_tier},
     {{NONE("max_tool_calls", "limits calls of built-in tools, which this server does not have")}, parse_tool_calls},
     {{NONE("user", "string")}, chat_parse_user},
     {{NONE("safety_identifier", "string")}, parse_string},
@@ -238,19 +212,16 @@ static const struct chat_field fields[] = {
     {{NONE("prompt_cache_retention", "string")}, parse_string},
     {{NONE("prompt_cache_options", "")}, NULL},
     {{NONE("guided_decoding_backend", "there is one implementation")}, NULL},
+    {{NONE("context_management", "shorten `input` yourself")}, NULL},
+    {{NONE("moderation", "this server has no moderation")}, NULL},
     {{NONE("client_metadata", "information that some clients send about themselves")}, NULL},
 
     {{NO("previous_response_id", "Nothing is stored here: send the whole conversation in `input`.")}, NULL},
     {{NO("conversation", "Nothing is stored here: send the whole conversation in `input`.")}, NULL},
     {{NO("prompt", "Nothing is stored here: send `instructions` and `input`.")}, NULL},
-    {{NO("context_management", "Shorten `input` yourself.")}, NULL},
-    {{NO("moderation", "This server has no moderation.")}, NULL},
     {{NO("image", "This server supports text only.")}, NULL},
     {{NO("messages", "Use `input`, or POST /v1/chat/completions.")}, NULL},
-    {{NO("max_tokens", "Use `max_output_tokens`.")}, NULL},
-    {{NO("max_completion_tokens", "Use `max_output_tokens`.")}, NULL},
     {{NO("response_format", "Use `text.format`.")}, NULL},
-    {{NO("reasoning_effort", "Use `reasoning.effort`.")}, NULL},
     {{NO("logprobs", "Use `include` with `message.output_text.logprobs`.")}, NULL},
     {{NO("stop", "This API has no stop strings; use POST /v1/chat/completions.")}, NULL},
     {{NO("guided_whitespace_pattern", "White space is as docs/structured-output.md says.")}, NULL},
@@ -273,7 +244,7 @@ void chat_responses_fields_markdown(struct lr_buf *out)
 {
     lr_buf_add_z(out, "### Honoured\n\n");
     print_list(out, CHAT_FIELD_HONOURED, "values");
-    lr_buf_add_z(out, "\n### Accepted without effect\n\n");
+    lr_buf_add_z(out, "\n### Ignored\n\n");
     print_list(out, CHAT_FIELD_NO_EFFECT, "values");
     lr_buf_add_z(out, "\n### Refused fields\n\n"
                       "The answer is 400 with the name of the field in `param`.\n\n");

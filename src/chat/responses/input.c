@@ -8,6 +8,7 @@
 #include <stdio.h>
 
 #include "chat/responses/build.h"
+#include "chat/template/repair.h"
 
 static lr_code fail_at(struct chat_build *b, const char *member, const char *code,
                        lr_code status, const char *text)
@@ -52,22 +53,46 @@ enum chat_input_kind chat_input_kind(const struct lr_json *item)
 
 /* ---- text ---- */
 
+/* An attachment.  Refusing it in the history, or in the output of the client's own tool, would
+ * end the conversation: the model gets a note instead. */
+static lr_code check_attachment(struct chat_build *b, const char *at, const char *what)
+{
+    char param[96];
+    bool is_output = lr_str_starts(lr_str_z(at), ".output");
+    (void)snprintf(param, sizeof(param), "input[%u]%s", b->index, at);
+    if (b->index == b->last_user || (b->p->is_strict && !is_output))
+        return chat_parse_fail(b->p, param, "unsupported_value", LR_UNSUPPORTED,
+                               "Invalid '%s': this model cannot see %s; it takes text.", param,
+                               what);
+    chat_parse_note(b->p, param);
+    return LR_OK;
+}
+
+static uint32_t last_user(const struct lr_json *input)
+{
+    struct lr_str role;
+    for (uint32_t i = input->type == LR_JSON_ARRAY ? input->count : 0; i > 0; i--)
+        if (chat_input_kind(&input->items[i - 1]) == CHAT_INPUT_MESSAGE &&
+            lr_json_str(lr_json_get(&input->items[i - 1], "role"), &role) &&
+            lr_str_eq_z(role, "user"))
+            return i - 1;
+    return UINT32_MAX;
+}
+
 /* The text of a part whose type is one of `types`, which ends with NULL. */
 static lr_code part_text(struct chat_build *b, const char *member, uint32_t index,
                          const struct lr_json *part, const char *const *types,
                          struct lr_str *out)
 {
     char at[48], text[160];
+    const char *what;
     struct lr_str type;
     (void)snprintf(at, sizeof(at), "%s[%u]", member, index);
     if (part->type != LR_JSON_OBJECT || !lr_json_str(lr_json_get(part, "type"), &type))
         return chat_build_bad(b, at, "a part is an object with a 'type'.");
-    /* An image in the output of the client's own tool.  Refusing it would end the conversation,
-     * so the model gets a note instead. */
-    if (strcmp(member, ".output") == 0 && lr_str_eq_z(type, "input_image")) {
-        *out = LR_STR_LIT("[An image. This model reads text only.]");
-        return LR_OK;
-    }
+    *out = chat_part_note(type, &what);
+    if (out->len > 0)
+        return check_attachment(b, at, what);
     const char *key = lr_str_eq_z(type, "refusal") ? "refusal" : "text";
     for (size_t i = 0; types[i] != NULL; i++)
         if (lr_str_eq_z(type, types[i]))
@@ -252,7 +277,7 @@ lr_code chat_responses_messages(struct chat_parse *p)
     const struct lr_json *input = chat_responses_parse_of(p)->input;
     bool is_list = input->type == LR_JSON_ARRAY;
     uint32_t items = is_list ? input->count : 1;
-    struct chat_build b = {.p = p, .count = 1};
+    struct chat_build b = {.p = p, .count = 1, .last_user = last_user(input)};
     lr_code code = LR_OK;
     if (items == 0 || items > CHAT_MESSAGES_MAX)
         return chat_parse_fail(p, "input", "invalid_value", LR_INVALID_ARGUMENT,

@@ -5,6 +5,7 @@
 
 #include "base/json.h"
 #include "chat/codec.h"
+#include "chat/openai/openai.h"
 
 /* Writes the request's member, or its default if the request has none. */
 static void repeat(struct lr_json_writer *w, const struct lr_json *body, const char *key,
@@ -127,7 +128,8 @@ void chat_items_response(const struct chat_response *r, const char *status,
     if (error != NULL) {
         lr_json_begin_object(&w);
         lr_json_member_z(&w, "code", error_code(error));
-        lr_json_member_str(&w, "message", lr_str_z(error->text));
+        struct lr_error told = chat_openai_error_told(error);
+        lr_json_member_str(&w, "message", lr_str_z(told.text));
         lr_json_end_object(&w);
     } else {
         lr_json_put_null(&w);

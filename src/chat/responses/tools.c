@@ -51,8 +51,11 @@ static lr_code refuse_type(struct chat_parse *p, const struct chat_tool *t)
 static lr_code read_label(struct chat_parse *p, struct chat_tool *t)
 {
     const struct lr_json *about = lr_json_get(t->from, "description");
-    if (!lr_json_str(lr_json_get(t->from, "name"), &t->name) || !chat_is_tool_name(t->name))
-        return chat_tool_bad(p, t, "name", "1 to 64 letters, digits, '_', '-' or '.'");
+    if (!lr_json_str(lr_json_get(t->from, "name"), &t->name) || !chat_is_tool_name(t->name) ||
+        (p->is_strict && t->name.len > CHAT_TOOL_NAME_STRICT))
+        return chat_tool_bad(p, t, "name",
+                             p->is_strict ? "1 to 64 letters, digits, '_', '-' or '.'"
+                                          : "1 to 128 letters, digits, '_', '-' or '.'");
     t->about = (struct lr_json){.type = LR_JSON_NULL};
     if (about != NULL && about->type != LR_JSON_STRING && about->type != LR_JSON_NULL)
         return chat_tool_bad(p, t, "description", "a string");

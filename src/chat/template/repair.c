@@ -67,17 +67,56 @@ struct lr_json chat_string_json(struct lr_str s)
 
 /* ---- content ---- */
 
+struct lr_str chat_part_note(struct lr_str type, const char **what)
+{
+#define NOTE(what, text) what, "[" text ". This model reads text only.]"
+    static const struct {
+        const char *type, *what, *note;
+    } notes[] = {
+        {"image_url", NOTE("images", "An image")},
+        {"input_image", NOTE("images", "An image")},
+        {"image", NOTE("images", "An image")},
+        {"video_url", NOTE("videos", "A video")},
+        {"input_audio", NOTE("audio", "A recording")},
+        {"audio", NOTE("audio", "A recording")},
+        {"file", NOTE("files", "A file")},
+        {"input_file", NOTE("files", "A file")},
+        {"document", NOTE("files", "A file")},
+    };
+#undef NOTE
+    for (size_t i = 0; i < sizeof(notes) / sizeof(notes[0]); i++)
+        if (lr_str_eq_z(type, notes[i].type)) {
+            *what = notes[i].what;
+            return lr_str_z(notes[i].note);
+        }
+    return (struct lr_str){0};
+}
+
+static bool is_thinking(const struct lr_json *part)
+{
+    struct lr_str type;
+    return lr_json_str(lr_json_get(part, "type"), &type) && lr_str_eq_z(type, "thinking");
+}
+
 static bool part_text(const struct lr_json *part, struct lr_str *out)
 {
+    struct lr_str type;
+    const char *what;
     if (part->type == LR_JSON_STRING) {
         *out = part->text;
         return true;
     }
-    return lr_json_str(lr_json_get(part, "text"), out);
+    if (lr_json_str(lr_json_get(part, "text"), out))
+        return true;
+    if (!lr_json_str(lr_json_get(part, "type"), &type))
+        return false;
+    *out = chat_part_note(type, &what);
+    return out->len > 0 ||
+           (lr_str_eq_z(type, "refusal") && lr_json_str(lr_json_get(part, "refusal"), out));
 }
 
-/* Joins a list of text parts to one string.  Lists with other parts are left to the template,
- * which may support images. */
+/* Joins a list of parts to one string.  Lists with parts of another type are left to the
+ * template. */
 static bool join_parts(struct lr_arena *arena, const struct lr_json *parts, struct lr_json *out,
                        bool *changed)
 {
@@ -85,6 +124,8 @@ static bool join_parts(struct lr_arena *arena, const struct lr_json *parts, stru
     struct lr_str text;
     *changed = false;
     for (uint32_t i = 0; i < parts->count; i++) {
+        if (is_thinking(&parts->items[i]))
+            continue;
         if (!part_text(&parts->items[i], &text))
             return true;
         len += text.len + 1;
@@ -93,10 +134,14 @@ static bool join_parts(struct lr_arena *arena, const struct lr_json *parts, stru
     if (joined == NULL)
         return false;
     size_t at = 0;
+    bool is_first = true;
     for (uint32_t i = 0; i < parts->count; i++) {
+        if (is_thinking(&parts->items[i]))
+            continue;
         (void)part_text(&parts->items[i], &text);
-        if (i > 0)
+        if (!is_first)
             joined[at++] = '\n';
+        is_first = false;
         if (text.len > 0)
             memcpy(joined + at, text.ptr, text.len);
         at += text.len;
@@ -104,6 +149,19 @@ static bool join_parts(struct lr_arena *arena, const struct lr_json *parts, stru
     *out = chat_string_json(lr_str(joined, at));
     *changed = true;
     return true;
+}
+
+/* The text of the first part of type thinking. */
+static bool find_thinking(const struct lr_json *parts, struct lr_json *out)
+{
+    for (uint32_t i = 0; i < parts->count; i++) {
+        const struct lr_json *text = lr_json_get(&parts->items[i], "thinking");
+        if (!is_thinking(&parts->items[i]) || !lr_json_is(text, LR_JSON_STRING))
+            continue;
+        *out = *text;
+        return true;
+    }
+    return false;
 }
 
 /* ---- tool calls ---- */
@@ -162,20 +220,33 @@ static bool repair_calls(struct lr_arena *arena, struct chat_object *o)
 
 /* ---- messages ---- */
 
+static bool is_tool_result(struct chat_object *o)
+{
+    const struct lr_json_member *role = chat_object_find(o, "role");
+    return role != NULL && role->value.type == LR_JSON_STRING &&
+           lr_str_eq_z(role->value.text, "tool");
+}
+
 static bool repair_message(struct lr_arena *arena, const struct lr_json *message,
                            struct chat_object *o)
 {
-    struct lr_json joined;
+    struct lr_json joined, thinking;
     bool changed;
     if (!chat_object_begin(o, arena, message, 3))
         return false;
     struct lr_json_member *content = chat_object_find(o, "content");
     if (content != NULL && content->value.type == LR_JSON_ARRAY) {
-        if (!join_parts(arena, &content->value, &joined, &changed))
+        const struct lr_json parts = content->value;
+        if (!join_parts(arena, &parts, &joined, &changed))
             return false;
         if (changed)
             content->value = joined;
+        if (find_thinking(&parts, &thinking) &&
+            chat_object_find(o, "reasoning_content") == NULL)
+            chat_object_set(o, "reasoning_content", thinking);
     }
+    if (is_tool_result(o) && (content == NULL || content->value.type == LR_JSON_NULL))
+        chat_object_set(o, "content", chat_string_json(LR_STR_LIT("")));
     struct lr_json_member *reasoning = chat_object_find(o, "reasoning");
     if (reasoning != NULL && reasoning->value.type == LR_JSON_STRING &&
         chat_object_find(o, "reasoning_content") == NULL)

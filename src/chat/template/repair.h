@@ -3,7 +3,9 @@
  * Clients send what the OpenAI API allows; templates fail on much of it.  Repairing changes the
  * JSON before a template sees it, and never changes the text:
  *
- *   - content as a list of text parts becomes one string, parts joined by newlines
+ *   - content as a list of parts becomes one string, parts joined by newlines; images, audio
+ *     and files become a note, thinking becomes `reasoning_content`
+ *   - null content of a tool's result becomes ""
  *   - arguments of a tool call that are a string of JSON become the value
  *   - `reasoning` is also found under `reasoning_content`
  *
@@ -26,6 +28,10 @@
 
 #include "base/json.h"
 #include "grammar/calls.h"
+
+/* What a model is told instead of an attachment (image, audio, file) of this type; empty: no
+ * such type.  *what: "images" and the like. */
+struct lr_str chat_part_note(struct lr_str type, const char **what);
 
 /* context: the variables of a template (messages, tools, ...).  *out is a new object in the
  * arena that shares unchanged parts with context.  OUT_OF_RAM is the only failure. */

@@ -424,10 +424,12 @@ lr_code router_api_complete(struct router *r, struct net_request *req, struct lr
     call->holds = 1; /* the answer's */
     chat_turn_init(&call->turn, chat_codec_of(net_request_path(req)), net_request_arena(req),
                    &generator, &sink, call);
+    call->turn.is_strict = call->relay->strict_fields || net_request_is_strict(req);
     router_call_hold(call);
     if (take_rate(call) && chat_turn_read(&call->turn, net_request_body(req), &name) &&
         admit(call, name) && chat_turn_parse(&call->turn)) {
         begin(call);
+        net_response_ignored(req, call->turn.request->ignored);
         if (chat_turn_prepare(&call->turn, &call->info->chat, lr_str_z(call->model->id)) &&
             make_generations(call) && chat_turn_start(&call->turn))
             net_request_on_gone(req, on_gone, call);

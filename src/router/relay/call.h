@@ -26,6 +26,7 @@ struct router_relay {
     struct router_store *store;
     struct router_metrics *metrics;
     uint32_t keep_alive_ms;
+    bool strict_fields; /* every request is strict (chat/codec.h) */
 
     struct router_links links;
     struct router_call *calls;   /* valid ones */

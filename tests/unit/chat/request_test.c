@@ -16,13 +16,22 @@ struct parsed {
     lr_code code;
 };
 
-static struct parsed parse(const struct chat_codec *codec, const char *body)
+static struct parsed parse_as(const struct chat_codec *codec, const char *body, bool is_strict)
 {
-    struct parsed p;
+    struct parsed p = {0};
+    const struct lr_json *root;
+    struct lr_str model;
     lr_arena_init(&p.arena, 8 << 20);
-    p.code = chat_request_parse(&p.arena, codec, lr_str_z(body), &p.req, &p.e);
+    p.code = chat_request_read(&p.arena, lr_str_z(body), &root, &model, &p.e);
+    if (p.code == LR_OK)
+        p.code = chat_request_check(&p.arena, codec, root, is_strict, &p.req, &p.e);
     assert_int_equal(p.req != NULL, p.code == LR_OK);
     return p;
+}
+
+static struct parsed parse(const struct chat_codec *codec, const char *body)
+{
+    return parse_as(codec, body, false);
 }
 
 #define MESSAGES "\"model\":\"m\",\"messages\":[{\"role\":\"user\",\"content\":\"x\"}]"
@@ -48,10 +57,10 @@ static void accept_chat(const char *members)
     free_parsed(&p);
 }
 
-static void refuse_body(const struct chat_codec *codec, const char *body, const char *param,
-                        const char *code)
+static void refuse_as(const struct chat_codec *codec, const char *body, bool is_strict,
+                      const char *param, const char *code)
 {
-    struct parsed p = parse(codec, body);
+    struct parsed p = parse_as(codec, body, is_strict);
     if (p.code == LR_OK)
         fail_msg("accepted: %s", body);
     assert_int_equal(lr_code_http(p.code), 400);
@@ -60,6 +69,14 @@ static void refuse_body(const struct chat_codec *codec, const char *body, const 
     assert_int_equal(p.e.error.code, p.code);
     assert_true(p.e.error.text[0] != '\0');
     free_parsed(&p);
+}
+
+/* Refused whether the request is strict or not. */
+static void refuse_body(const struct chat_codec *codec, const char *body, const char *param,
+                        const char *code)
+{
+    refuse_as(codec, body, false, param, code);
+    refuse_as(codec, body, true, param, code);
 }
 
 static void refuse_chat(const char *members, const char *param, const char *code)
@@ -151,16 +168,27 @@ static void values_out_of_range_name_their_field(void **state)
         {"\"presence_penalty\":3", "presence_penalty", "invalid_value"},
         {"\"frequency_penalty\":-3", "frequency_penalty", "invalid_value"},
         {"\"max_tokens\":0", "max_tokens", "invalid_value"},
-        {"\"max_tokens\":-1", "max_tokens", "invalid_value"},
         {"\"max_tokens\":99999999999999999999", "max_tokens", "invalid_value"},
         {"\"max_completion_tokens\":1.5", "max_completion_tokens", "invalid_value"},
-        {"\"max_tokens\":1,\"max_completion_tokens\":2", "max_tokens", "invalid_value"},
+        {"\"max_tokens\":-2", "max_tokens", "invalid_value"},
+        {"\"min_tokens\":3", "min_tokens", "unsupported_value"},
+        {"\"min_tokens\":\"0\"", "min_tokens", "invalid_type"},
+        {"\"enable_thinking\":1", "enable_thinking", "invalid_type"},
+        {"\"think\":\"hard\"", "think", "unsupported_value"},
+        {"\"thinking\":{\"type\":\"x\"}", "thinking.type", "unsupported_value"},
+        {"\"reasoning\":{\"effort\":\"x\"}", "reasoning.effort", "unsupported_value"},
+        {"\"reasoning\":\"high\"", "reasoning", "invalid_type"},
+        {"\"repeat_penalty\":0", "repeat_penalty", "invalid_value"},
+        {"\"options\":{\"top_p\":2}", "options.top_p", "invalid_value"},
+        {"\"options\":{\"repeat_penalty\":0}", "options.repeat_penalty", "invalid_value"},
+        {"\"options\":[]", "options", "invalid_type"},
+        {"\"continue_final_message\":true", "continue_final_message", "unsupported_value"},
+        {"\"add_generation_prompt\":false", "add_generation_prompt", "unsupported_value"},
         {"\"n\":0", "n", "invalid_value"},
         {"\"n\":129", "n", "invalid_value"},
         {"\"seed\":1.5", "seed", "invalid_type"},
         {"\"stop\":7", "stop", "invalid_type"},
         {"\"stop\":\"\"", "stop", "invalid_value"},
-        {"\"stop\":[\"a\",\"b\",\"c\",\"d\",\"e\"]", "stop", "invalid_value"},
         {"\"stop\":[\"a\",1]", "stop[1]", "invalid_type"},
         {"\"logprobs\":1", "logprobs", "invalid_type"},
         {"\"logprobs\":true,\"top_logprobs\":21", "top_logprobs", "invalid_value"},
@@ -170,7 +198,6 @@ static void values_out_of_range_name_their_field(void **state)
         {"\"logit_bias\":{\"5\":101}", "logit_bias.5", "invalid_value"},
         {"\"stream\":\"yes\"", "stream", "invalid_type"},
         {"\"stream_options\":{\"include_usage\":true}", "stream_options", "invalid_value"},
-        {"\"stream\":true,\"stream_options\":{\"x\":1}", "stream_options", "unknown_parameter"},
         {"\"reasoning_effort\":\"extreme\"", "reasoning_effort", "unsupported_value"},
         {"\"reasoning_effort\":3", "reasoning_effort", "invalid_type"},
         {"\"reasoning_format\":\"x\"", "reasoning_format", "invalid_value"},
@@ -256,14 +283,127 @@ static void values_out_of_range_name_their_field(void **state)
         {"\"tool_choice\":{\"type\":\"function\",\"function\":{\"name\":\"f\"}},"
          "\"tools\":[{\"type\":\"function\",\"function\":{\"name\":\"g\"}}]",
          "tool_choice.function.name", "invalid_value"},
-        {"\"store\":true", "store", "unsupported_value"},
-        {"\"service_tier\":\"priority\"", "service_tier", "unsupported_value"},
         {"\"modalities\":[\"audio\"]", "modalities", "unsupported_value"},
-        {"\"temprature\":1", "temprature", "unknown_parameter"},
-        {"\"suffix\":\"x\"", "suffix", "unknown_parameter"},
     };
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
         refuse_chat(cases[i].members, cases[i].param, cases[i].code);
+}
+
+/* Members that a request may have, what X-LLM-Router-Ignored says of them, and the param of the
+ * error if the request is strict. */
+static void what_is_ignored_is_named_and_refused_if_the_request_is_strict(void **state)
+{
+    static const struct {
+        const char *members, *ignored, *param; /* param NULL: accepted */
+    } cases[] = {
+        {"\"temprature\":1", "temprature", "temprature"},
+        {"\"suffix\":\"x\"", "suffix", "suffix"},
+        {"\"temprature\":null", "", "temprature"},
+        {"\"stream\":true,\"stream_options\":{\"x\":1}", "stream_options.x",
+         "stream_options.x"},
+        {"\"a\\r\\nSet-Cookie: b\":1", "a??Set-Cookie??b", "a\r\nSet-Cookie: b"},
+        {"\"\":1,\"a,b\":1", "?, a?b", ""},
+        {"\"x\":1,\"y\":2", "x, y", "x"},
+        {"\"store\":true", "store", NULL},
+        {"\"store\":false,\"user\":\"u\"", "user", NULL},
+        {"\"service_tier\":\"flex\"", "service_tier", "service_tier"},
+        {"\"num_ctx\":4096,\"keep_alive\":\"5m\",\"provider\":{\"only\":[\"a\"]}",
+         "num_ctx, keep_alive, provider", NULL},
+        {"\"reasoning\":{\"effort\":\"high\",\"depth\":1}", "reasoning.depth",
+         "reasoning.depth"},
+        {"\"thinking\":{\"type\":\"enabled\",\"budget_tokens\":9}", "thinking.budget_tokens",
+         NULL},
+        {"\"options\":{\"num_ctx\":9,\"numa\":true}", "options.num_ctx, options.numa",
+         "options.numa"},
+        {"\"max_tokens\":-1", "", "max_tokens"},
+        {"\"max_tokens\":1,\"max_completion_tokens\":2", "", "max_tokens"},
+        {"\"stop\":[\"a\",\"b\",\"c\",\"d\",\"e\"]", "", "stop"},
+        {"\"tools\":[{\"type\":\"function\",\"function\":{\"name\":"
+         "\"a234567890123456789012345678901234567890123456789012345678901234567890\"}}]",
+         "", "tools[0].function.name"},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        char body[1024];
+        struct parsed p = chat(cases[i].members);
+        if (p.code != LR_OK)
+            fail_msg("%s: %s", cases[i].members, p.e.error.text);
+        assert_string_equal(p.req->ignored, cases[i].ignored);
+        free_parsed(&p);
+        snprintf(body, sizeof(body), "{" MESSAGES ",%s}", cases[i].members);
+        p = parse_as(&chat_openai_chat, body, true);
+        assert_int_equal(p.code == LR_OK, cases[i].param == NULL);
+        if (cases[i].param != NULL)
+            assert_string_equal(p.e.param, cases[i].param);
+        free_parsed(&p);
+    }
+}
+
+static void the_list_of_ignored_fields_has_a_limit(void **state)
+{
+    static char members[65536];
+    int len = 0;
+    (void)state;
+    for (int i = 0; i < 1000; i++)
+        len += snprintf(members + len, sizeof(members) - (size_t)len, "%s\"field_%d\":1",
+                        i > 0 ? "," : "", i);
+    struct parsed p = chat(members);
+    assert_int_equal(p.code, LR_OK);
+    assert_true(strlen(p.req->ignored) < CHAT_IGNORED_MAX);
+    assert_non_null(strstr(p.req->ignored, "field_0, field_1, "));
+    assert_string_equal(p.req->ignored + strlen(p.req->ignored) - 5, ", ...");
+    free_parsed(&p);
+}
+
+static void fields_of_other_servers_have_their_obvious_meaning(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *members, *effort;
+        enum chat_thinking thinking;
+        uint32_t reasoning;
+    } cases[] = {
+        {"\"enable_thinking\":false", "low", CHAT_THINKING_OFF, CHAT_REASONING_CONTENT},
+        {"\"enable_thinking\":true", "", CHAT_THINKING_ON, CHAT_REASONING_CONTENT},
+        {"\"think\":false", "low", CHAT_THINKING_OFF, CHAT_REASONING_CONTENT},
+        {"\"think\":\"high\"", "high", CHAT_THINKING_DEFAULT, CHAT_REASONING_CONTENT},
+        {"\"thinking\":{\"type\":\"disabled\"}", "low", CHAT_THINKING_OFF,
+         CHAT_REASONING_CONTENT},
+        {"\"thinking\":{\"type\":\"adaptive\"}", "", CHAT_THINKING_DEFAULT,
+         CHAT_REASONING_CONTENT},
+        {"\"thinking\":true", "", CHAT_THINKING_ON, CHAT_REASONING_CONTENT},
+        {"\"reasoning\":{\"effort\":\"high\",\"exclude\":true}", "high", CHAT_THINKING_DEFAULT,
+         CHAT_REASONING_HIDDEN},
+        {"\"reasoning\":{\"enabled\":false}", "low", CHAT_THINKING_OFF, CHAT_REASONING_CONTENT},
+        {"\"reasoning_effort\":\"none\"", "low", CHAT_THINKING_OFF, CHAT_REASONING_CONTENT},
+        {"\"think\":false,\"reasoning_effort\":\"high\"", "high", CHAT_THINKING_DEFAULT,
+         CHAT_REASONING_CONTENT},
+    };
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        struct parsed p = chat(cases[i].members);
+        if (p.code != LR_OK)
+            fail_msg("%s: %s", cases[i].members, p.e.error.text);
+        assert_true(lr_str_eq_z(p.req->reasoning_effort, cases[i].effort));
+        assert_int_equal(p.req->thinking, cases[i].thinking);
+        assert_int_equal(p.req->reasoning, cases[i].reasoning);
+        free_parsed(&p);
+    }
+    struct parsed p = chat(
+        "\"options\":{\"temperature\":0.5,\"top_k\":3,\"repeat_penalty\":1.5,\"seed\":7,"
+        "\"num_predict\":9,\"stop\":[\"a\"]},\"usage\":{\"include\":true},\"min_tokens\":0,"
+        "\"stop\":[\"b\",\"c\"],\"max_completion_tokens\":12");
+    assert_int_equal(p.code, LR_OK);
+    const struct lr_sampling *s = &p.req->sampling;
+    assert_true(s->temperature == 0.5F && s->top_k == 3 && s->repetition_penalty == 1.5F);
+    assert_true(p.req->has_seed && s->seed == 7 && p.req->include_usage);
+    assert_int_equal(p.req->max_tokens, 9);
+    assert_int_equal(p.req->stop_count, 2);
+    assert_string_equal(p.req->ignored, "");
+    free_parsed(&p);
+    p = chat("\"max_tokens\":-1,\"repeat_penalty\":1.25");
+    assert_int_equal(p.req->max_tokens, INT32_MAX);
+    assert_true(p.req->sampling.repetition_penalty == 1.25F);
+    free_parsed(&p);
 }
 
 static void null_means_not_set(void **state)
@@ -301,6 +441,42 @@ static void fields_without_effect_are_taken(void **state)
                 "\"safety_identifier\":\"s\",\"modalities\":[\"text\"],\"verbosity\":\"low\"");
 }
 
+#define USER(content) "{\"role\":\"user\",\"content\":[" content "]}"
+#define IMAGE         "{\"type\":\"image_url\",\"image_url\":{\"url\":\"data:,\"}}"
+
+static void an_image_is_refused_only_where_the_client_asks_about_it(void **state)
+{
+    (void)state;
+    static const char head[] = "{\"model\":\"m\",\"messages\":[";
+    static const struct {
+        const char *messages, *ignored, *param;
+    } cases[] = {
+        {USER(IMAGE) ",{\"role\":\"assistant\",\"content\":\"?\"}," USER("\"why\""),
+         "messages[0].content[0]", NULL},
+        {USER("\"x\"") ",{\"role\":\"tool\",\"tool_call_id\":\"c\",\"content\":[" IMAGE "]}",
+         "messages[1].content[0]", NULL},
+        {USER("\"x\"") "," USER("\"see\"," IMAGE), "", "messages[1].content[1]"},
+        {USER(IMAGE) ",{\"role\":\"assistant\",\"content\":\"?\"}", "",
+         "messages[0].content[0]"},
+    };
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        char body[1024];
+        snprintf(body, sizeof(body), "%s%s]}", head, cases[i].messages);
+        struct parsed p = parse(&chat_openai_chat, body);
+        assert_int_equal(p.code == LR_OK, cases[i].param == NULL);
+        if (p.code == LR_OK) {
+            assert_string_equal(p.req->ignored, cases[i].ignored);
+        } else {
+            assert_string_equal(p.e.param, cases[i].param);
+            assert_non_null(strstr(p.e.error.text, "this model cannot see images"));
+        }
+        free_parsed(&p);
+        p = parse_as(&chat_openai_chat, body, true);
+        assert_int_equal(p.code, LR_UNSUPPORTED);
+        free_parsed(&p);
+    }
+}
+
 static void required_fields_are_required(void **state)
 {
     (void)state;
@@ -336,6 +512,16 @@ static void messages_are_checked_one_by_one(void **state)
          NULL, NULL},
         {"{\"role\":\"assistant\",\"refusal\":null,\"annotations\":[]}", NULL, NULL},
         {"{\"role\":\"tool\",\"content\":\"x\",\"tool_call_id\":\"c\"}", NULL, NULL},
+        {"{\"role\":\"tool\",\"content\":null,\"tool_call_id\":\"c\"}", NULL, NULL},
+        {"{\"role\":\"user\",\"content\":[{\"type\":\"input_text\",\"text\":\"x\"}]}", NULL,
+         NULL},
+        {"{\"role\":\"assistant\",\"content\":[{\"type\":\"refusal\",\"refusal\":\"no\"},"
+         "{\"type\":\"thinking\",\"thinking\":\"t\"}]}",
+         NULL, NULL},
+        {"{\"role\":\"user\",\"content\":[{\"type\":\"refusal\",\"refusal\":1}]}",
+         "messages[1].content[0]", "invalid_type"},
+        {"{\"role\":\"user\",\"content\":[{\"type\":\"hologram\"}]}", "messages[1].content[0]",
+         "unsupported_value"},
         {"1", "messages[1]", "invalid_type"},
         {"{}", "messages[1].role", "missing_required_parameter"},
         {"{\"role\":1}", "messages[1].role", "invalid_type"},
@@ -368,7 +554,7 @@ static void messages_are_checked_one_by_one(void **state)
                  "{\"model\":\"m\",\"messages\":[{\"role\":\"user\",\"content\":\"x\"},%s]}",
                  cases[i].message);
         if (cases[i].param != NULL) {
-            refuse_body(&chat_openai_chat, body, cases[i].param, cases[i].code);
+            refuse_as(&chat_openai_chat, body, false, cases[i].param, cases[i].code);
             continue;
         }
         struct parsed p = parse(&chat_openai_chat, body);
@@ -434,14 +620,14 @@ static void prompts_come_as_text_or_ids_one_or_many(void **state)
                 "unsupported_parameter");
     refuse_body(&chat_openai_completions, PROMPT("[\"a\",\"b\"],\"n\":100"), "n",
                 "invalid_value");
-    refuse_body(&chat_openai_completions, PROMPT("\"a\",\"messages\":[]"), "messages",
-                "unknown_parameter");
+    refuse_as(&chat_openai_completions, PROMPT("\"a\",\"messages\":[]"), true, "messages",
+              "unknown_parameter");
 }
 
 static void an_error_body_has_openais_four_members(void **state)
 {
     (void)state;
-    struct parsed p = chat("\"temprature\":1");
+    struct parsed p = parse_as(&chat_openai_chat, "{" MESSAGES ",\"temprature\":1}", true);
     struct lr_buf out;
     lr_buf_init(&out, 4096);
     chat_error_write(&out, &chat_openai_chat, &p.e);
@@ -452,6 +638,29 @@ static void an_error_body_has_openais_four_members(void **state)
         "\"param\":\"temprature\",\"code\":\"unknown_parameter\"}}");
     lr_buf_free(&out);
     free_parsed(&p);
+}
+
+static void errors_are_told_in_the_words_that_clients_look_for(void **state)
+{
+    (void)state;
+    struct lr_error err, told;
+    (void)lr_fail(
+        &err, LR_INVALID_ARGUMENT,
+        "the prompt has 70 tokens; the context holds 50 tokens, and at least one must "
+        "be left for the answer: shorten the conversation");
+    told = chat_openai_error_told(&err);
+    assert_string_equal(told.text,
+                        "This model's maximum context length is 50 tokens. However, the prompt "
+                        "has 70 tokens, and at least one token must be left for the answer: "
+                        "shorten the conversation.");
+    (void)lr_fail(&err, LR_RATE_LIMITED,
+                  "key k has used its 1 requests per minute; try again "
+                  "in 9 s");
+    told = chat_openai_error_told(&err);
+    assert_string_equal(told.text, "Rate limit reached: key k has used its 1 requests per "
+                                   "minute; try again in 9 s");
+    (void)lr_fail(&err, LR_INVALID_ARGUMENT, "another");
+    assert_string_equal(chat_openai_error_told(&err).text, "another");
 }
 
 static void a_field_is_in_one_list_only(void **state)
@@ -523,6 +732,11 @@ int main(void)
         cmocka_unit_test(defaults_are_openais),
         cmocka_unit_test(honoured_fields_reach_the_request),
         cmocka_unit_test(values_out_of_range_name_their_field),
+        cmocka_unit_test(what_is_ignored_is_named_and_refused_if_the_request_is_strict),
+        cmocka_unit_test(the_list_of_ignored_fields_has_a_limit),
+        cmocka_unit_test(fields_of_other_servers_have_their_obvious_meaning),
+        cmocka_unit_test(an_image_is_refused_only_where_the_client_asks_about_it),
+        cmocka_unit_test(errors_are_told_in_the_words_that_clients_look_for),
         cmocka_unit_test(null_means_not_set),
         cmocka_unit_test(every_refused_field_is_refused_by_name),
         cmocka_unit_test(fields_without_effect_are_taken),

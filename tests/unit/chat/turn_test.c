@@ -288,7 +288,7 @@ static void a_refused_generation_fails_the_turn_and_cancels_those_before_it(void
         expect_calls(&f, through_the_turn ? "start 0,start 1,cancel 0,cancel 1,fail"
                                           : "start 0,start 1,cancel 0,fail");
         assert_int_equal(f.told.code, LR_RATE_LIMITED);
-        assert_true(client_has(&f, "{\"error\":{\"message\":\"no room\""));
+        assert_true(client_has(&f, "{\"error\":{\"message\":\"Rate limit reached: no room\""));
         close_fixture(&f);
     }
 }
@@ -314,6 +314,7 @@ static void what_is_wrong_with_a_request_fails_its_turn_before_anything_starts(v
         struct chat_model model = {0};
         struct lr_str name;
         open_fixture(&f, &chat_openai_chat);
+        f.turn.is_strict = true;
         enum chat_turn_state before = f.turn.state;
         bool ok = chat_turn_read(&f.turn, lr_str_z(cases[i].body), &name);
         before = ok ? f.turn.state : before;
@@ -645,6 +646,7 @@ static void an_api_of_its_own_needs_a_codec_and_nothing_else(void **state)
     close_fixture(&f);
 
     open_fixture(&f, &plain_codec);
+    f.turn.is_strict = true;
     assert_true(chat_turn_read(&f.turn, LR_STR_LIT("{\"sya\":1}"), &name));
     assert_false(chat_turn_parse(&f.turn));
     assert_string_equal(lr_buf_z(&f.bytes),
