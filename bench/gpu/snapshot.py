@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""bench/gpu/snapshot.py DEMO FOLDER [20b|tiny]: writes a gpt-oss snapshot of random weights in the published
-shapes, with the demo model's tokenizer.  Its answers are noise; its size and speed are real."""
+"""bench/gpu/snapshot.py DEMO FOLDER [20b|tiny] [TOKENIZER]: writes a gpt-oss snapshot of random weights in the published
+shapes, with the demo model's tokenizer or the given tokenizer.json.  Its answers are noise; its size and speed are real."""
 import json, os, shutil, struct, sys
 
 SHAPES = {
@@ -45,6 +45,16 @@ def pools():
     return {"any": noise, "scale": bytes([121]) * POOL, "one": b"\x80\x3f" * (POOL // 2), "small": bf16(0x3C), "large": bf16(0x3E)}
 
 
+def use_tokenizer(path, folder, config):
+    """The special tokens have the numbers of this tokenizer: an ordinary token with the demo model's number must not end an answer."""
+    added = {t["content"]: t["id"] for t in json.load(open(path))["added_tokens"]}
+    shutil.copy(path, os.path.join(folder, "tokenizer.json"))
+    config.update(eos_token_id=added["<|return|>"], pad_token_id=added["<|endoftext|>"])
+    with open(os.path.join(folder, "generation_config.json"), "w") as out:
+        json.dump({"bos_token_id": added["<|startoftext|>"], "pad_token_id": added["<|endoftext|>"],
+                   "eos_token_id": [added[name] for name in ("<|return|>", "<|endoftext|>", "<|call|>")]}, out)
+
+
 def main():
     demo, folder = sys.argv[1], sys.argv[2]
     s = SHAPES[sys.argv[3] if len(sys.argv) > 3 else "20b"]
@@ -52,6 +62,8 @@ def main():
     for name in ("tokenizer.json", "generation_config.json"):
         shutil.copy(os.path.join(demo, name), folder)
     config = json.load(open(os.path.join(demo, "config.json")))
+    if len(sys.argv) > 4:
+        use_tokenizer(sys.argv[4], folder, config)
     config.update(hidden_size=s["hidden"], intermediate_size=s["inner"], num_hidden_layers=s["layers"], num_attention_heads=s["heads"],
                   num_key_value_heads=s["kv"], num_local_experts=s["experts"], num_experts_per_tok=s["chosen"], experts_per_token=s["chosen"],
                   vocab_size=s["vocab"], sliding_window=s["window"],

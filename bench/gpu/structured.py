@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """bench/gpu/structured.py BINARY MODEL [--device cuda] [--streams 64] [--tokens 1000] [--rounds 3] [--least 0.95]: the rate of greedy streams with a
 different schema each against the rate of the same streams without schemas, on one server.  A rate is tokens a second in the time in which all
-streams run.  MODEL is a gpt-oss snapshot (bench/gpu/snapshot.py makes one); its tokenizer decides how much masks cost, so use the real one.  The exit
+streams run.  MODEL is a gpt-oss snapshot; its tokenizer decides how much masks cost, so give gpt-oss's own to bench/gpu/snapshot.py.  The exit
 status is 0 only if every answer with a schema has all its tokens and the median rate with schemas is at least the given share of that without."""
 import argparse, http.client, json, multiprocessing, os, statistics, threading, time
 
@@ -60,7 +60,7 @@ def stream(body, port, barrier, out, i):
             times.append(time.monotonic())
             if b'"usage":{' in line:
                 usage = json.loads(line[6:])["usage"]["completion_tokens"]
-        if b'"error"' in line:
+        if line.startswith((b'data: {"error"', b'{"error"')):
             error = line.decode()[:300]
     out.put((i, times, usage, error))
 
