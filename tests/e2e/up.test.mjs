@@ -169,8 +169,10 @@ test('errors arrive as the typed exceptions of the openai client', async () => {
     client.chat.completions.create({ model: 'demo', temperature: 9, ...say('x') }),
     OpenAI.BadRequestError,
   );
-  const wrong = new OpenAI({ baseURL: `${up.url}/v1`, apiKey: 'lr-wrong', maxRetries: 0 });
-  await assert.rejects(wrong.models.list(), OpenAI.AuthenticationError);
+  const { id, key } = (await call(`${up.url}/v0/keys`, { body: { name: 'revoked' } })).json;
+  assert.equal((await call(`${up.url}/v0/keys/${id}`, { method: 'DELETE' })).status, 200);
+  const revoked = new OpenAI({ baseURL: `${up.url}/v1`, apiKey: key, maxRetries: 0 });
+  await assert.rejects(revoked.models.list(), OpenAI.AuthenticationError);
 });
 
 test('curl -N streams, and the last line is [DONE]', async () => {

@@ -78,11 +78,18 @@ static void by_session(struct router *r, const struct net_request *req,
     router_unlock(r);
 }
 
+/* Another router of the database may have issued the key a moment ago. */
+static bool may_be_unread(const struct router *r, struct lr_str text)
+{
+    return router_store_is_shared(r->store) && text.len == ROUTER_KEY_TEXT - 1 &&
+           lr_str_starts(text, "lr-");
+}
+
 /* A node with an unknown secret must learn that it has to join again, so its routes have no
  * made-up keys.  Logged once, for an operator who meant to send a real key. */
 static bool is_made_up(struct router *r, struct lr_str text, enum router_role wants)
 {
-    if (r->needs_key || wants == ROUTER_NODE)
+    if (r->needs_key || wants == ROUTER_NODE || may_be_unread(r, text))
         return false;
     router_lock(r);
     bool is_issued = router_keys_has(&r->keys, text);
