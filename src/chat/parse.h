@@ -126,7 +126,7 @@ lr_code chat_parse_schema(struct chat_parse *p, const char *at, const struct lr_
 lr_code chat_check_format(struct chat_parse *p, const char *tool_param);
 
 /* ---- parse_constraint.c ---- */
-/* What cannot be enforced is refused here, before anything is queued. */
+/* The parser refuses a constraint that cannot be enforced, before the request is queued. */
 lr_code chat_check_constraint(struct chat_parse *p, const char *param,
                               enum grammar_answer answer, const struct lr_json *value);
 /* Sets the one constraint on the answer; a second one is refused. */

@@ -118,7 +118,8 @@ static void allow_devices(struct view *v)
     struct stat info;
     if (stat("/dev/nvidiactl", &info) != 0)
         return;
-    /* The CUDA driver uses shared memory, also with its multi-process service (MPS). */
+    /* The CUDA driver uses shared memory, also with its multi-process service (MPS).  Without
+     * the variable the driver looks for the service in the folder named below. */
     const char *service = getenv("CUDA_MPS_PIPE_DIRECTORY");
     allow(v, "/dev/shm", true);
     /* The CUDA driver names its threads through files in /proc/self: without them cuInit fails

@@ -57,7 +57,8 @@ static inline bool node_peer_is_joined(const struct node_peer *peer)
     return peer->state >= NODE_PEER_JOINED;
 }
 
-/* What comes next; `has_news`: the node's models are others than the router was told. */
+/* The node's next message to this router.  has_news: the node's models have changed since the
+ * router was told about them. */
 enum node_peer_word node_peer_next(const struct node_peer *peer, bool has_news);
 
 #endif

@@ -12,7 +12,7 @@
 
 enum { COUNT_MS = 60000, BODY_BYTES = 64 << 20, PATH_BYTES = 1200 };
 
-/* What was found under the lock. */
+/* The model and the node that the handler found while it held the lock. */
 struct found {
     char id[ROUTER_ID_MAX];
     struct router_prompt_info *info; /* reference; NULL: no node can render or count */
