@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
-"""bench/gpu/structured.py BINARY MODEL [--device cuda] [--streams 64] [--tokens 1000] [--rounds 3] [--least 0.95]: the rate of greedy streams with a
+"""bench/gpu/structured.py BINARY MODEL [--schemas FILE] [--device cuda] [--streams 64] [--tokens 1000] [--rounds 3] [--least 0.95]: the rate of greedy streams with a
 different schema each against the rate of the same streams without schemas, on one server.  A rate is tokens a second in the time in which all
-streams run.  MODEL is a gpt-oss snapshot; its tokenizer decides how much masks cost, so give gpt-oss's own to bench/gpu/snapshot.py.  The exit
+streams run.  FILE has a JSON Schema on each line, for example from MaskBench, none of them with $ref; without it the schemas are made here.  MODEL
+is a gpt-oss snapshot; its tokenizer decides how much masks cost, so give gpt-oss's own to bench/gpu/snapshot.py.  The exit
 status is 0 only if every answer with a schema has all its tokens and the median rate with schemas is at least the given share of that without."""
 import argparse, http.client, json, multiprocessing, os, statistics, threading, time
 
@@ -39,9 +40,9 @@ def record(n, depth=0):
             "required": names[: 1 + n % len(names)], "additionalProperties": n % 3 == 0}
 
 
-def schema(i, tokens):
+def schema(i, tokens, given):
     """So long that the answer never ends before its last token."""
-    return {"type": "array", "items": record(i), "minItems": tokens}
+    return {"type": "array", "items": given[i % len(given)] if given else record(i), "minItems": tokens}
 
 
 def bias_of(model):
@@ -96,6 +97,7 @@ def main():
     arguments = argparse.ArgumentParser()
     arguments.add_argument("binary")
     arguments.add_argument("model")
+    arguments.add_argument("--schemas")
     arguments.add_argument("--device", default="cuda")
     arguments.add_argument("--streams", type=int, default=64)
     arguments.add_argument("--tokens", type=int, default=1000)
@@ -106,9 +108,10 @@ def main():
     server = Server(args.binary, args.model, args.device, args.port)
     name = server.until_ready("the model is ready")
     bias = bias_of(args.model)
+    given = [json.loads(line) for line in open(args.schemas)] if args.schemas else []
 
     def body(i, has_schema):
-        wanted, text = schema(i, args.tokens), f"Answer {i} with a list."
+        wanted, text = schema(i, args.tokens, given), f"Answer {i} with a list."
         more = {"logit_bias": bias, "response_format": {"type": "json_schema", "json_schema": {"name": f"list{i}", "schema": wanted}}}
         if not has_schema:  # the prompt has the schema in either case, so that both kinds of streams have the same depth
             more, text = {"ignore_eos": True}, text + json.dumps(wanted)

@@ -126,7 +126,7 @@ void engine_session_end(struct engine_session *s)
 }
 
 /* Asks the worker which tokens may follow.  True: the mask is complete. */
-static bool fill_mask(struct engine_session *s, struct engine_sequence *seq)
+static bool ask_for_mask(struct engine_session *s, struct engine_sequence *seq)
 {
     size_t words = ((size_t)s->vocab + 31) / 32;
     const struct lr_engine_host *host = &s->host;
@@ -146,21 +146,25 @@ static bool fill_mask(struct engine_session *s, struct engine_sequence *seq)
     return false;
 }
 
+bool engine_session_fill_mask(struct engine_session *s, struct engine_sequence *seq)
+{
+    if (seq->state != ENGINE_RUNNING)
+        return false;
+    if (seq->masked != seq->count && ask_for_mask(s, seq))
+        seq->masked = seq->count;
+    return seq->masked == seq->count;
+}
+
 void engine_session_fill_masks(struct engine_session *s, struct engine_sequence **list)
 {
     uint32_t count = 0;
 
     for (struct engine_sequence *seq = s->queue->running; seq != NULL; seq = seq->next)
-        if (seq->mask != NULL && seq->masked != seq->count && engine_sequence_samples(seq))
+        if (seq->mask != NULL && engine_sequence_samples(seq))
             list[count++] = seq; /* callbacks may change the queue */
-    for (uint32_t i = 0; i < count; i++) {
-        if (list[i]->state != ENGINE_RUNNING)
-            continue;
-        if (fill_mask(s, list[i]))
-            list[i]->masked = list[i]->count;
-        else if (list[i]->state == ENGINE_RUNNING)
+    for (uint32_t i = 0; i < count; i++)
+        if (!engine_session_fill_mask(s, list[i]) && list[i]->state == ENGINE_RUNNING)
             list[i]->take--;
-    }
 }
 
 struct sampler_input engine_session_sample(const struct engine_sequence *seq)

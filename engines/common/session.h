@@ -81,10 +81,12 @@ void engine_session_end(struct engine_session *s);
 /* Ends a live sequence: calls on_done and frees the memory, now or after the step. */
 void engine_session_finish(struct engine_session *s, struct engine_sequence *seq,
                            enum lr_finish reason, const struct lr_error *error);
-/* Asks the worker which tokens are legal, for each constrained sequence of the step that
- * samples.  A sequence whose mask is not ready loses the last token of its share, so it does
- * not sample in this step; a sequence whose mask fails ends.  list: scratch with room for all
- * running sequences. */
+/* Asks the worker which tokens are legal for a constrained sequence.  False: the sequence must
+ * not sample in this step, because its mask is not ready or the sequence has ended. */
+bool engine_session_fill_mask(struct engine_session *s, struct engine_sequence *seq);
+/* The same for each constrained sequence of the step that samples.  A sequence whose mask is
+ * not ready loses the last token of its share, so it does not sample in this step; a sequence
+ * whose mask fails ends.  list: scratch with room for all running sequences. */
 void engine_session_fill_masks(struct engine_session *s, struct engine_sequence **list);
 /* The sampler's input for the next token; points into seq. */
 struct sampler_input engine_session_sample(const struct engine_sequence *seq);

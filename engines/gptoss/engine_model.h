@@ -22,6 +22,7 @@ struct lr_engine_model {
     struct gptoss_scheduler scheduler;
     struct gptoss_step *steps;      /* owned, max_sequences entries, like the next three */
     struct engine_sequence **batch; /* the sequences of the steps */
+    uint32_t batch_count;           /* of the step that is being computed */
     struct sampler_input *samples;  /* their sampler inputs */
     struct sampler_result *sampled; /* their sampler results */
 };

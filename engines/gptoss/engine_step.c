@@ -44,19 +44,49 @@ static lr_code die(struct lr_engine_model *m, struct lr_error *err)
     return LR_INTERNAL;
 }
 
+/* While the device computes: a step whose mask is not ready is not sampled. */
+static void fill_masks(void *ctx)
+{
+    struct lr_engine_model *m = ctx;
+
+    for (uint32_t i = 0; i < m->batch_count; i++)
+        if (m->steps[i].sample != NULL && m->batch[i]->mask != NULL &&
+            !engine_session_fill_mask(&m->session, m->batch[i]))
+            m->steps[i].sample = NULL;
+}
+
+/* The last token of a step that was not sampled is computed again in the next step. */
+static void take_back(struct lr_engine_model *m)
+{
+    for (uint32_t i = 0; i < m->batch_count; i++)
+        if (m->batch[i]->state == ENGINE_RUNNING && m->steps[i].sample == NULL &&
+            engine_sequence_samples(m->batch[i]))
+            m->batch[i]->take--;
+}
+
 static lr_code compute(struct lr_engine_model *m, struct lr_error *err)
 {
+    bool late = m->plan.late_masks != 0;
+
     if (gptoss_scheduler_choose(&m->scheduler) == 0)
         return LR_OK;
     engine_session_enter(&m->session);
-    engine_session_fill_masks(&m->session, m->batch);
+    if (!late)
+        engine_session_fill_masks(&m->session, m->batch);
     struct gptoss_batch batch = build(m);
     if (batch.count == 0)
         return LR_OK;
+    if (late) {
+        m->batch_count = batch.count;
+        batch.fill_masks = fill_masks;
+        batch.ctx = m;
+    }
     uint64_t began = lr_clock_ns(NULL);
     lr_code code = m->backend_api->forward(m->backend, &batch, err);
     if (code != LR_OK)
         return die(m, err);
+    if (late)
+        take_back(m);
     gptoss_scheduler_advance(&m->scheduler, lr_clock_ns(NULL) - began);
     engine_session_computed(&m->session, batch.count);
     for (uint32_t i = 0; i < batch.count; i++) {
@@ -104,7 +134,7 @@ static lr_code logits_chunks(struct lr_engine_model *m, struct engine_sequence *
             .window_pages = slot->window_pages,
             .logits = out + seq->computed * vocab,
         };
-        struct gptoss_batch batch = {&step, 1, step.count};
+        struct gptoss_batch batch = {.steps = &step, .count = 1, .tokens = step.count};
         lr_code code = m->backend_api->forward(m->backend, &batch, err);
         if (code != LR_OK)
             return die(m, err);

@@ -75,6 +75,8 @@ struct gptoss_plan {
     uint32_t threads;     /* host threads; 1 where they are not used */
     uint32_t
         least_chunk; /* least chunk that the scheduler may use; 0: prefill_chunk is fixed */
+    uint32_t
+        late_masks; /* 1: forward() computes beside the host, so masks are made meanwhile */
     uint64_t weights;
     uint64_t workspace;
     uint64_t fixed; /* contexts, code */
@@ -100,6 +102,12 @@ struct gptoss_batch {
     struct gptoss_step *steps;
     uint32_t count;  /* sequences; each slot occurs once */
     uint32_t tokens; /* sum over the steps, at most step_tokens */
+    /* NULL, or called once in forward(), before the first row is sampled and, where the device
+     * computes beside the host, while the device computes.  It completes the masks of the
+     * steps.  It sets `sample` of a step whose mask is not complete to NULL: such a step is
+     * computed, but not sampled. */
+    void (*fill_masks)(void *ctx);
+    void *ctx;
 };
 
 /* Lent to open(). */

@@ -331,12 +331,12 @@ static void malformed_requests_are_refused_by_name(void **state)
     recorder_close(r);
 }
 
-static void a_constrained_request_samples_only_what_the_host_allows(void **state)
+static void samples_only_what_the_host_allows(uint32_t late_masks)
 {
     struct recorder *r = recorder_open(DEMO_MODEL, NULL);
     struct lr_engine_request request = text_request(1, &hello, 5);
 
-    (void)state;
+    r->model->plan.late_masks = late_masks;
     r->mask_ids[0] = 65;
     r->mask_ids[1] = 66;
     r->mask_count = 2;
@@ -352,25 +352,35 @@ static void a_constrained_request_samples_only_what_the_host_allows(void **state
     recorder_run(r);
     assert_int_equal(record_of(r, 2)->reason, LR_FINISH_ERROR);
     assert_int_equal(record_of(r, 2)->error.code, LR_TIMEOUT);
+    assert_int_equal(recorder_stats(r).pages_in_use, 0);
     recorder_close(r);
 }
 
-/* Two engines, one of them with late masks: the steps are others, the tokens are the same, and
- * a stream beside has its tokens in as many steps as it would alone. */
+static void a_constrained_request_samples_only_what_the_host_allows(void **state)
+{
+    (void)state;
+    samples_only_what_the_host_allows(0);
+    samples_only_what_the_host_allows(1);
+}
+
+/* Four engines: the masks are made before the device computes or meanwhile, and at once or
+ * late.  The steps are others, the tokens are the same, and a stream beside has its tokens in
+ * as many steps as it would alone. */
 static void a_request_whose_mask_is_late_sits_out_and_gets_the_same_tokens(void **state)
 {
     enum { TOKENS = 5, LATE = 3 };
-    struct record records[2];
+    struct record records[4];
 
     (void)state;
-    for (uint32_t i = 0; i < 2; i++) {
+    for (uint32_t i = 0; i < 4; i++) {
         struct recorder *r = recorder_open(DEMO_MODEL, NULL);
         struct lr_engine_request slow = text_request(1, &hello, TOKENS),
                                  beside = text_request(2, &hello, TOKENS);
         r->mask_count = 4;
         for (uint32_t k = 0; k < 4; k++)
             r->mask_ids[k] = 65 + k;
-        r->masks_late = i * LATE;
+        r->masks_late = i % 2 * LATE;
+        r->model->plan.late_masks = i / 2;
         slow.constrained = 1;
         slow.sampling.temperature = 1;
         beside.ignore_stop = 1;
@@ -379,14 +389,19 @@ static void a_request_whose_mask_is_late_sits_out_and_gets_the_same_tokens(void 
         recorder_run(r);
         records[i] = *record_of(r, 1);
         assert_int_equal(record_of(r, 2)->count, TOKENS);
-        assert_int_equal(recorder_stats(r).steps, i == 0 ? TOKENS : 2 * TOKENS - 1);
+        /* A device that computes meanwhile also computes the steps of which nothing is
+         * sampled. */
+        if (i < 3)
+            assert_int_equal(recorder_stats(r).steps, i != 1 ? TOKENS : 2 * TOKENS - 1);
+        assert_int_equal(recorder_stats(r).generated_tokens, 2 * TOKENS);
         assert_int_equal(recorder_stats(r).pages_in_use, 0);
         recorder_close(r);
     }
-    assert_int_equal(records[0].count, TOKENS);
-    assert_int_equal(records[1].count, TOKENS);
-    assert_memory_equal(records[0].tokens, records[1].tokens,
-                        TOKENS * sizeof(records[0].tokens[0]));
+    for (uint32_t i = 0; i < 4; i++) {
+        assert_int_equal(records[i].count, TOKENS);
+        assert_memory_equal(records[0].tokens, records[i].tokens,
+                            TOKENS * sizeof(records[0].tokens[0]));
+    }
 }
 
 static void log_probabilities_come_with_the_token(void **state)

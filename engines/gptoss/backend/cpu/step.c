@@ -98,6 +98,17 @@ void cpu_logits(struct cpu_step *s)
     }
     if (packed > 0)
         unembed(b, packed, b->logits);
+    if (s->batch->fill_masks != NULL) {
+        uint32_t left = 0;
+        s->batch->fill_masks(s->batch->ctx);
+        for (uint32_t i = 0; i < sampled; i++) {
+            if (s->batch->steps[steps[i]].sample == NULL)
+                continue;
+            steps[left] = steps[i];
+            rows[left++] = rows[i];
+        }
+        sampled = left;
+    }
     struct sampling_job job = {b, s->batch, steps, rows};
     engine_pool_run(b->pool, sample_task, &job, sampled);
 }

@@ -16,7 +16,7 @@ static bool is_plain(const struct sampler_input *s)
 
 #define INPUT(b, type, member) ((type *)(void *)((b)->host_inputs + (b)->at.member))
 
-enum maker { MADE_PLAIN, MADE_FILTERED, MADE_ON_HOST };
+enum maker { MADE_PLAIN, MADE_FILTERED, MADE_ON_HOST, MADE_NOT };
 
 struct forward {
     struct cuda_shape shape;
@@ -113,10 +113,12 @@ static lr_code launch_filters(struct gptoss_backend *b, struct forward *f, struc
 {
     cuda_filter_begin(b);
     for (uint32_t i = 0; i < f->sampled_count; i++) {
+        const struct sampler_input *how = f->sampled[i]->sample;
         f->filter[i] = b->filters.count;
-        f->maker[i] = is_plain(f->sampled[i]->sample)                ? MADE_PLAIN
-                      : cuda_filter_add(b, f->sampled[i]->sample, i) ? MADE_FILTERED
-                                                                     : MADE_ON_HOST;
+        f->maker[i] = how == NULL                  ? MADE_NOT
+                      : is_plain(how)              ? MADE_PLAIN
+                      : cuda_filter_add(b, how, i) ? MADE_FILTERED
+                                                   : MADE_ON_HOST;
     }
     if (b->filters.count == 0)
         return LR_OK;
@@ -135,6 +137,8 @@ static lr_code collect(struct gptoss_backend *b, struct forward *f, struct lr_er
         return code;
     CUDA_TRY(cu, cuStreamSynchronize(b->stream), err);
     for (uint32_t i = 0; i < f->sampled_count; i++) {
+        if (f->maker[i] == MADE_NOT)
+            continue;
         struct gptoss_step *s = f->sampled[i];
         bool made = f->maker[i] == MADE_PLAIN && b->sampled->ids[i] < b->vocab_rows;
         *s->sampled = (struct sampler_result){.id = b->sampled->ids[i]};
@@ -229,6 +233,13 @@ static lr_code sample_and_collect(struct gptoss_backend *b, struct forward *f,
     return code;
 }
 
+/* Between the launch of the layers and the sampling. */
+static void fill_masks(const struct gptoss_batch *batch)
+{
+    if (batch->fill_masks != NULL)
+        batch->fill_masks(batch->ctx);
+}
+
 lr_code cuda_forward(struct gptoss_backend *b, const struct gptoss_batch *batch,
                      struct lr_error *err)
 {
@@ -248,12 +259,17 @@ lr_code cuda_forward(struct gptoss_backend *b, const struct gptoss_batch *batch,
         lr_code code = copy_inputs(b, &f, err);
         if (code == LR_OK)
             code = replay(b, &f.shape, err);
-        return code == LR_OK ? collect(b, &f, err) : code;
+        if (code != LR_OK)
+            return code;
+        fill_masks(batch);
+        return collect(b, &f, err);
     }
 
     lr_code code = copy_inputs(b, &f, err);
     if (code == LR_OK)
         code = cuda_launch_layers(b, &f.shape, err);
+    if (code == LR_OK)
+        fill_masks(batch);
     /* The inputs are overwritten below, so the copy must be finished. */
     if (code == LR_OK)
         CUDA_TRY(b->cu, cuStreamSynchronize(b->stream), err);

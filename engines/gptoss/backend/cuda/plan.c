@@ -238,6 +238,7 @@ lr_code cuda_plan(const struct model_config *c, const struct gptoss_backend_opti
         sliding += c->sliding[i] ? 1 : 0;
     uint64_t layer_page = 2ull * c->kv_heads * CUDA_PAGE_TOKENS * 64 * 2;
     p->on_device = 1;
+    p->late_masks = 1;
     p->threads = pick(o->threads, engine_pool_cores(), 1, CUDA_HOST_THREADS);
     p->page_tokens = CUDA_PAGE_TOKENS;
     p->full_page_bytes = layer_page * (c->layers - sliding);
