@@ -48,6 +48,9 @@ struct grammar_tokens {
 
 LR_MUST_USE lr_code grammar_vocab_create(const struct grammar_tokens *tokens,
                                          struct grammar_vocab **out, struct lr_error *err);
+/* The same tokens for the matchers of another thread, with scratch memory and kept masks of
+ * their own.  Borrows the tables of `vocab` until it is freed.  NULL: no memory. */
+struct grammar_vocab *grammar_vocab_share(const struct grammar_vocab *vocab);
 void grammar_vocab_free(struct grammar_vocab *vocab); /* NULL is fine */
 
 /* ---- matchers ---- */
@@ -60,13 +63,13 @@ LR_MUST_USE lr_code grammar_matcher_create(const struct grammar_program *program
                                            const struct grammar_vocab *vocab,
                                            struct grammar_matcher **out, struct lr_error *err);
 /* The same on another thread than that of the vocabulary's other matchers, for one matcher at a
- * time.  Until grammar_matcher_settle, called on their thread, the matcher takes tokens there
- * and has no masks. */
+ * time.  Until grammar_matcher_settle the matcher takes tokens there and has no masks. */
 LR_MUST_USE lr_code grammar_matcher_create_aside(const struct grammar_program *program,
                                                  const struct grammar_vocab *vocab,
                                                  struct grammar_matcher **out,
                                                  struct lr_error *err);
-void grammar_matcher_settle(struct grammar_matcher *m);
+/* The matcher's work goes on on the thread of `vocab`: its vocabulary, or a share of it. */
+void grammar_matcher_settle(struct grammar_matcher *m, const struct grammar_vocab *vocab);
 void grammar_matcher_free(struct grammar_matcher *m); /* NULL is fine */
 
 /* Advances by one token of the answer; false: the token is not legal, and nothing has

@@ -518,9 +518,10 @@ lr_code grammar_matcher_create_aside(const struct grammar_program *program,
     return create(program, vocab, vocab->aside, out, err);
 }
 
-void grammar_matcher_settle(struct grammar_matcher *m)
+void grammar_matcher_settle(struct grammar_matcher *m, const struct grammar_vocab *vocab)
 {
-    m->scratch = m->vocab->scratch;
+    m->vocab = vocab;
+    m->scratch = vocab->scratch;
 }
 
 void grammar_matcher_free(struct grammar_matcher *m)

@@ -530,10 +530,24 @@ lr_code grammar_vocab_create(const struct grammar_tokens *tokens, struct grammar
     return code;
 }
 
-void grammar_vocab_free(struct grammar_vocab *v)
+struct grammar_vocab *grammar_vocab_share(const struct grammar_vocab *vocab)
 {
+    struct grammar_vocab *v = malloc(sizeof(*v));
     if (v == NULL)
-        return;
+        return NULL;
+    *v = *vocab;
+    v->is_share = true;
+    v->masks = calloc(1, sizeof(*v->masks));
+    v->scratch = calloc(1, sizeof(*v->scratch));
+    v->aside = NULL;
+    if (v->masks != NULL && v->scratch != NULL)
+        return v;
+    grammar_vocab_free(v);
+    return NULL;
+}
+
+static void free_tables(struct grammar_vocab *v)
+{
     free(v->bytes);
     free(v->begins);
     free(v->flags);
@@ -555,10 +569,18 @@ void grammar_vocab_free(struct grammar_vocab *v)
     free(v->inside.up_to);
     free(v->plain.items);
     free(v->plain.up_to);
+    free(v->text_mask);
+    free(v->stops);
+}
+
+void grammar_vocab_free(struct grammar_vocab *v)
+{
+    if (v == NULL)
+        return;
+    if (!v->is_share)
+        free_tables(v);
     free_masks(v->masks);
     grammar_scratch_free(v->scratch);
     grammar_scratch_free(v->aside);
-    free(v->text_mask);
-    free(v->stops);
     free(v);
 }

@@ -76,9 +76,10 @@ struct grammar_vocab {
     struct grammar_trie even;    /* of those, the ones that are plain */
     struct grammar_trie odd;     /* and the ones that are not */
     struct grammar_trie uneven;  /* all but those of at most GRAMMAR_UP_TO plain characters */
-    struct grammar_inside_list inside;       /* those that stay */
-    struct grammar_inside_list plain;        /* of those, the ones without escapes and the few
-                                                characters that patterns often leave out */
+    struct grammar_inside_list inside; /* those that stay */
+    struct grammar_inside_list plain;  /* of those, the ones without escapes and the few
+                                          characters that patterns often leave out */
+    bool is_share; /* of another one, which owns the tables; masks and scratch are its own */
     struct grammar_dfa_masks *masks;         /* owned: grammar_vocab_kept's */
     struct grammar_scratch *scratch;         /* owned: of its matchers, matcher.h */
     struct grammar_scratch *aside;           /* owned: of one that another thread makes */

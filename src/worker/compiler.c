@@ -241,7 +241,7 @@ struct worker_job *worker_compiler_take(struct worker_compiler *c)
             return NULL;
         c->pending--;
         if (job->matcher != NULL)
-            grammar_matcher_settle(job->matcher);
+            grammar_matcher_settle(job->matcher, c->vocab);
         if (!job->is_cancelled)
             return job;
         worker_job_destroy(job);

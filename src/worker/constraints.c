@@ -1,20 +1,54 @@
 #include "worker/constraints.h"
 
+#include <errno.h>
 #include <stdlib.h>
+#include <time.h>
+#include <unistd.h>
 
-struct worker_constraint {
-    struct worker_constraint *next;
-    uint64_t request;
-    struct grammar_program *program; /* owned, like the matcher */
-    struct grammar_matcher *matcher;
-    bool broken;      /* the engine sampled a token that was not legal */
-    uint64_t asked;   /* the last step in which the engine asked for a mask; 0: none */
-    uint32_t sat_out; /* steps in a row */
+#include "base/clock.h"
+#include "base/machine.h"
+
+enum {
+    PIECE = 1 << 13,       /* moves of grammar threads: some tenths of a millisecond */
+    CORES_FOR_A_THREAD = 4 /* the engine needs the others */
 };
 
-void worker_constraints_init(struct worker_constraints *all)
+struct worker_constraint {
+    struct worker_constraint *next; /* in the list of live requests; main */
+    uint64_t request;
+    struct worker_mask_thread *home;
+    struct grammar_program *program; /* owned */
+    struct grammar_matcher *matcher; /* owned; main may use it in READY only */
+    /* Under the lock: */
+    enum worker_constraint_state state;
+    struct worker_constraint *next_waiting;
+    bool has_token;
+    uint32_t token;             /* that the engine sampled */
+    uint64_t asked_at, made_at; /* pieces of the thread */
+    lr_code code;
+    struct lr_error err;
+};
+
+#define TO(name) LR_STATE(CONSTRAINT_##name)
+static const struct lr_machine machine = {
+    "constraint",
+    {
+        [CONSTRAINT_WAITING] = {"waiting", TO(WORKING) | TO(DROPPED)},
+        [CONSTRAINT_WORKING] = {"working", TO(WAITING) | TO(READY) | TO(FAILED) | TO(DROPPED)},
+        [CONSTRAINT_READY] = {"ready", TO(WAITING) | TO(DROPPED)},
+        [CONSTRAINT_FAILED] = {"failed", TO(DROPPED)},
+        [CONSTRAINT_DROPPED] = {"dropped", 0},
+    }};
+
+static void move(struct worker_constraint *c, enum worker_constraint_state state)
 {
-    *all = (struct worker_constraints){.masks = {.work = WORKER_MASKS_WORK, .step = 1}};
+    if (lr_machine_allows(&machine, "a constrained request", c->state, state))
+        c->state = state;
+}
+
+static bool is_settled(const struct worker_constraint *c)
+{
+    return c->state == CONSTRAINT_READY || c->state == CONSTRAINT_FAILED;
 }
 
 static void destroy(struct worker_constraint *c)
@@ -24,17 +58,160 @@ static void destroy(struct worker_constraint *c)
     free(c);
 }
 
+static void hand_over(struct worker_constraint *c)
+{
+    struct worker_mask_thread *t = c->home;
+    c->next_waiting = NULL;
+    *t->end = c;
+    t->end = &c->next_waiting;
+    (void)pthread_cond_signal(&t->work);
+}
+
+/* ---- a thread ---- */
+
+static struct worker_constraint *pop(struct worker_mask_thread *t)
+{
+    struct worker_constraint *c = t->first;
+    if (c != NULL)
+        t->first = c->next_waiting;
+    if (t->first == NULL)
+        t->end = &t->first;
+    return c;
+}
+
+static lr_code make_piece(struct worker_constraint *c, bool has_token, bool *ready)
+{
+    uint32_t used;
+    *ready = false;
+    if (has_token && !grammar_matcher_token(c->matcher, c->token))
+        return lr_fail(&c->err, LR_INTERNAL,
+                       "the engine sampled a token that its mask forbids");
+    return grammar_matcher_prepare(c->matcher, PIECE, &used, ready, &c->err);
+}
+
+/* Called with the lock held, which it gives up meanwhile. */
+static void work_on(struct worker_mask_thread *t, struct worker_constraint *c)
+{
+    struct worker_constraints *all = t->all;
+    bool has_token = c->has_token, ready = false;
+    c->has_token = false;
+    if (c->state != CONSTRAINT_DROPPED) {
+        move(c, CONSTRAINT_WORKING);
+        (void)pthread_mutex_unlock(&all->lock);
+        lr_code code = make_piece(c, has_token, &ready);
+        (void)pthread_mutex_lock(&all->lock);
+        c->code = code;
+        t->pieces++;
+    }
+    if (c->state == CONSTRAINT_DROPPED) {
+        (void)pthread_mutex_unlock(&all->lock);
+        destroy(c);
+        (void)pthread_mutex_lock(&all->lock);
+        return;
+    }
+    c->made_at = t->pieces;
+    move(c, c->code != LR_OK ? CONSTRAINT_FAILED
+            : ready          ? CONSTRAINT_READY
+                             : CONSTRAINT_WAITING);
+    if (c->state == CONSTRAINT_WAITING)
+        hand_over(c);
+    else if (all->awaited == c)
+        (void)pthread_cond_signal(&all->made);
+}
+
+static void *run(void *arg)
+{
+    struct worker_mask_thread *t = arg;
+    (void)pthread_mutex_lock(&t->all->lock);
+    while (!t->all->stopping) {
+        struct worker_constraint *c = pop(t);
+        if (c != NULL)
+            work_on(t, c);
+        else
+            (void)pthread_cond_wait(&t->work, &t->all->lock);
+    }
+    (void)pthread_mutex_unlock(&t->all->lock);
+    return NULL;
+}
+
+/* A thread keeps the vocabulary of its first constraint: a worker has one model. */
+static bool start(struct worker_mask_thread *t, const struct grammar_vocab *vocab)
+{
+    if (t->is_running)
+        return true;
+    if (t->vocab == NULL)
+        t->vocab = grammar_vocab_share(vocab);
+    t->is_running = t->vocab != NULL && pthread_create(&t->thread, NULL, run, t) == 0;
+    return t->is_running;
+}
+
+/* The thread with the fewest requests; NULL: none runs, and none can be started. */
+static struct worker_mask_thread *choose(struct worker_constraints *all,
+                                         const struct grammar_vocab *vocab)
+{
+    struct worker_mask_thread *best = NULL;
+    for (uint32_t i = 0; i < all->thread_count; i++) {
+        struct worker_mask_thread *t = &all->threads[i];
+        if ((best == NULL || t->count < best->count) && start(t, vocab))
+            best = t;
+    }
+    return best;
+}
+
+/* ---- life ---- */
+
+static uint32_t threads_for_this_machine(void)
+{
+    long cores = sysconf(_SC_NPROCESSORS_ONLN), count = cores / CORES_FOR_A_THREAD;
+    return count < 1                         ? 1
+           : count > WORKER_MASK_THREADS_MAX ? WORKER_MASK_THREADS_MAX
+                                             : (uint32_t)count;
+}
+
+void worker_constraints_init(struct worker_constraints *all, uint32_t threads)
+{
+    pthread_condattr_t monotonic;
+    *all = (struct worker_constraints){
+        .budget_ns = WORKER_MASKS_NS,
+        .thread_count = threads != 0 ? threads : threads_for_this_machine(),
+    };
+    (void)pthread_mutex_init(&all->lock, NULL);
+    (void)pthread_condattr_init(&monotonic);
+    (void)pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+    (void)pthread_cond_init(&all->made, &monotonic);
+    (void)pthread_condattr_destroy(&monotonic);
+    for (uint32_t i = 0; i < WORKER_MASK_THREADS_MAX; i++) {
+        struct worker_mask_thread *t = &all->threads[i];
+        t->all = all;
+        t->end = &t->first;
+        (void)pthread_cond_init(&t->work, NULL);
+    }
+}
+
 lr_code worker_constraints_add(struct worker_constraints *all, uint64_t request,
+                               const struct grammar_vocab *vocab,
                                struct grammar_program *program, struct grammar_matcher *matcher,
                                struct lr_error *err)
 {
+    struct worker_mask_thread *home = choose(all, vocab);
+    if (home == NULL)
+        return lr_fail(err, LR_OUT_OF_RAM, "no thread could be started for constrained output");
     struct worker_constraint *c = calloc(1, sizeof(*c));
     if (c == NULL)
         return lr_fail(err, LR_OUT_OF_RAM, "no memory for constrained output");
-    *c = (struct worker_constraint){
-        .next = all->first, .request = request, .program = program, .matcher = matcher};
+    grammar_matcher_settle(matcher, home->vocab);
+    *c = (struct worker_constraint){.next = all->first,
+                                    .request = request,
+                                    .home = home,
+                                    .program = program,
+                                    .matcher = matcher,
+                                    .state = CONSTRAINT_WAITING};
     all->first = c;
-    all->masks.added++;
+    home->count++;
+    (void)pthread_mutex_lock(&all->lock);
+    c->asked_at = home->pieces;
+    hand_over(c);
+    (void)pthread_mutex_unlock(&all->lock);
     return LR_OK;
 }
 
@@ -46,83 +223,88 @@ static struct worker_constraint **find(struct worker_constraints *all, uint64_t 
     return at;
 }
 
-void worker_constraints_token(struct worker_constraints *all, uint64_t request, uint32_t id)
-{
-    struct worker_constraint *c = *find(all, request);
-    if (c != NULL && !grammar_matcher_token(c->matcher, id))
-        c->broken = true;
-}
-
 void worker_constraints_drop(struct worker_constraints *all, uint64_t request)
 {
     struct worker_constraint **at = find(all, request), *c = *at;
     if (c == NULL)
         return;
     *at = c->next;
-    if (all->masks.patient == c)
-        all->masks.patient = NULL;
-    destroy(c);
+    c->home->count--;
+    (void)pthread_mutex_lock(&all->lock);
+    bool is_in_hands = !is_settled(c);
+    move(c, CONSTRAINT_DROPPED);
+    if (!is_in_hands)
+        hand_over(c);
+    (void)pthread_mutex_unlock(&all->lock);
 }
 
-/* ---- masks ---- */
+void worker_constraints_free(struct worker_constraints *all)
+{
+    (void)pthread_mutex_lock(&all->lock);
+    all->stopping = true;
+    for (uint32_t i = 0; i < all->thread_count; i++)
+        (void)pthread_cond_signal(&all->threads[i].work);
+    (void)pthread_mutex_unlock(&all->lock);
+    for (uint32_t i = 0; i < all->thread_count; i++)
+        if (all->threads[i].is_running)
+            (void)pthread_join(all->threads[i].thread, NULL);
+    for (uint32_t i = 0; i < all->thread_count; i++)
+        for (struct worker_constraint *c; (c = pop(&all->threads[i])) != NULL;)
+            if (c->state == CONSTRAINT_DROPPED)
+                destroy(c);
+    while (all->first != NULL) {
+        struct worker_constraint *c = all->first;
+        all->first = c->next;
+        destroy(c);
+    }
+    for (uint32_t i = 0; i < WORKER_MASK_THREADS_MAX; i++) {
+        grammar_vocab_free(all->threads[i].vocab);
+        (void)pthread_cond_destroy(&all->threads[i].work);
+    }
+    (void)pthread_cond_destroy(&all->made);
+    (void)pthread_mutex_destroy(&all->lock);
+}
+
+/* ---- the engine's side ---- */
+
+/* Called with the lock held: until the mask is ready or has failed.  has_limit: at most for the
+ * rest of the step's budget. */
+static void await(struct worker_constraints *all, struct worker_constraint *c, bool has_limit)
+{
+    uint64_t began = lr_clock_ns(NULL);
+    uint64_t until = began + lr_elapsed(all->waited_ns, all->budget_ns);
+    const struct timespec limit = {.tv_sec = (time_t)(until / 1000000000),
+                                   .tv_nsec = (long)(until % 1000000000)};
+    int rc = has_limit && all->waited_ns >= all->budget_ns ? ETIMEDOUT : 0;
+    all->awaited = c;
+    while (!is_settled(c) && rc != ETIMEDOUT)
+        rc = has_limit ? pthread_cond_timedwait(&all->made, &all->lock, &limit)
+                       : pthread_cond_wait(&all->made, &all->lock);
+    all->awaited = NULL;
+    all->waited_ns += lr_elapsed(began, lr_clock_ns(NULL));
+}
+
+void worker_constraints_token(struct worker_constraints *all, uint64_t request, uint32_t id)
+{
+    struct worker_constraint *c = *find(all, request);
+    if (c == NULL)
+        return;
+    (void)pthread_mutex_lock(&all->lock);
+    if (!is_settled(c)) /* the engine sampled without asking */
+        await(all, c, false);
+    if (c->state == CONSTRAINT_READY) {
+        c->token = id;
+        c->has_token = true;
+        c->asked_at = c->home->pieces;
+        move(c, CONSTRAINT_WAITING);
+        hand_over(c);
+    }
+    (void)pthread_mutex_unlock(&all->lock);
+}
 
 void worker_constraints_step(struct worker_constraints *all)
 {
-    struct worker_masks *b = &all->masks;
-    b->patient = NULL;
-    for (const struct worker_constraint *c = all->first; c != NULL; c = c->next)
-        if (c->asked == b->step && c->sat_out > (b->patient != NULL ? b->patient->sat_out : 0))
-            b->patient = c;
-    b->to_come = b->asked + b->added;
-    b->asked = b->added = 0;
-    b->used = 0;
-    b->took = 0;
-    b->step++;
-}
-
-/* What a mask may use now. */
-static uint32_t share_of(const struct worker_masks *b, const struct worker_constraint *c)
-{
-    uint32_t left = b->work > b->used ? b->work - b->used : 0;
-    uint32_t share = left / (b->to_come + 1);
-    uint64_t kept = (uint64_t)b->to_come * WORKER_MASK_TYPICAL;
-    bool is_turn = b->patient == NULL || b->patient == c || b->patient->asked == b->step;
-    if (is_turn && left > kept && left - kept > share)
-        share = (uint32_t)(left - kept);
-    return share > WORKER_MASK_LEAST ? share : WORKER_MASK_LEAST;
-}
-
-/* Works on a mask in pieces, with a look at the clock after each. */
-static lr_code work_on(struct worker_masks *b, struct worker_constraint *c, bool *ready,
-                       struct lr_error *err)
-{
-    enum { PIECE = 1 << 13 };
-    uint32_t share = share_of(b, c),
-             most = b->took < WORKER_MASKS_NS ? PIECE : WORKER_MASK_LEAST;
-    lr_code code;
-    do {
-        uint32_t used;
-        uint64_t began = lr_clock_ns(b->clock);
-        code =
-            grammar_matcher_prepare(c->matcher, share < most ? share : most, &used, ready, err);
-        share -= used < share ? used : share;
-        b->used += used;
-        b->took += lr_elapsed(began, lr_clock_ns(b->clock));
-    } while (code == LR_OK && !*ready && share != 0 && b->took < WORKER_MASKS_NS);
-    return code;
-}
-
-static lr_code within_budget(struct worker_masks *b, struct worker_constraint *c, bool *ready,
-                             struct lr_error *err)
-{
-    if (b->to_come != 0 && (c->asked == 0 || c->asked + 1 == b->step))
-        b->to_come--;
-    if (c->asked != b->step)
-        b->asked++;
-    lr_code code = work_on(b, c, ready, err);
-    c->asked = b->step;
-    c->sat_out = *ready ? 0 : c->sat_out + 1;
-    return code;
+    all->waited_ns = 0;
 }
 
 lr_code worker_constraints_mask(struct worker_constraints *all, uint64_t request,
@@ -132,21 +314,25 @@ lr_code worker_constraints_mask(struct worker_constraints *all, uint64_t request
     if (c == NULL)
         return lr_fail(err, LR_INTERNAL,
                        "the engine asks for a mask of a request without a constraint");
-    if (c->broken)
-        return lr_fail(err, LR_INTERNAL, "the engine sampled a token that its mask forbids");
-    if (ready != NULL) {
-        lr_code code = within_budget(&all->masks, c, ready, err);
-        if (code != LR_OK || !*ready)
-            return code;
-    }
-    return grammar_matcher_mask(c->matcher, mask, words, err);
+    (void)pthread_mutex_lock(&all->lock);
+    if (!is_settled(c))
+        await(all, c, ready != NULL);
+    enum worker_constraint_state state = c->state;
+    (void)pthread_mutex_unlock(&all->lock);
+    if (ready != NULL)
+        *ready = state == CONSTRAINT_READY;
+    if (state == CONSTRAINT_READY)
+        return grammar_matcher_mask(c->matcher, mask, words, err);
+    if (state == CONSTRAINT_FAILED)
+        *err = c->err;
+    return state == CONSTRAINT_FAILED ? c->code : LR_OK;
 }
 
-void worker_constraints_free(struct worker_constraints *all)
+uint64_t worker_constraints_pieces(struct worker_constraints *all, uint64_t request)
 {
-    while (all->first != NULL) {
-        struct worker_constraint *c = all->first;
-        all->first = c->next;
-        destroy(c);
-    }
+    const struct worker_constraint *c = *find(all, request);
+    (void)pthread_mutex_lock(&all->lock);
+    uint64_t pieces = c != NULL ? c->made_at - c->asked_at : 0;
+    (void)pthread_mutex_unlock(&all->lock);
+    return pieces;
 }

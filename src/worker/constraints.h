@@ -3,52 +3,81 @@
  * An engine asks which tokens are legal before each token, and reports each token that it
  * sampled.  The worker follows the grammars, so that no engine needs grammar code.
  *
- * All masks of one step together get a budget of work and of time, so that expensive masks do
- * not delay the other streams of the step (docs/promises.md: short-masks).  A request whose
- * mask is not finished within its share of the budget sits out the step, and its mask goes on
- * in the next one.  Each request gets a share in every step, so cheap masks are always
- * finished; what the others will hardly need goes to the request that has sat out longest.
- * Thread: main.
+ * A few threads do the work, while the engine computes.  Each request belongs to one thread.
+ * The thread takes the token that the engine sampled, and makes the mask for the next one in
+ * pieces, in turns with the other requests of the thread: a cheap mask waits for one piece of
+ * each expensive mask, not for the whole.
+ *
+ *     add          a token
+ *      |   +-------------------------+
+ *      v   v                         |
+ *     WAITING <--------> WORKING --> READY
+ *         |   next piece   |  |      |
+ *         |                |  +---> FAILED
+ *         v                v         v
+ *         +---------> DROPPED <------+
+ *
+ * The engine waits for the masks of one step for a few milliseconds in all, so that expensive
+ * masks do not delay the other streams of the step (docs/promises.md: short-masks).  A request
+ * whose mask is not ready by then sits out the step.
+ * Thread: all functions main.
  */
 #ifndef WORKER_CONSTRAINTS_H
 #define WORKER_CONSTRAINTS_H
 
-#include "base/clock.h"
+#include <pthread.h>
+
 #include "grammar/grammar.h"
 #include "llm-router/engine.h"
 
-struct worker_constraint; /* of one request */
-
 enum {
-    WORKER_MASKS_WORK = 1 << 20,       /* moves of threads for all masks of a step */
-    WORKER_MASKS_NS = 4 * 1000 * 1000, /* and the time that they may take */
-    WORKER_MASK_TYPICAL = 1 << 13,     /* moves that are kept for each mask to come */
-    WORKER_MASK_LEAST = 1 << 9,        /* moves that a mask gets in any case */
+    WORKER_MASKS_NS = 4 * 1000 * 1000, /* that the engine waits for all masks of a step */
+    WORKER_MASK_THREADS_MAX = 4,
 };
 
-/* The masks of the current step. */
-struct worker_masks {
-    uint32_t work;    /* that they may use */
-    uint32_t used;    /* of it; a mask may use a little more than its share */
-    uint64_t took;    /* ns */
-    uint64_t step;    /* its number */
-    uint32_t asked;   /* requests that the engine asked for */
-    uint32_t added;   /* requests that are new since the step began */
-    uint32_t to_come; /* requests that it will probably ask for: new, or asked for before */
-    const struct worker_constraint *patient; /* that sat out most steps in a row; or NULL */
-    const struct lr_clock *clock;            /* borrowed; NULL: the system's */
+enum worker_constraint_state {
+    CONSTRAINT_WAITING,
+    CONSTRAINT_WORKING,
+    CONSTRAINT_READY,  /* the thread leaves the matcher alone */
+    CONSTRAINT_FAILED, /* there is no mask; err says why */
+    CONSTRAINT_DROPPED,
+};
+
+struct worker_constraint; /* of one request */
+
+struct worker_mask_thread {
+    struct worker_constraints *all;
+    pthread_t thread;
+    bool is_running;
+    uint32_t count;              /* live constraints; main */
+    struct grammar_vocab *vocab; /* owned: its share of the vocabulary */
+    /* Under the lock: */
+    pthread_cond_t work;
+    struct worker_constraint *first, **end; /* WAITING, and DROPPED that are to be freed */
+    uint64_t pieces;                        /* made so far */
 };
 
 struct worker_constraints {
-    struct worker_constraint
-        *first; /* owned list, one for each constrained request that is live */
-    struct worker_masks masks;
+    struct worker_constraint *first; /* owned list, one for each live constrained request */
+    struct worker_mask_thread threads[WORKER_MASK_THREADS_MAX];
+    uint32_t thread_count;
+    uint64_t budget_ns; /* that the engine waits in a step */
+    uint64_t waited_ns; /* in this step so far */
+    pthread_mutex_t lock;
+    /* Under the lock: */
+    pthread_cond_t made;
+    const struct worker_constraint *awaited; /* by the engine; or NULL */
+    bool stopping;
 };
 
-void worker_constraints_init(struct worker_constraints *all);
+/* threads 0: as many as the processors allow. */
+void worker_constraints_init(struct worker_constraints *all, uint32_t threads);
+/* Ends the threads. */
+void worker_constraints_free(struct worker_constraints *all);
 
-/* Takes a constraint that was compiled (compiler.h), unless it fails. */
+/* Takes a constraint that was compiled (compiler.h) with this vocabulary, unless it fails. */
 LR_MUST_USE lr_code worker_constraints_add(struct worker_constraints *all, uint64_t request,
+                                           const struct grammar_vocab *vocab,
                                            struct grammar_program *program,
                                            struct grammar_matcher *matcher,
                                            struct lr_error *err);
@@ -56,13 +85,15 @@ LR_MUST_USE lr_code worker_constraints_add(struct worker_constraints *all, uint6
 void worker_constraints_token(struct worker_constraints *all, uint64_t request, uint32_t id);
 void worker_constraints_drop(struct worker_constraints *all, uint64_t request);
 
-/* A step begins, with a new budget for its masks. */
+/* A step begins: the engine may wait for masks again. */
 void worker_constraints_step(struct worker_constraints *all);
-/* ready NULL: finishes the mask whatever it costs.  Otherwise it may stay unfinished, with
- * *ready false. */
+/* ready NULL: waits for the mask as long as it takes.  Otherwise the mask may stay unfinished,
+ * with *ready false. */
 LR_MUST_USE lr_code worker_constraints_mask(struct worker_constraints *all, uint64_t request,
                                             uint32_t *mask, size_t words, bool *ready,
                                             struct lr_error *err);
-void worker_constraints_free(struct worker_constraints *all);
+/* How many pieces the thread made, for all its requests, from the last token of the request to
+ * its mask; for tests. */
+uint64_t worker_constraints_pieces(struct worker_constraints *all, uint64_t request);
 
 #endif

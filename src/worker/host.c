@@ -187,7 +187,7 @@ void worker_host_init(struct worker_host *host, struct worker_link *link)
         .on_enter = on_enter,
         .try_mask = on_try_mask,
     };
-    worker_constraints_init(&host->constraints);
+    worker_constraints_init(&host->constraints, 0);
     lr_buf_init(&host->out, FRAME_MAX);
 }
 

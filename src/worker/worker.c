@@ -213,7 +213,8 @@ static void finish_job(struct worker *w, struct worker_job *job)
     struct worker_constraints *all = &w->host.constraints;
     lr_code code = job->code;
     if (code == LR_OK)
-        code = worker_constraints_add(all, job->g.id, job->program, job->matcher, &job->err);
+        code = worker_constraints_add(all, job->g.id, w->compiler.vocab, job->program,
+                                      job->matcher, &job->err);
     if (code == LR_OK) {
         job->program = NULL;
         job->matcher = NULL;

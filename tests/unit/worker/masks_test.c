@@ -1,5 +1,5 @@
-/* The masks of one step have a budget: expensive masks take several steps, the others do not
- * wait for them, and the tokens are the same as without a budget. */
+/* Threads make the masks: expensive masks take several steps, the others do not wait for them,
+ * and the tokens are the same as if the engine waited for every mask. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -17,9 +17,8 @@ enum {
     WORDS = (VOCAB + 31) / 32,
     ROWS = 6, /* the last one is cheap */
     CHEAP = ROWS - 1,
-    TOKENS = 12, /* of each answer */
-    BUDGET = 200 * 1000,
-    STEPS_MAX = 10000,
+    TOKENS = 6,       /* of each answer */
+    WAIT_NS = 300000, /* less than an expensive mask takes */
 };
 
 static bool token(void *ctx, uint32_t id, struct lr_str *bytes, uint32_t *flags)
@@ -52,11 +51,9 @@ struct answer {
 struct stage {
     struct worker_constraints all;
     struct grammar_vocab *vocab;
-    struct lr_fake_clock clock; /* stands still: only work counts */
     struct answer answers[ROWS];
-    uint32_t most_work; /* of a step */
+    uint64_t most_pieces; /* of the thread, for a mask of the cheap row */
     uint32_t steps;
-    uint32_t behind; /* tokens of the last one when the first of the expensive ones has ended */
 };
 
 /* A list of strings that are read in many ways at once; the cheap row has strings of any kind.
@@ -77,8 +74,8 @@ static void add_row(struct stage *s, uint32_t row)
                     i > 0 ? "," : "", (char)('a' + i % 25));
     lr_buf_add_z(&text, "]}}}");
     if (grammar_compile(lr_buf_str(&text), &program, &err) != LR_OK ||
-        grammar_matcher_create(program, s->vocab, &matcher, &err) != LR_OK ||
-        worker_constraints_add(&s->all, row, program, matcher, &err) != LR_OK)
+        grammar_matcher_create_aside(program, s->vocab, &matcher, &err) != LR_OK ||
+        worker_constraints_add(&s->all, row, s->vocab, program, matcher, &err) != LR_OK)
         fail_msg("%s", err.text);
     lr_buf_free(&text);
 }
@@ -91,7 +88,7 @@ static uint32_t choose(const uint32_t *mask, uint32_t row, uint32_t index)
     return id;
 }
 
-static void step(struct stage *s, bool has_budget)
+static void step(struct stage *s, bool waits)
 {
     struct lr_error err = {0};
     uint32_t mask[WORDS];
@@ -102,18 +99,19 @@ static void step(struct stage *s, bool has_budget)
         bool ready = true;
         if (a->count == TOKENS)
             continue;
-        lr_code code = worker_constraints_mask(&s->all, row, mask, WORDS,
-                                               has_budget ? &ready : NULL, &err);
+        lr_code code =
+            worker_constraints_mask(&s->all, row, mask, WORDS, waits ? NULL : &ready, &err);
         if (code != LR_OK)
             fail_msg("row %u: %s", row, err.text);
         a->sat_out += !ready;
         if (!ready)
             continue;
+        uint64_t pieces = worker_constraints_pieces(&s->all, row);
+        if (row == CHEAP && pieces > s->most_pieces)
+            s->most_pieces = pieces;
         a->tokens[a->count] = choose(mask, row, a->count);
         worker_constraints_token(&s->all, row, a->tokens[a->count++]);
     }
-    if (s->all.masks.used > s->most_work)
-        s->most_work = s->all.masks.used;
 }
 
 static bool is_done(const struct stage *s)
@@ -124,27 +122,16 @@ static bool is_done(const struct stage *s)
     return count == ROWS * TOKENS;
 }
 
-/* The last of the expensive ones, once the first of them has all its tokens. */
-static void compare(struct stage *s)
-{
-    uint32_t most = 0, least = TOKENS;
-    for (uint32_t row = 0; row < CHEAP; row++) {
-        most = s->answers[row].count > most ? s->answers[row].count : most;
-        least = s->answers[row].count < least ? s->answers[row].count : least;
-    }
-    if (most == TOKENS && s->behind == 0)
-        s->behind = least;
-}
-
-static struct stage *create_stage(void)
+static struct stage *create_stage(uint32_t threads)
 {
     const struct grammar_tokens tokens = {NULL, token};
     struct stage *s = calloc(1, sizeof(*s));
     struct lr_error err;
     assert_non_null(s);
-    lr_fake_clock_init(&s->clock, 0, 0);
-    worker_constraints_init(&s->all);
+    worker_constraints_init(&s->all, threads);
     assert_int_equal(grammar_vocab_create(&tokens, &s->vocab, &err), LR_OK);
+    for (uint32_t row = 0; row < ROWS; row++)
+        add_row(s, row);
     return s;
 }
 
@@ -154,59 +141,118 @@ static void end_stage(struct stage *s)
     grammar_vocab_free(s->vocab);
 }
 
-static struct stage *play(bool has_budget)
+static struct stage *play(uint32_t threads, bool waits, uint64_t budget_ns)
 {
-    struct stage *s = create_stage();
-    s->all.masks.clock = &s->clock.clock;
-    s->all.masks.work = BUDGET;
-    for (uint32_t row = 0; row < ROWS; row++)
-        add_row(s, row);
-    while (!is_done(s) && s->steps < STEPS_MAX) {
-        step(s, has_budget);
-        compare(s);
-    }
-    assert_true(is_done(s));
+    struct stage *s = create_stage(threads);
+    s->all.budget_ns = budget_ns;
+    while (!is_done(s))
+        step(s, waits);
     end_stage(s);
     return s;
 }
 
-static void the_masks_of_a_step_keep_to_their_budget_and_every_request_goes_on(void **state)
+static uint32_t sat_out(const struct stage *s)
 {
-    struct stage *free_run = play(false), *s = play(true);
+    uint32_t count = 0;
+    for (uint32_t row = 0; row < ROWS; row++)
+        count += s->answers[row].sat_out;
+    return count;
+}
+
+static void
+the_engine_does_not_wait_for_expensive_masks_and_every_request_gets_its_tokens(void **state)
+{
+    struct stage *patient = play(1, true, 0),
+                 *hasty[] = {play(1, false, WAIT_NS), play(3, false, WAIT_NS)};
     (void)state;
-    assert_int_equal(free_run->steps, TOKENS);
-    /* A share may be exceeded by one node of the walk. */
-    assert_in_range(s->most_work, BUDGET / 2, BUDGET + ROWS * WORKER_MASK_LEAST);
-    assert_int_equal(s->answers[CHEAP].sat_out, 0);
-    assert_in_range(s->behind, TOKENS / 2, TOKENS);
-    for (uint32_t row = 0; row < ROWS; row++) {
-        assert_memory_equal(s->answers[row].tokens, free_run->answers[row].tokens,
-                            sizeof(s->answers[row].tokens));
-        if (row != CHEAP)
-            assert_in_range(s->answers[row].sat_out, 1, s->steps - TOKENS);
+    assert_int_equal(patient->steps, TOKENS);
+    assert_int_equal(sat_out(patient), 0);
+    for (uint32_t i = 0; i < 2; i++) {
+        assert_true(sat_out(hasty[i]) > 0);
+        for (uint32_t row = 0; row < ROWS; row++)
+            assert_memory_equal(hasty[i]->answers[row].tokens, patient->answers[row].tokens,
+                                sizeof(hasty[i]->answers[row].tokens));
+        free(hasty[i]);
     }
-    free(free_run);
+    free(patient);
+}
+
+/* An expensive mask has dozens of pieces. */
+static void a_cheap_mask_waits_for_one_piece_of_each_expensive_mask(void **state)
+{
+    struct stage *s = play(1, false, WAIT_NS);
+    (void)state;
+    assert_in_range(s->most_pieces, 1, ROWS + 1);
     free(s);
 }
 
-/* With the time used up, a mask still gets the least share, so that it is finished some day. */
-static void a_mask_goes_on_where_the_time_of_the_step_is_used_up(void **state)
+static void the_engine_waits_for_the_masks_of_a_step_no_longer_than_its_budget(void **state)
 {
-    struct stage *s = create_stage();
+    struct stage *s = create_stage(1);
     struct lr_error err = {0};
-    uint32_t mask[WORDS], steps = 0;
+    uint32_t mask[WORDS], unready = 0;
     bool ready;
     (void)state;
-    add_row(s, 0);
-    assert_int_equal(worker_constraints_mask(&s->all, 0, mask, WORDS, NULL, &err), LR_OK);
-    worker_constraints_token(&s->all, 0, 1 + '[');
-    for (ready = false; !ready && steps < STEPS_MAX; steps++) {
-        worker_constraints_step(&s->all);
-        s->all.masks.took = WORKER_MASKS_NS;
-        assert_int_equal(worker_constraints_mask(&s->all, 0, mask, WORDS, &ready, &err), LR_OK);
-        assert_in_range(s->all.masks.used, 1, 2 * WORKER_MASK_LEAST);
+    for (uint32_t row = 0; row < ROWS; row++)
+        worker_constraints_token(&s->all, row, 1 + '['); /* expensive masks follow */
+    worker_constraints_step(&s->all);
+    s->all.waited_ns = s->all.budget_ns; /* the step has waited enough */
+    for (uint32_t row = 0; row < ROWS; row++) {
+        assert_int_equal(worker_constraints_mask(&s->all, row, mask, WORDS, &ready, &err),
+                         LR_OK);
+        unready += !ready;
     }
-    assert_true(ready && steps > 10);
+    assert_true(unready > 0);
+    /* In the next step the engine waits again. */
+    s->all.budget_ns = 60 * UINT64_C(1000000000);
+    worker_constraints_step(&s->all);
+    for (uint32_t row = 0; row < ROWS; row++) {
+        assert_int_equal(worker_constraints_mask(&s->all, row, mask, WORDS, &ready, &err),
+                         LR_OK);
+        assert_true(ready);
+    }
+    end_stage(s);
+    free(s);
+}
+
+/* Whatever its thread does at that moment. */
+static void a_request_may_end_at_any_time(void **state)
+{
+    (void)state;
+    for (uint32_t round = 0; round < 2 * ROWS; round++) {
+        struct stage *s = create_stage(2);
+        struct lr_error err = {0};
+        uint32_t mask[WORDS];
+        for (uint32_t row = 0; row < round % ROWS; row++)
+            assert_int_equal(worker_constraints_mask(&s->all, row, mask, WORDS, NULL, &err),
+                             LR_OK);
+        worker_constraints_drop(&s->all, round % ROWS);
+        worker_constraints_drop(&s->all, 0);
+        worker_constraints_drop(&s->all, 0); /* a request without a constraint */
+        assert_int_equal(s->all.threads[0].count + s->all.threads[1].count,
+                         round % ROWS == 0 ? ROWS - 1 : ROWS - 2);
+        assert_int_equal(worker_constraints_mask(&s->all, 0, mask, WORDS, NULL, &err),
+                         LR_INTERNAL);
+        end_stage(s);
+        free(s);
+    }
+}
+
+static void a_token_that_the_mask_forbids_ends_the_request_with_an_error(void **state)
+{
+    struct stage *s = create_stage(1);
+    struct lr_error err = {0};
+    uint32_t mask[WORDS];
+    bool ready = false;
+    (void)state;
+    worker_constraints_token(&s->all, CHEAP, 1 + '}');
+    assert_int_equal(worker_constraints_mask(&s->all, CHEAP, mask, WORDS, NULL, &err),
+                     LR_INTERNAL);
+    assert_non_null(strstr(err.text, "forbids"));
+    worker_constraints_token(&s->all, CHEAP, 1 + '['); /* changes nothing */
+    assert_int_equal(worker_constraints_mask(&s->all, CHEAP, mask, WORDS, &ready, &err),
+                     LR_INTERNAL);
+    assert_int_equal(worker_constraints_mask(&s->all, 0, mask, WORDS, NULL, &err), LR_OK);
     end_stage(s);
     free(s);
 }
@@ -214,8 +260,12 @@ static void a_mask_goes_on_where_the_time_of_the_step_is_used_up(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_masks_of_a_step_keep_to_their_budget_and_every_request_goes_on),
-        cmocka_unit_test(a_mask_goes_on_where_the_time_of_the_step_is_used_up),
+        cmocka_unit_test(
+            the_engine_does_not_wait_for_expensive_masks_and_every_request_gets_its_tokens),
+        cmocka_unit_test(a_cheap_mask_waits_for_one_piece_of_each_expensive_mask),
+        cmocka_unit_test(the_engine_waits_for_the_masks_of_a_step_no_longer_than_its_budget),
+        cmocka_unit_test(a_request_may_end_at_any_time),
+        cmocka_unit_test(a_token_that_the_mask_forbids_ends_the_request_with_an_error),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
