@@ -183,6 +183,8 @@ static lr_code bring_up(struct lr_engine_model *m, const char *dir, const struct
                             &m->backend, err);
     if (code != LR_OK)
         return code;
+    gptoss_scheduler_set_pace(&m->scheduler, s->options.target_gap_ms,
+                              gptoss_depth_unit(&m->weights->config));
     session->queue = &m->scheduler.queue;
     session->max_context = m->plan.max_context;
     session->vocab = m->vocabulary.rows;

@@ -67,6 +67,9 @@ struct lr_engine_options {
     const char *artifact_path;  /* run these weights instead; NULL: the model's own */
     const char *filename;       /* one file of the model directory (GGUF); NULL: the only one */
     const char *extra_json;     /* engine-specific options, a JSON object; NULL: none */
+    uint32_t target_gap_ms;     /* time between two tokens of a running answer that prompts in
+                                 * the same step should leave it; engines may ignore this */
+    uint32_t reserved;
 };
 
 /* What a model needs, in bytes. */

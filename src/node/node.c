@@ -39,6 +39,7 @@ static struct lr_engine_options read_options(const struct lr_settings *s)
         .max_tokens = (uint64_t)lr_settings_int(s, "max-tokens"),
         .prefill_chunk = (uint32_t)lr_settings_int(s, "prefill-chunk"),
         .threads = (uint32_t)lr_settings_int(s, "engine-threads"),
+        .target_gap_ms = (uint32_t)lr_settings_ms(s, "target-gap"),
         .extra_json = lr_settings_str(s, "engine-options"),
     };
 }

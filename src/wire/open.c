@@ -63,6 +63,7 @@ void wire_open_encode(struct lr_buf *buf, enum wire_type type, const struct wire
     lr_json_member_u64(&w, "max_context", o->max_context);
     lr_json_member_u64(&w, "prefill_chunk", o->prefill_chunk);
     lr_json_member_u64(&w, "threads", o->threads);
+    lr_json_member_u64(&w, "target_gap_ms", o->target_gap_ms);
     lr_json_member_z(&w, "artifact", o->artifact_path);
     lr_json_member_z(&w, "filename", o->filename);
     lr_json_member_z(&w, "extra", o->extra_json);
@@ -135,6 +136,7 @@ lr_code wire_open_decode(struct lr_arena *arena, struct lr_str body, struct wire
     o->max_context = get_u32(root, "max_context");
     o->prefill_chunk = get_u32(root, "prefill_chunk");
     o->threads = get_u32(root, "threads");
+    o->target_gap_ms = get_u32(root, "target_gap_ms");
     o->artifact_path = get_text(arena, root, "artifact");
     o->filename = get_text(arena, root, "filename");
     o->extra_json = get_text(arena, root, "extra");

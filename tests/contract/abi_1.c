@@ -36,6 +36,7 @@ _Static_assert(sizeof(struct lr_logit_bias) == 8, "lr_logit_bias stands in array
 _Static_assert(sizeof(struct lr_error) == 512, "lr_error is written by either side");
 
 /* Where the additions begin: the sizes that hosts and engines of the first release say. */
+AT(lr_engine_options, target_gap_ms, 80);
 AT(lr_engine_need, requests, 80);
 AT(lr_engine_request, document, 168);
 AT(lr_engine_host, on_vector, 72);

@@ -73,8 +73,7 @@ struct gptoss_plan {
     uint32_t prefill_chunk; /* most prompt tokens of a step */
     uint32_t step_tokens; /* most tokens of one batch: at least prefill_chunk + max_sequences */
     uint32_t threads;     /* host threads; 1 where they are not used */
-    uint32_t
-        least_chunk; /* least chunk that the scheduler may use; 0: prefill_chunk is fixed */
+    uint32_t least_chunk; /* least prompt tokens of a step; 0: every chunk is prefill_chunk */
     uint32_t
         late_masks; /* 1: forward() computes beside the host, so masks are made meanwhile */
     uint64_t weights;

@@ -182,35 +182,43 @@ static void grow(struct gptoss_scheduler *s)
     }
 }
 
+/* Sets `take` of every running sequence: one token for each that decodes, and the prompts share
+ * a chunk.  Returns the sum. */
+static uint32_t share(struct gptoss_scheduler *s)
+{
+    struct gptoss_crowd crowd = {.live = s->queue.live, .least_work = UINT64_MAX};
+    uint32_t prompts = 0;
+
+    for (struct engine_sequence *seq = s->queue.running; seq != NULL; seq = seq->next) {
+        if (engine_sequence_decodes(seq)) {
+            seq->take = 1;
+            crowd.decoding++;
+            continue;
+        }
+        struct gptoss_claim claim = gptoss_claim_of(&s->pace, seq);
+        if (claim.work < crowd.least_work)
+            crowd.least_work = claim.work;
+        s->claims[prompts++] = claim;
+    }
+    s->kind = gptoss_pace_kind(&s->pace, &crowd);
+    s->shared = gptoss_share(&s->pace, s->kind, s->claims, prompts);
+    return crowd.decoding + s->shared.tokens;
+}
+
 uint32_t gptoss_scheduler_choose(struct gptoss_scheduler *s)
 {
     grow(s);
     let_in(s);
-    uint32_t tokens = engine_queue_share(&s->queue, s->chunk);
+    uint32_t tokens = share(s);
     for (struct engine_sequence *seq = s->queue.running; seq != NULL; seq = seq->next)
         if (seq->take > 0)
             gptoss_scheduler_slide(s, seq);
     return tokens;
 }
 
-static void set_chunk(struct gptoss_scheduler *s, uint32_t tokens, uint64_t step_ns)
-{
-    if (tokens < s->chunk)
-        return; /* says nothing about a full chunk */
-    if (step_ns < GPTOSS_STEP_SHORT_NS && s->chunk <= s->plan.prefill_chunk / 2)
-        s->chunk *= 2;
-    else if (step_ns > GPTOSS_STEP_LONG_NS && s->chunk / 2 >= s->plan.least_chunk)
-        s->chunk /= 2;
-}
-
 void gptoss_scheduler_advance(struct gptoss_scheduler *s, uint64_t step_ns)
 {
-    uint32_t tokens = 0;
-
-    for (const struct engine_sequence *seq = s->queue.running; seq != NULL; seq = seq->next)
-        tokens += seq->take;
-    if (s->plan.least_chunk != 0)
-        set_chunk(s, tokens, step_ns);
+    gptoss_pace_measured(&s->pace, s->kind, s->shared.work, s->shared.is_full, step_ns);
     for (struct engine_sequence *seq = s->queue.running; seq != NULL; seq = seq->next) {
         seq->computed += seq->take;
         seq->take = 0;
@@ -224,17 +232,26 @@ void gptoss_scheduler_advance(struct gptoss_scheduler *s, uint64_t step_ns)
 lr_code gptoss_scheduler_init(struct gptoss_scheduler *s, const struct gptoss_plan *plan,
                               uint32_t window, struct lr_error *err)
 {
-    *s = (struct gptoss_scheduler){.plan = *plan,
-                                   .chunk = plan->least_chunk != 0 ? plan->least_chunk
-                                                                   : plan->prefill_chunk};
+    *s = (struct gptoss_scheduler){.plan = *plan};
+    gptoss_scheduler_set_pace(s, 0, GPTOSS_DEPTH_IS_FREE);
     s->slots = calloc(plan->max_sequences, sizeof(*s->slots));
-    if (s->slots == NULL)
+    s->claims = calloc(plan->max_sequences, sizeof(*s->claims));
+    if (s->slots == NULL || s->claims == NULL) {
+        gptoss_scheduler_deinit(s);
         return lr_fail(err, LR_OUT_OF_RAM, "no memory for %u slots", plan->max_sequences);
+    }
     lr_code code = gptoss_cache_init(&s->cache, plan->page_tokens, window, plan->full_pages,
                                      plan->window_pages, err);
     if (code != LR_OK)
         gptoss_scheduler_deinit(s);
     return code;
+}
+
+void gptoss_scheduler_set_pace(struct gptoss_scheduler *s, uint32_t target_gap_ms,
+                               uint32_t depth_unit)
+{
+    gptoss_pace_init(&s->pace, s->plan.least_chunk, s->plan.prefill_chunk, target_gap_ms,
+                     depth_unit);
 }
 
 void gptoss_scheduler_deinit(struct gptoss_scheduler *s)
@@ -245,6 +262,7 @@ void gptoss_scheduler_deinit(struct gptoss_scheduler *s)
         free(s->slots[i].window_pages);
     }
     free(s->slots);
+    free(s->claims);
     gptoss_cache_deinit(&s->cache);
     *s = (struct gptoss_scheduler){0};
 }

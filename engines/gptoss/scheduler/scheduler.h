@@ -1,8 +1,9 @@
 /* gptoss/scheduler/scheduler.h - which sequences are computed in the next step.
  *
- * Continuous batching: every running sequence that decodes adds one token to each step; prompts
- * fill the rest of prefill_chunk, in the same step.  The order is always: higher priority
- * first, then earlier arrival.
+ * Continuous batching: every running sequence that decodes adds one token to each step, and
+ * prompts get a chunk of the same step.  pace.h decides how large the chunk is, share.h which
+ * prompts get it.  Slots and pages go by this order: higher priority first, then earlier
+ * arrival.
  *
  * A sequence is admitted when there is a slot and there are pages for all its ids.  It grows a
  * page at a time.  When no page is free, the running sequence that is last in order is
@@ -12,10 +13,6 @@
  *
  * A sequence begins after its cached prefix (cache.h), and its computed pages are cached, both
  * only within the request's scope.
- *
- * If the plan has a least chunk, the duration of steps controls the chunk: it doubles while a
- * full chunk takes less than GPTOSS_STEP_SHORT_NS and halves above GPTOSS_STEP_LONG_NS.  So a
- * small model computes prompts fast, and with a large one the decoding sequences do not stop.
  *
  * Window pages are freed as soon as the next query cannot see them.  Their number is planned
  * for the worst case of every slot, so they never run out.
@@ -28,6 +25,7 @@
 #include "engines/common/queue.h"
 #include "engines/gptoss/backend/backend.h"
 #include "engines/gptoss/scheduler/cache.h"
+#include "engines/gptoss/scheduler/share.h"
 
 /* The pages of the slot's sequence.  The first page_count entries of both tables are in use,
  * the others are GPTOSS_NO_PAGE. */
@@ -42,23 +40,24 @@ struct gptoss_slot {
     uint64_t chain;        /* the cache's name of the last of them */
 };
 
-enum {
-    GPTOSS_STEP_SHORT_NS = 40 * 1000 * 1000,
-    GPTOSS_STEP_LONG_NS = 100 * 1000 * 1000,
-};
-
 struct gptoss_scheduler {
     struct gptoss_plan plan;
-    uint32_t chunk; /* prompt tokens of the next step, at most plan.prefill_chunk */
+    struct gptoss_pace pace;
+    enum gptoss_pace_kind kind;  /* of the chosen step */
+    struct gptoss_shared shared; /* its prompt tokens */
     struct gptoss_cache cache;
     struct engine_queue queue;
-    struct gptoss_slot *slots; /* owned, max_sequences */
+    struct gptoss_slot *slots;   /* owned, max_sequences */
+    struct gptoss_claim *claims; /* owned, max_sequences: scratch of a choice */
 };
 
 LR_MUST_USE lr_code gptoss_scheduler_init(struct gptoss_scheduler *s,
                                           const struct gptoss_plan *plan, uint32_t window,
                                           struct lr_error *err);
 void gptoss_scheduler_deinit(struct gptoss_scheduler *s); /* destroys its sequences */
+/* See pace.h.  Without this call: the default gap, and every depth costs the same. */
+void gptoss_scheduler_set_pace(struct gptoss_scheduler *s, uint32_t target_gap_ms,
+                               uint32_t depth_unit);
 
 /* Frees slot and pages and unlinks; the caller owns the sequence again. */
 void gptoss_scheduler_end(struct gptoss_scheduler *s, struct engine_sequence *seq);

@@ -453,6 +453,52 @@ static void few_pages_make_requests_wait_and_change_no_token(void **state)
     recorder_close(tight);
 }
 
+/* Steps from the submission of a short request until its first token, while a long prompt is
+ * computed. */
+static uint32_t steps_to_first_token(struct recorder *r, uint64_t id)
+{
+    struct lr_engine_request request = text_request(id, &hello, 3);
+    struct lr_error err;
+    uint32_t steps = 0;
+    int32_t busy;
+
+    request.ignore_stop = 1;
+    must_submit(r, &request);
+    for (; record_of(r, id)->count == 0; steps++)
+        assert_int_equal(API->step(r->model, &busy, &err), LR_OK);
+    return steps;
+}
+
+static void a_short_prompt_beside_a_long_one_has_its_token_within_two_steps(void **state)
+{
+    enum { LONG = 3000 };
+    struct recorder *r = recorder_open(DEMO_MODEL, NULL);
+    uint32_t *ids = calloc(LONG, sizeof(*ids));
+    struct lr_error err;
+    int32_t busy;
+
+    (void)state;
+    for (uint32_t i = 0; i < LONG; i++)
+        ids[i] = i * 31 % 2000;
+    struct lr_engine_request request = plain_request(1, ids, LONG, 3);
+    request.ignore_stop = 1;
+    must_submit(r, &request);
+    assert_int_equal(API->step(r->model, &busy, &err), LR_OK);
+    for (uint64_t id = 2; id < 6; id++) {
+        assert_in_range(steps_to_first_token(r, id), 1, 2);
+        assert_true(record_of(r, 1)->prefill_done < LONG);
+    }
+    recorder_run(r);
+    assert_int_equal(record_of(r, 1)->count, 3);
+    /* The same tokens as without the short ones. */
+    request.id = 9;
+    must_submit(r, &request);
+    recorder_run(r);
+    assert_memory_equal(record_of(r, 1)->tokens, record_of(r, 9)->tokens, 3 * sizeof(*ids));
+    free(ids);
+    recorder_close(r);
+}
+
 static void logits_are_computed_beside_live_requests_without_touching_them(void **state)
 {
     const struct lr_engine_options options = {.size = sizeof(options), .max_sequences = 2};
@@ -604,6 +650,7 @@ int main(void)
         cmocka_unit_test(a_request_whose_mask_is_late_sits_out_and_gets_the_same_tokens),
         cmocka_unit_test(log_probabilities_come_with_the_token),
         cmocka_unit_test(few_pages_make_requests_wait_and_change_no_token),
+        cmocka_unit_test(a_short_prompt_beside_a_long_one_has_its_token_within_two_steps),
         cmocka_unit_test(logits_are_computed_beside_live_requests_without_touching_them),
         cmocka_unit_test(probe_states_what_open_takes_and_limits_are_kept),
         cmocka_unit_test(other_devices_and_missing_models_are_named),

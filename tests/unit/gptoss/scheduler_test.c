@@ -80,14 +80,13 @@ static void prompts_go_in_chunks_beside_decoding(void **state)
     gptoss_scheduler_deinit(&s);
 }
 
-/* The chunk after a step of this duration. */
-static uint32_t chunk_after(struct gptoss_scheduler *s, uint64_t step_ns)
+/* Tokens of the next step, which takes this time. */
+static uint32_t chunk_of(struct gptoss_scheduler *s, uint64_t step_ns)
 {
     uint32_t chosen = gptoss_scheduler_choose(s);
 
     gptoss_scheduler_advance(s, step_ns);
-    assert_true(chosen <= s->plan.prefill_chunk);
-    return s->chunk;
+    return chosen;
 }
 
 static void the_chunk_follows_the_time_of_the_steps(void **state)
@@ -99,17 +98,32 @@ static void the_chunk_follows_the_time_of_the_steps(void **state)
     plan.least_chunk = 2;
     assert_int_equal(gptoss_scheduler_init(&s, &plan, 8, NULL), LR_OK);
     struct engine_sequence *a = add(&s, 1, 50, 0);
-    assert_int_equal(chunk_after(&s, GPTOSS_STEP_SHORT_NS - 1), 4);
-    assert_int_equal(chunk_after(&s, GPTOSS_STEP_SHORT_NS - 1), 8);
-    assert_int_equal(chunk_after(&s, 0), 8); /* never more than the plan's */
-    assert_int_equal(chunk_after(&s, GPTOSS_STEP_SHORT_NS), 8);
-    assert_int_equal(chunk_after(&s, GPTOSS_STEP_LONG_NS + 1), 4);
-    assert_int_equal(chunk_after(&s, GPTOSS_STEP_LONG_NS + 1), 2);
-    assert_int_equal(chunk_after(&s, UINT64_MAX), 2); /* never less than the least */
+    assert_int_equal(chunk_of(&s, 0), 2);
+    assert_int_equal(chunk_of(&s, 0), 4);
+    assert_int_equal(chunk_of(&s, 0), 8);
+    assert_int_equal(chunk_of(&s, UINT64_MAX), 8); /* never more than the plan's */
+    assert_int_equal(chunk_of(&s, UINT64_MAX), 4);
+    assert_int_equal(chunk_of(&s, UINT64_MAX), 2);
+    assert_int_equal(chunk_of(&s, 0), 2); /* never less than the least */
     end(&s, a);
-    struct engine_sequence *b = add(&s, 2, 1, 0);
-    assert_int_equal(chunk_after(&s, 0), 2); /* a step of one token says nothing */
+    gptoss_scheduler_deinit(&s);
+}
+
+static void a_short_prompt_passes_a_long_one_and_both_are_computed(void **state)
+{
+    struct gptoss_scheduler s = start(8);
+    struct engine_sequence *a = add(&s, 1, 40, 0);
+
+    (void)state;
+    assert_int_equal(step(&s), 8);
+    struct engine_sequence *b = add(&s, 2, 6, 0);
+    assert_int_equal(step(&s), 8);
+    assert_true(engine_sequence_decodes(b));
+    assert_int_equal(a->computed, 8 + 2); /* the oldest gets a quarter */
+    assert_int_equal(step(&s), 1 + 8);
+    end(&s, a);
     end(&s, b);
+    expect_all_free(&s);
     gptoss_scheduler_deinit(&s);
 }
 
@@ -245,6 +259,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(prompts_go_in_chunks_beside_decoding),
         cmocka_unit_test(the_chunk_follows_the_time_of_the_steps),
+        cmocka_unit_test(a_short_prompt_passes_a_long_one_and_both_are_computed),
         cmocka_unit_test(the_queue_goes_by_priority_and_then_by_arrival),
         cmocka_unit_test(a_sliding_layer_keeps_its_window_and_nothing_behind_it),
         cmocka_unit_test(when_pages_run_out_the_last_sequence_is_preempted_and_continues_later),

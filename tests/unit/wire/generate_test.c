@@ -259,7 +259,8 @@ static void open_carries_limits_and_devices(void **state)
                                          .device_count = 2,
                                          .vram_limit = UINT64_MAX,
                                          .max_context = 9,
-                                         .extra_json = "{\"a\":1}"}};
+                                         .extra_json = "{\"a\":1}",
+                                         .target_gap_ms = 25}};
     struct wire_open got;
     struct lr_buf buf;
     struct lr_arena arena;
@@ -273,6 +274,7 @@ static void open_carries_limits_and_devices(void **state)
     assert_string_equal(got.options.devices[1], "GPU-2");
     assert_true(got.options.vram_limit == UINT64_MAX);
     assert_int_equal(got.options.max_context, 9);
+    assert_int_equal(got.options.target_gap_ms, 25);
     assert_string_equal(got.options.extra_json, "{\"a\":1}");
     assert_null(got.options.artifact_path);
     lr_arena_free(&arena);

@@ -11,7 +11,7 @@
 /* Defaults.  KV tokens: a long conversation; memory is used only when written.  Chunk: the
  * least is large enough that most experts serve several tokens, and small enough for a step of
  * a large model on two cores; the scheduler goes up to the maximum if steps are short
- * (scheduler.h). */
+ * (pace.h). */
 enum {
     DEFAULT_KV_TOKENS = 32768,
     DEFAULT_SEQUENCES = 16,

@@ -9,6 +9,8 @@ enum {
     DEFAULT_SEQUENCES = 64,
     MAX_SEQUENCES = 1024,
     DEFAULT_CHUNK = 2048,
+    LEAST_CHUNK =
+        64, /* fewer tokens are hardly faster: a step reads the weights of most experts */
     MAX_CHUNK = 8192,
     DEFAULT_KV_TOKENS = 262144,
 };
@@ -251,6 +253,7 @@ lr_code cuda_plan(const struct model_config *c, const struct gptoss_backend_opti
         p->max_context = (uint32_t)wanted;
     p->max_sequences = pick(o->max_sequences, DEFAULT_SEQUENCES, 1, MAX_SEQUENCES);
     p->prefill_chunk = pick(o->prefill_chunk, DEFAULT_CHUNK, 1, MAX_CHUNK);
+    p->least_chunk = o->prefill_chunk == 0 ? LEAST_CHUNK : p->prefill_chunk;
     p->step_tokens = p->prefill_chunk + p->max_sequences;
     p->weights = cuda_place_weights(shape, c, 0);
     p->workspace = cuda_place_workspace(shape, c, p, 0);

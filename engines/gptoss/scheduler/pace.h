@@ -1,0 +1,80 @@
+/* gptoss/scheduler/pace.h - how much prompt work the next step may have.
+ *
+ * Every stream waits for the whole step, so a step with prompt tokens must be short while
+ * streams run.  The time that a step may take depends on the sequences that wait for its end:
+ *
+ *   GAP      streams run, or a prompt can end in this step: 4/5 of the target gap.  The last
+ *            fifth is for the time between two steps and for the way to the client.
+ *   SEVERAL  no stream runs, and several prompts are far from their ends: 2 target gaps.  A new
+ *            prompt waits for this step at most.
+ *   ALONE    the model has one request, and that is a prompt: 8 target gaps.
+ *
+ * Each kind has a chunk of its own, and measured steps move the chunk: the next chunk is the
+ * work of this step, times the aim, divided by the duration.  A step changes the chunk by a
+ * factor of two at most, because a single step may be slow for other reasons.  Only a step that
+ * left prompt tokens behind can raise the chunk: a smaller step says little about a larger one.
+ * A kind without a full step so far takes over the work of any step that was short enough.
+ * A chunk never has fewer than `least` tokens: on a slow device the steps are longer than the
+ * target gap.
+ *
+ * Work is counted in tokens at the beginning of a prompt.  A token at a depth of depth_unit ids
+ * counts as two, because attention then takes as long as everything else.
+ *
+ * Pure: no clock, no allocation.  Thread: the engine's caller.
+ */
+#ifndef GPTOSS_SCHEDULER_PACE_H
+#define GPTOSS_SCHEDULER_PACE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "model/config.h"
+
+enum {
+    GPTOSS_TARGET_GAP_MS = 25, /* if the operator gave none */
+    GPTOSS_DEPTH_IS_FREE = 0,  /* a depth_unit: attention costs nothing */
+};
+
+enum gptoss_pace_kind {
+    GPTOSS_PACE_GAP,
+    GPTOSS_PACE_SEVERAL,
+    GPTOSS_PACE_ALONE,
+    GPTOSS_PACE_KINDS,
+};
+
+/* The sequences of the next step. */
+struct gptoss_crowd {
+    uint32_t live;     /* requests of the model, also those that wait for a slot */
+    uint32_t decoding; /* streams that run */
+    uint64_t
+        least_work; /* work left of the prompt that has the least; unused without prompts */
+};
+
+struct gptoss_pace {
+    uint32_t least, most;               /* tokens of a chunk; equal: the chunk is fixed */
+    uint32_t depth_unit;                /* never 0 */
+    uint64_t aim_ns[GPTOSS_PACE_KINDS]; /* duration of a step */
+    uint64_t work[GPTOSS_PACE_KINDS];   /* of the next chunk; see gptoss_pace_work() */
+    bool is_known[GPTOSS_PACE_KINDS];   /* had a full step */
+};
+
+/* The depth at which attention over the keys of a sequence takes as long as all other
+ * arithmetic of a token. */
+uint32_t gptoss_depth_unit(const struct model_config *config);
+
+/* least 0: the chunk is always `most`.  target_gap_ms 0: GPTOSS_TARGET_GAP_MS. */
+void gptoss_pace_init(struct gptoss_pace *p, uint32_t least, uint32_t most,
+                      uint32_t target_gap_ms, uint32_t depth_unit);
+
+/* Work of `tokens` tokens that begin at `depth`, in tokens at depth 0 times depth_unit. */
+uint64_t gptoss_pace_work(const struct gptoss_pace *p, uint32_t depth, uint32_t tokens);
+
+enum gptoss_pace_kind gptoss_pace_kind(const struct gptoss_pace *p,
+                                       const struct gptoss_crowd *crowd);
+
+/* A step of this kind computed so much work in this time.  is_full: prompt tokens were left
+ * behind. */
+void gptoss_pace_measured(struct gptoss_pace *p, enum gptoss_pace_kind kind, uint64_t work,
+                          bool is_full, uint64_t step_ns);
+
+#endif

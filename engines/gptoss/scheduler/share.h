@@ -1,0 +1,42 @@
+/* gptoss/scheduler/share.h - which prompts get the tokens of a step.
+ *
+ * Three quarters of the work of a step go to the prompts with the least work left: a short
+ * prompt passes long ones.  One quarter goes to the oldest prompts, so that a long prompt ends
+ * no matter how many short ones arrive.  What one part does not need, the other one gets.  A
+ * prompt of a higher priority comes first in both parts.
+ *
+ * The bound: let W be the work of a prompt and of all older prompts when it arrives.  The
+ * prompt is computed before the steps have done 4 W of prompt work: it takes at most four times
+ * as long as in the order of arrival.  (In every step at least a quarter goes to this prompt or
+ * to an older one.  The bound counts prompts of the same priority and of higher ones.)
+ *
+ * Pure: no clock, no allocation.  Thread: the engine's caller.
+ */
+#ifndef GPTOSS_SCHEDULER_SHARE_H
+#define GPTOSS_SCHEDULER_SHARE_H
+
+#include "engines/common/sequence.h"
+#include "engines/gptoss/scheduler/pace.h"
+
+/* A prompt that wants tokens of the step. */
+struct gptoss_claim {
+    struct engine_sequence *seq; /* borrowed */
+    uint64_t work;               /* left, see gptoss_pace_work() */
+};
+
+/* What was given. */
+struct gptoss_shared {
+    uint32_t tokens;
+    uint64_t work;
+    bool is_full; /* some claims did not get everything */
+};
+
+/* The claim of a sequence. */
+struct gptoss_claim gptoss_claim_of(const struct gptoss_pace *p, struct engine_sequence *seq);
+
+/* Sets `take` of every claim's sequence.  claims[] is in the order of the queue, higher
+ * priority and then earlier arrival first, and is sorted anew. */
+struct gptoss_shared gptoss_share(const struct gptoss_pace *p, enum gptoss_pace_kind kind,
+                                  struct gptoss_claim *claims, uint32_t count);
+
+#endif
