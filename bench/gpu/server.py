@@ -3,13 +3,13 @@ import http.client, json, os, shutil, signal, subprocess, sys, tempfile, time
 
 
 class Server:
-    def __init__(self, binary, model, device, port):
+    def __init__(self, binary, model, device, port, more=()):
         self.port = port
         self.folder = tempfile.mkdtemp()
         self.log_file = os.path.join(self.folder, "log")
         self.process = subprocess.Popen(
             [binary, "up", "--device", device, "--model", model, "--listen", f"127.0.0.1:{port}", "--data-dir", os.path.join(self.folder, "data"),
-             "--no-hf-cache"],
+             "--no-hf-cache", *more],
             stderr=open(self.log_file, "w"), stdout=subprocess.DEVNULL, env=dict(os.environ, HOME=self.folder))
 
     def log(self):
