@@ -108,7 +108,8 @@ export function Chart({ label, times, series, format, height = 88, slotS = 0, on
     let isOver = false;
     const make = async () => {
       const Plot = await load();
-      if (isOver) return;
+      // A page that is left loses its elements at once, and is told so after the next paint.
+      if (isOver || !host.current) return;
       plot.current?.destroy();
       const o = options(Plot, host.current, { series, format, height, slotS });
       o.hooks = { setCursor: [(u) => onHover?.(u.cursor.idx ?? null)] };

@@ -3,6 +3,7 @@
 //   const browser = await startBrowser();                    close it in after()
 //   const page = await browser.open(url, {scheme: 'dark', size: 'phone', lang: 'ja'});
 //   page.watch.allow(400)                                    an error status that this test provokes
+//   await page.visit('#/models')                             another page of the dashboard, once it is drawn
 //   await page.look('models')                                axe, and a screenshot to look at
 //   page.watch.assertClean()                                 no error, no request to another host, no inline script
 //
@@ -78,6 +79,7 @@ export async function startBrowser() {
   const chrome = await chromium.launch({
     executablePath: EXECUTABLE,
     args: ['--no-sandbox', '--disable-dev-shm-usage'],
+    timeout: 120000,
   });
   fs.mkdirSync(SCREENS, { recursive: true });
   return {
@@ -93,8 +95,19 @@ export async function startBrowser() {
           reducedMotion: 'reduce',
         }));
       const page = await mine.newPage();
-      page.setDefaultTimeout(15000);
+      page.setDefaultTimeout(60000);
       page.watch = new Watch(page, new URL(url).origin);
+      /** `goto` resolves before the dashboard has heard of the new address: what is asked next may still find the old page. */
+      page.visit = (hash) =>
+        page.evaluate(
+          (next) =>
+            new Promise((done) => {
+              if (location.hash === next) return done();
+              addEventListener('hashchange', () => setTimeout(done), { once: true });
+              location.hash = next;
+            }),
+          hash,
+        );
       /** Whoever looks at the pictures later should not see half of an animation. */
       page.look = async (name, { fullPage = true } = {}) => {
         await page.evaluate(() => document.fonts.ready);

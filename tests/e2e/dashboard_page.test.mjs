@@ -110,7 +110,7 @@ test('every page, light and dark, large and small: no finding of axe, no error, 
     for (const size of Object.keys(SIZES)) {
       const page = await browser.open(up.url, { scheme, size });
       for (const [name, hash] of routes) {
-        await page.goto(`${up.url}/${hash}`);
+        await page.visit(hash);
         await page
           .locator(name === 'missing' ? '.empty' : '.page')
           .first()
@@ -122,6 +122,42 @@ test('every page, light and dark, large and small: no finding of axe, no error, 
       page.watch.assertClean();
       await page.context().close();
     }
+});
+
+test('a page that is left before its charts have arrived makes no error', async () => {
+  const page = await browser.open(up.url);
+  // Effects are cleaned up after the next paint or 35 ms: here much later, so that the charts come before.
+  await page.addInitScript(() => {
+    const plain = globalThis.setTimeout;
+    globalThis.requestAnimationFrame = () => 0;
+    globalThis.setTimeout = (fn, ms, ...more) => plain(fn, ms === 35 && globalThis.isLate ? 60000 : ms, ...more);
+  });
+  let release, ask;
+  const asked = new Promise((done) => {
+    ask = done;
+  });
+  const gate = new Promise((done) => {
+    release = done;
+  });
+  await page.route('**/vendor/uplot.js', async (route) => {
+    ask(route.request().url());
+    await gate;
+    await route.continue();
+  });
+  await page.reload();
+  const library = await asked;
+  await page.evaluate(() => {
+    globalThis.isLate = true;
+  });
+  await page.visit('#/models');
+  release();
+  await page.evaluate(async (url) => {
+    await import(url);
+    await new Promise((done) => setTimeout(done, 100));
+  }, library);
+  assert.equal(await page.locator('.chart').count(), 0);
+  page.watch.assertClean();
+  await page.context().close();
 });
 
 test('in Japanese every text is there, and the choice is remembered', async () => {
