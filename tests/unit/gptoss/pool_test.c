@@ -290,7 +290,7 @@ static void a_pool_that_ends_at_any_instruction_of_a_thread_joins_the_thread(voi
 
     (void)state;
     assert_int_equal(sigaction(SIGTRAP, &trap, NULL), 0);
-    alarm(60); /* a thread that sleeps for ever: the program ends here */
+    alarm(600); /* a thread that sleeps for ever: the program ends here */
     for (uint32_t step = 1; step <= MOST_STEPS; step++) {
         struct engine_pool *pool = engine_pool_create(2);
         struct traps t = {.pause_at = step};

@@ -118,7 +118,7 @@ static void a_socket_that_is_lent_is_had_back_before_it_is_used_again(void **sta
 static void the_thread_takes_its_share_once_it_is_awake(void **state)
 {
     (void)state;
-    uint64_t until = now_ms() + 5000;
+    uint64_t until = now_ms() + HANG_MS;
     while (burst != NULL && net_burst_shared(burst) == 0) {
         net_burst_begin(burst, -1);
         for (size_t i = 0; i < SOCKETS; i++)

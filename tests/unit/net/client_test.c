@@ -512,7 +512,7 @@ static void time_limits_are_kept_and_named(void **state)
         &o);
     assert_int_equal(o.err.code, LR_TIMEOUT);
     assert_non_null(strstr(o.err.text, "no answer within 150 ms"));
-    assert_in_range(now_ms() - begun, 120, 1000);
+    assert_in_range(now_ms() - begun, 120, HANG_MS);
     net_loop_post(loop, stop_loop, loop);
     net_loop_run(loop);
     canned_stop(&silent);
@@ -707,7 +707,7 @@ static void a_crowd_that_pauses_and_cancels_leaves_nothing_behind(void **state)
     net_loop_post(loop, stop_loop, loop);
     net_loop_run(loop);
     struct net_server_stats server;
-    uint64_t until = now_ms() + 5000;
+    uint64_t until = now_ms() + HANG_MS;
     do {
         net_server_get_stats(h.server, &server);
         assert_true(now_ms() < until);

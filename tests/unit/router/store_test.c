@@ -17,7 +17,7 @@
 
 #define POSTGRES LR_SOURCE_DIR "/tests/support/postgres"
 
-enum { WAIT_MS = 10000, TIMEOUT_MS = 10000 };
+enum { WAIT_MS = 60000, TIMEOUT_MS = 60000 };
 
 static int rounds(int few)
 {
@@ -468,11 +468,17 @@ static void a_change_at_one_is_told_to_the_other_at_once(void **state)
     router_store_on_change(other, count_change, &changes);
     assert_int_equal(router_store_start(other, &err), LR_OK);
     await(atomic_load(&changes) >= 1); /* the first look of its own */
-    int before = atomic_load(&changes);
-    uint64_t begun = lr_clock_ms(NULL);
-    assert_int_equal(insert_and_wait(one, &task), 1);
-    await(atomic_load(&changes) > before);
-    assert_true(lr_clock_ms(NULL) - begun < 1500); /* its own look would be up to 2 s away */
+    /* Its own look is up to two seconds away: four quick ones in a row are no accident.  A busy
+     * machine may need some tries. */
+    int quick = 0;
+    for (int round = 0; quick < 4; round++) {
+        int before = atomic_load(&changes);
+        uint64_t begun = lr_clock_ms(NULL);
+        assert_true(round < 40);
+        assert_int_equal(insert_and_wait(one, &task), 1);
+        await(atomic_load(&changes) > before);
+        quick = lr_clock_ms(NULL) - begun < 500 ? quick + 1 : 0;
+    }
     router_store_close(one);
     router_store_close(other);
 }
@@ -501,17 +507,19 @@ static void after_a_lost_connection_everything_is_read_again_and_words_arrive(vo
     router_store_on_change(other, count_change, &changes);
     assert_int_equal(router_store_start(other, &err), LR_OK);
     await(atomic_load(&changes) >= 1);
-    for (int round = 0; round < 3; round++) {
+    int quick = 0;
+    for (int round = 0; quick < 6; round++) { /* a busy machine may need more than three */
         int before = atomic_load(&changes);
         uint64_t begun = lr_clock_ms(NULL);
+        assert_true(round < 20);
         cut_connections(*state);
         await(atomic_load(&changes) > before);
-        assert_true(lr_clock_ms(NULL) - begun < 1500);
+        quick += lr_clock_ms(NULL) - begun < 1500;
         before = atomic_load(&changes);
         begun = lr_clock_ms(NULL);
         assert_int_equal(insert_and_wait(one, &task), 1); /* it came back, too */
         await(atomic_load(&changes) > before);
-        assert_true(lr_clock_ms(NULL) - begun < 1500);
+        quick += lr_clock_ms(NULL) - begun < 1500;
     }
     router_store_close(one);
     router_store_close(other);
@@ -581,7 +589,7 @@ static struct router_store *start_impatient(const struct fixture *fixture, uint3
 
 static void a_silent_database_costs_each_change_one_timeout_and_no_row_is_lost(void **state)
 {
-    enum { TASKS = 8, ROWS = 600 };
+    enum { TASKS = 60, ROWS = 600 };
     struct router_store *store = start_impatient(*state, 500);
     struct router_store_stats stats;
     struct task tasks[TASKS], after;
@@ -604,7 +612,7 @@ static void a_silent_database_costs_each_change_one_timeout_and_no_row_is_lost(v
         assert_int_equal(tasks[i].err.code, LR_UNAVAILABLE);
         assert_contains(tasks[i].err.text, "database-timeout");
     }
-    assert_true(lr_clock_ms(NULL) - begun < 3000); /* one after the other would take 4 s */
+    assert_true(lr_clock_ms(NULL) - begun < 15000); /* one after the other would take 30 s */
     char trouble[ROUTER_TROUBLE];
     assert_true(router_store_trouble(store, trouble));
     end_silence(holder);
@@ -633,8 +641,8 @@ static void a_silent_database_does_not_keep_the_store_from_closing(void **state)
     router_store_usage(store, &row);
     uint64_t begun = lr_clock_ms(NULL);
     assert_true(router_store_close(store));
-    assert_true(lr_clock_ms(NULL) - begun < 5000);
-    assert_int_equal(atomic_load(&task.ended), 2); /* whoever waited was told */
+    assert_true(lr_clock_ms(NULL) - begun < 30000); /* the database has sixty seconds */
+    assert_int_equal(atomic_load(&task.ended), 2);  /* whoever waited was told */
     end_silence(holder);
 }
 
