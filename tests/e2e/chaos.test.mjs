@@ -24,6 +24,7 @@ test('faults under load: every answer is the undisturbed one or refused, and the
     seed: 20,
     minutes: 0.12,
     longestHold: 1200,
+    slow: 3, // other files run at the same time
     only,
     logDir: path.join(ROOT, 'build/test-log/chaos'),
     say: (text) => t.diagnostic(text),

@@ -8,7 +8,7 @@ import path from 'node:path';
 import tls from 'node:tls';
 import { test } from 'node:test';
 import { keep } from './fleet.mjs';
-import { BIN, call, launch, LONG, startRouter, tempDir, until } from './support.mjs';
+import { BIN, call, launch, LONG, startRouter, stopwatch, tempDir, until } from './support.mjs';
 
 const COUNT = LONG ? 1000 : 300;
 const rss = (pid) => Number(fs.readFileSync(`/proc/${pid}/status`, 'utf8').match(/VmRSS:\s+(\d+)/)[1]) / 1024;
@@ -41,13 +41,13 @@ const letGo = (sockets) =>
 const health = (port, localAddress) =>
   new Promise((done, fail) => {
     const socket = net.connect({ port, host: '127.0.0.1', localAddress }),
-      begun = Date.now();
+      watch = stopwatch();
     let text = '';
     socket.on('data', (data) => {
       text += data;
     });
     socket.on('error', fail);
-    socket.on('close', () => done({ status: Number(text.match(/^HTTP\/1\.1 (\d+)/)?.[1]), ms: Date.now() - begun }));
+    socket.on('close', () => done({ status: Number(text.match(/^HTTP\/1\.1 (\d+)/)?.[1]), ms: watch.ms }));
     socket.write('GET /health HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n');
   });
 

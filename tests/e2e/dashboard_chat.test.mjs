@@ -49,26 +49,32 @@ async function open(model, options) {
   return page;
 }
 
-const shown = async (page) => (await page.answer.locator('.prose').textContent({ timeout: 5000 })) ?? '';
+const shown = async (page) => (await page.answer.locator('.prose').textContent()) ?? '';
 
 test('an answer grows while it is streamed, and ends with its figures', async () => {
   const page = await open('slow');
   const said = 'The quick brown fox jumps over the lazy dog, again and again and again.';
-  await page.say(said);
-  const first = await shown(page);
-  assert.ok(first.length > 0 && first.length < said.length && said.startsWith(first), first);
-  assert.equal(await page.answer.getAttribute('aria-busy'), 'true');
-  await until('it grows', async () => {
-    const now = await shown(page);
-    return now.length > first.length && now.length < said.length;
+  // The page itself notes each state of the answer that it shows: the test may be too slow to see them.
+  await page.evaluate(() => {
+    globalThis.seen = [];
+    new MutationObserver(() => {
+      const answer = document.querySelector('.turn.model');
+      const text = answer?.querySelector('.prose')?.textContent;
+      if (text && text !== globalThis.seen.at(-1)?.text)
+        globalThis.seen.push({ text, isBusy: answer.getAttribute('aria-busy') === 'true' });
+    }).observe(document.body, { subtree: true, childList: true, characterData: true, attributes: true });
   });
+  await page.say(said);
   await page.ended();
   assert.equal(await shown(page), said);
+  const seen = (await page.evaluate(() => globalThis.seen)).filter(({ text }) => text.length < said.length);
+  assert.ok(seen.length >= 3, `${seen.length} states before the whole answer`);
+  for (const { text, isBusy } of seen) assert.ok(isBusy && said.startsWith(text), text);
   assert.equal(await page.locator('.bubble').textContent(), said);
   const facts = await page.answer.locator('.turn-facts').textContent();
   assert.match(facts, new RegExp(`^${said.length + 1} tokens`), 'a byte each, and the end');
   const speed = Number(facts.match(/([\d.,]+) tokens\/s/)[1]);
-  assert.ok(speed > 5 && speed < 45, `${speed} tokens/s at 25 ms a step`);
+  assert.ok(speed > 2 && speed < 60, `${speed} tokens/s at 25 ms a step`);
   assert.match(facts, /first token after \d+/);
   await page.getByText('The answer is complete.').waitFor({ state: 'attached' });
   page.watch.assertClean();
@@ -117,7 +123,7 @@ test('a tool call is shown with its arguments; its result is sent and the model 
   await page.getByLabel('Temperature').fill('0');
   await page.say('What is the weather in Paris?');
   const tool = page.locator('.tool');
-  await tool.waitFor();
+  await page.ended(); // until then the arguments grow, and no result can be sent
   assert.equal(await tool.locator('code').textContent(), 'get_weather');
   assert.match(await tool.locator('pre').first().textContent(), /"city": "Paris"/);
   await tool.getByLabel('Result').fill('{"temperature": 21, "sky": "sunny"}');
@@ -214,6 +220,7 @@ test('conversations stay in this browser: reopened after a reload, continued, de
   await page.ended();
   await page.reload();
   const list = page.locator('.chats .chat-title');
+  await list.first().waitFor();
   assert.deepEqual(await list.allTextContents(), ['the second one', 'the first one']);
   await page.getByRole('button', { name: 'the first one', exact: false }).first().click();
   assert.equal(await page.locator('.bubble').textContent(), 'the first one');

@@ -57,8 +57,8 @@ test('a node is killed and comes back: the list and the overview say so without 
   await overview.getByText(/n0 has been silent/).waitFor();
   await page.getByRole('status').filter({ hasText: 'Node n0 is offline' }).waitFor(); // said to screen readers
   await overview.look('overview-alert');
-  await page.goto(`${router.url}/#/nodes/${(await nodes(router))[0].id}`);
-  page.watch.allow(503); // questions that were under way when it died
+  page.watch.allow(503); // of questions to the node that died
+  await page.visit(`#/nodes/${(await nodes(router))[0].id}`);
   await page.getByText('This node does not answer').waitFor();
   await page.look('node-offline');
   node = keep(await startNode(router, { name: 'n0', args, port, dir }));
@@ -133,7 +133,7 @@ test('out of service and back, the log, and a token for another node', async () 
   assert.equal((await nodes(router))[0].drained, true);
   await page.getByRole('button', { name: 'Put back into service' }).click();
   await page.getByText('online', { exact: true }).waitFor();
-  await page.goto(`${router.url}/#/nodes`);
+  await page.visit('#/nodes');
   await page.getByRole('button', { name: 'Add a node' }).click();
   await page.getByRole('button', { name: 'Create a token' }).click();
   await page.getByText(new RegExp(`llm-router node --router ${router.url} --token lr-`)).waitFor();
@@ -222,9 +222,9 @@ test('a node, a model, an engine and a log line that contain markup are shown as
   await page.getByRole('link', { name: HOSTILE.slice(0, 60) }).click();
   for (const text of [HOSTILE, `because ${HOSTILE}`]) await page.getByText(text, { exact: true }).first().waitFor();
   await page.look('node-hostile');
-  await page.goto(`${router.url}/#/overview`);
+  await page.visit('#/overview');
   await page.getByText('of 2 are online').waitFor();
-  await page.goto(`${router.url}/#/models/${encodeURIComponent(HOSTILE)}`);
+  await page.visit(`#/models/${encodeURIComponent(HOSTILE)}`);
   await page
     .getByRole('heading', { name: `Model ${HOSTILE} not found` })
     .first()

@@ -16,6 +16,7 @@ import {
   register,
   ROOT,
   say,
+  sleep,
   startNode,
   startRouter,
   tempDir,
@@ -187,7 +188,8 @@ test('killed at random under load: the usage of every request that ended more th
         if (answer?.status === 200) ended.push(Date.now());
       }
     });
-    await new Promise((done) => setTimeout(done, 1300 + Math.random() * 400));
+    await until('some have ended', () => ended.length >= first + 10);
+    await sleep(1000 + Math.random() * 400);
     running = false;
     const killed = Date.now();
     router.child.kill('SIGKILL');
@@ -195,7 +197,7 @@ test('killed at random under load: the usage of every request that ended more th
     least = counted + ended.slice(first).filter((at) => at <= killed - 1000).length; // each kill may cost its last second
     router = await startRouter({ dir, port, args: ['--allow-cpu-nodes'] });
     left.push(router);
-    await until('the node is back', async () => (await online(router)) === 1, 5000);
+    await until('the node is back', async () => (await online(router)) === 1, 20000);
     const used = (await call(`${router.url}/v0/usage`)).json.usage
       .filter((u) => u.key === key.id)
       .reduce((n, u) => n + u.requests, 0);

@@ -14,6 +14,7 @@ import {
   say,
   sleep,
   startRouter,
+  stopwatch,
   stream,
   tempDir,
   until,
@@ -89,10 +90,10 @@ test('a frozen node (SIGSTOP) delays no request longer than the limit, and reque
   const running = Array.from({ length: 6 }, () => stream(router.url, ask));
   await until('both work', async () => (await inflight(router)).every((n) => n > 0));
   all[0].child.kill('SIGSTOP');
-  const begun = Date.now();
+  const watch = stopwatch();
   const out = await Promise.all(running);
   assert.ok(out.every((o) => o.done && !o.error && o.text === 'x'.repeat(60)));
-  assert.ok(Date.now() - begun < 12000, 'five seconds of silence and the answer itself');
+  assert.ok(watch.ms < 12000, 'five seconds of silence and the answer itself');
   await until('it is offline', async () => (await online(router)) === 1);
   all[0].child.kill('SIGCONT');
   await until('it is back', async () => (await online(router)) === 2);
@@ -245,7 +246,7 @@ test('router killed and restarted: registrations, keys and usage stay, and nodes
   const port = new URL(router.url).port;
   await router.stop('SIGKILL');
   const again = keep(await startRouter({ dir: router.dir, port, args: ['--allow-cpu-nodes'] }));
-  await until('the node is back', async () => (await online(again)) === 1, 5000);
+  await until('the node is back', async () => (await online(again)) === 1, 20000);
   assert.equal(
     (await call(`${again.url}/v1/chat/completions`, { body: { model: 'kept', ...say('hi') }, key: key.key })).status,
     200,

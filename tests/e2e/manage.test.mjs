@@ -275,18 +275,15 @@ test('the node is told at once: it asks for a new registration well before the n
     'tokenizer.json': '{}',
     'model.safetensors': Buffer.alloc(16),
   });
+  // Where the node is not told, no try is below a second; a busy machine may need some tries.
   const times = [];
-  for (let i = 0; i < 3; i++) {
+  for (let i = 0; i < 10 && !(Math.min(...times) < 700); i++) {
     // Right after a heartbeat, and not the one that tells the last model: the next is a second away.
     await sleep(500);
     await until('the node has just sent a heartbeat', async () => (await nodes(router))[0].silent_ms < 60);
     const begun = Date.now();
     assert.equal((await post({ repo: 'acme/soon', name: `soon-${i}` })).status, 201);
-    await until(
-      'the node knows it',
-      async () => (await nodes(router))[0].models.some((m) => m.id === `soon-${i}`),
-      5000,
-    );
+    await until('the node knows it', async () => (await nodes(router))[0].models.some((m) => m.id === `soon-${i}`));
     times.push(Date.now() - begun);
   }
   assert.ok(Math.min(...times) < 700, `${times} ms`);

@@ -103,7 +103,7 @@ test('requests, tokens and times are counted per node and model, and add up', as
   assert.equal(m.sum('model_first_token_seconds_count', here), 5);
   assert.ok(m.sum('model_first_token_seconds_sum', here) > 0);
   const each = m.sum('model_inter_token_seconds_sum', here) / m.sum('model_inter_token_seconds_count', here);
-  assert.ok(each > 0.003 && each < 0.2, `${each} s between tokens of an engine that takes 5 ms`);
+  assert.ok(each > 0.003 && each < 1, `${each} s between tokens of an engine that takes 5 ms`);
   assert.equal(m.sum('model_loaded', here), 1);
   assert.equal(m.sum('node_up'), 1);
   assert.ok(m.sum('node_memory_total_bytes') >= m.sum('node_memory_used_bytes') && m.sum('node_memory_used_bytes') > 0);

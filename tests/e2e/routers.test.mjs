@@ -71,6 +71,10 @@ test('a model that is deleted and registered again while the other router is awa
   for (const router of [first, second]) await until('it answers', async () => (await said(router)) === 'HELLO', 30000);
   const list = async (router) =>
     (await call(`${router.url}/v0/models/registry`)).json.models.find((m) => m.id === 'acme/again');
+  // A node that has no files yet would fetch the second revision as its first.
+  await until('both nodes have the files', async () =>
+    (await nodes(first)).every((n) => n.models.some((m) => m.id === 'acme/again' && /ready|present/.test(m.state))),
+  );
   const old = await list(second);
   process.kill(second.pid, 'SIGSTOP');
   repo.commit({ ...files, 'chat_template.jinja': mark('title'), 'notes.txt': 'another revision' });

@@ -6,9 +6,9 @@ import path from 'node:path';
 import { promisify } from 'node:util';
 import { writeEchoModel } from '../support/echo_model.mjs';
 import { BIN, ENGINES, ROOT } from '../support/program.mjs';
-import { sleep, tempDir, track, until } from '../support/scene.mjs';
+import { sleep, stopwatch, tempDir, track, until } from '../support/scene.mjs';
 
-export { BIN, ENGINES, ROOT, sleep, tempDir, until };
+export { BIN, ENGINES, ROOT, sleep, stopwatch, tempDir, until };
 
 export const DEMO = path.join(ROOT, 'models/demo');
 export const LONG = process.env.LR_LONG === '1';
@@ -17,7 +17,7 @@ export const LONG = process.env.LR_LONG === '1';
 export const makeEcho = (id, testing = {}) => writeEchoModel(path.join(tempDir('model'), id), 'echo', testing);
 
 // Starts the program and resolves with `match` of what it prints.
-export function launch(args, { match, env = {}, ms = 30000, bin = BIN } = {}) {
+export function launch(args, { match, env = {}, ms = 60000, bin = BIN } = {}) {
   const child = track(spawn(bin, args, { env: { ...process.env, ...env }, stdio: ['ignore', 'pipe', 'pipe'] }));
   const self = { child, pid: child.pid, log: '', out: '' };
   self.ended = new Promise((done) => child.on('exit', (code, signal) => done({ code, signal })));

@@ -6,9 +6,9 @@ import net from 'node:net';
 import path from 'node:path';
 import { writeEchoModel } from '../support/echo_model.mjs';
 import { BIN, BUILD, ENGINES } from '../support/program.mjs';
-import { sleep, tempDir, track, until } from '../support/scene.mjs';
+import { sleep, stopwatch, tempDir, track, until } from '../support/scene.mjs';
 
-export { BIN, BUILD, ENGINES, sleep, tempDir, until };
+export { BIN, BUILD, ENGINES, sleep, stopwatch, tempDir, until };
 
 export const TESTING = path.join(BUILD, 'testing'); // echo_next.so, echo_alien.so, fake_nvml.so
 export const LONG = process.env.LR_LONG === '1';
