@@ -21,6 +21,31 @@ struct chat_field;
 struct chat_parse;
 struct chat_writer;
 
+/* The stored answers that a body refers to. */
+struct chat_wanted {
+    struct lr_str previous; /* id of the answer whose conversation goes on; empty: none */
+    struct lr_str *answers; /* arena: ids of the answers whose items the body names */
+    uint32_t answer_count;
+};
+
+/* What the server's store has of them: JSON items with commas between them, which live as long
+ * as the arena. */
+struct chat_stored {
+    struct lr_str earlier; /* the conversation up to wanted.previous, which is included */
+    struct lr_str
+        missing;         /* id of an answer of that conversation that is not stored; or empty */
+    struct lr_str items; /* items of wanted.answers */
+};
+
+/* How the server treats a request. */
+struct chat_terms {
+    bool is_strict; /* a field that would be ignored is refused */
+    bool can_keep;  /* the answer can be stored */
+    /* What the body refers to; NULL: this server stores nothing.  Lives as long as the
+     * arena. */
+    const struct chat_stored *stored;
+};
+
 /* The fields of a request.  Two APIs may share one table: `in` is the API's bit in it. */
 struct chat_fields {
     const struct chat_field *rows;
@@ -38,6 +63,9 @@ struct chat_codec {
     const struct chat_fields *fields;
     /* Parses the body, a JSON value of any type, into p->req (chat/parse.h). */
     lr_code (*parse)(struct chat_parse *p, const struct lr_json *root);
+    /* Finds the stored answers that a body refers to; NULL: the API has no stored answers. */
+    lr_code (*find_stored)(struct lr_arena *arena, const struct lr_json *root,
+                           struct chat_wanted *out, struct chat_error *e);
     const struct chat_writer *body;   /* writes an answer in one piece */
     const struct chat_writer *stream; /* writes an answer as server-sent events */
     /* Appends an error body in the API's form. */
@@ -84,7 +112,8 @@ LR_MUST_USE lr_code chat_request_read(struct lr_arena *arena, struct lr_str body
                                       const struct lr_json **out, struct lr_str *model,
                                       struct chat_error *e);
 LR_MUST_USE lr_code chat_request_check(struct lr_arena *arena, const struct chat_codec *codec,
-                                       const struct lr_json *root, bool is_strict,
+                                       const struct lr_json *root,
+                                       const struct chat_terms *terms,
                                        const struct chat_request **out, struct chat_error *e);
 
 enum chat_field_list { CHAT_FIELD_HONOURED, CHAT_FIELD_NO_EFFECT, CHAT_FIELD_REFUSED };

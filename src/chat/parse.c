@@ -252,11 +252,15 @@ lr_code chat_request_read(struct lr_arena *arena, struct lr_str body,
 }
 
 lr_code chat_request_check(struct lr_arena *arena, const struct chat_codec *codec,
-                           const struct lr_json *root, bool is_strict,
+                           const struct lr_json *root, const struct chat_terms *terms,
                            const struct chat_request **out, struct chat_error *e)
 {
-    struct chat_parse p = {
-        .arena = arena, .e = e, .is_strict = is_strict, .schema_work = GRAMMAR_WORK_MAX};
+    struct chat_parse p = {.arena = arena,
+                           .e = e,
+                           .is_strict = terms->is_strict,
+                           .can_keep = terms->can_keep,
+                           .stored = terms->stored,
+                           .schema_work = GRAMMAR_WORK_MAX};
 
     *out = NULL;
     *e = (struct chat_error){0};
@@ -290,5 +294,7 @@ lr_code chat_request_parse(struct lr_arena *arena, const struct chat_codec *code
     struct lr_str model;
     *out = NULL;
     lr_code code = chat_request_read(arena, body, &root, &model, e);
-    return code == LR_OK ? chat_request_check(arena, codec, root, false, out, e) : code;
+    return code == LR_OK
+               ? chat_request_check(arena, codec, root, &(struct chat_terms){0}, out, e)
+               : code;
 }

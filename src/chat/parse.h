@@ -15,8 +15,10 @@ struct chat_parse {
     struct lr_arena *arena;
     struct chat_request *req;
     struct chat_error *e;
-    bool is_strict;       /* fields and values that would be ignored are refused */
-    uint32_t schema_work; /* remaining budget for checking the request's schemas */
+    bool is_strict;                   /* fields and values that would be ignored are refused */
+    bool can_keep;                    /* the answer can be stored */
+    const struct chat_stored *stored; /* NULL: this server stores nothing */
+    uint32_t schema_work;             /* remaining budget for checking the request's schemas */
     /* for checks that involve several fields */
     bool has_stream_options;
     bool tool_choice_none;

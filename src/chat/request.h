@@ -104,7 +104,11 @@ struct chat_request {
     bool stream;
     bool include_usage;
 
-    const struct lr_json *body; /* for a writer that repeats parts of it; or NULL */
+    bool keeps; /* the answer is to be stored */
+
+    const struct lr_json *body;  /* for a writer that repeats parts of it; or NULL */
+    const struct lr_json *input; /* what is stored of it with the answer; or NULL */
+    struct lr_str previous;      /* the stored answer whose conversation goes on; or empty */
 
     struct lr_str user; /* only for logs and limits */
     /* "num_ctx, provider": fields of the request that have no effect, safe in a header */

@@ -179,8 +179,45 @@ void chat_response_on_done(struct chat_response *r, uint32_t choice, enum lr_fin
             chat_stop_flush(&c->stop, give_content, c);
         close_choice(c);
     }
-    if (!is_written(r) || r->done_count < r->choice_count)
-        return;
+    if (is_written(r) && r->done_count == r->choice_count && !r->keeps)
+        chat_response_complete(r, false, out);
+}
+
+/* ---- an answer that is stored ---- */
+
+bool chat_response_is_due(const struct chat_response *r)
+{
+    return r->keeps && !r->complete && r->done_count == r->choice_count;
+}
+
+void chat_record_free(struct chat_record *record)
+{
+    lr_buf_free(&record->input);
+    lr_buf_free(&record->output);
+    lr_buf_free(&record->answer);
+}
+
+bool chat_response_record(const struct chat_response *r, const struct chat_request *req,
+                          size_t limit, struct chat_record *out)
+{
+    *out = (struct chat_record){0};
+    lr_buf_init(&out->input, limit);
+    lr_buf_init(&out->output, limit);
+    lr_buf_init(&out->answer, limit);
+    if (r->lost)
+        return false;
+    r->writer->record(r, req, out);
+    bool fits = !out->input.failed && !out->output.failed && !out->answer.failed &&
+                out->input.len + out->output.len + out->answer.len <= limit;
+    if (!fits)
+        chat_record_free(out);
+    return fits;
+}
+
+void chat_response_complete(struct chat_response *r, bool is_kept, struct lr_buf *out)
+{
+    r->out = out;
+    r->keeps = is_kept;
     r->complete = true;
     r->writer->complete(r);
     (void)is_written(r);

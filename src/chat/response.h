@@ -60,6 +60,26 @@ void chat_response_on_done(struct chat_response *r, uint32_t choice, enum lr_fin
 void chat_response_on_error(struct chat_response *r, const struct lr_error *error,
                             struct lr_buf *out);
 
+/* ---- an answer that is stored (chat_request.keeps): on_done of its last choice writes no end
+ * of the answer.  The caller stores the record, then calls chat_response_complete. ---- */
+
+/* What is stored of an answer and its request. */
+struct chat_record {
+    struct lr_buf input;  /* the request's own items: a JSON array */
+    struct lr_buf output; /* the items of the answer, with commas between them */
+    struct lr_buf answer; /* the answer without its items; they belong at output_at */
+    size_t output_at;
+};
+void chat_record_free(struct chat_record *record);
+
+/* All choices are done, and chat_response_complete is due. */
+bool chat_response_is_due(const struct chat_response *r);
+/* False: the answer cannot be stored (no memory, or it is larger than `limit` bytes). */
+bool chat_response_record(const struct chat_response *r, const struct chat_request *req,
+                          size_t limit, struct chat_record *out);
+/* is_kept: the record was stored. */
+void chat_response_complete(struct chat_response *r, bool is_kept, struct lr_buf *out);
+
 /* True when the end of the stream, the body or the error was written. */
 bool chat_response_is_complete(const struct chat_response *r);
 

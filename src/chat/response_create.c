@@ -164,6 +164,7 @@ lr_code chat_response_create(const struct chat_response_options *options,
     r->include_usage = req->include_usage;
     r->logprobs = req->sampling.logprobs != 0;
     r->parallel_calls = req->parallel_tool_calls;
+    r->keeps = req->keeps;
     r->reasoning = req->reasoning;
     r->n = req->n;
     r->id_hash = hash_id(options->id);

@@ -50,6 +50,7 @@ struct chat_response {
     bool logprobs;
     bool parallel_calls;
     bool complete;
+    bool keeps;         /* it is to be stored, and, once it is complete, was */
     bool lost;          /* text of the model was lost for lack of memory */
     uint32_t reasoning; /* CHAT_REASONING_ bits */
     uint32_t n;
@@ -88,6 +89,10 @@ struct chat_writer {
     void (*finish)(struct chat_choice *c);     /* the client has the whole choice */
     void (*complete)(struct chat_response *r); /* every choice is done */
     void (*fail)(struct chat_response *r, const struct lr_error *error);
+    /* Only of an API whose answers are stored: fills the record, whose buffers have their
+     * limits. */
+    void (*record)(const struct chat_response *r, const struct chat_request *req,
+                   struct chat_record *out);
 };
 
 /* response.c: receives the deltas of a choice's parser; ctx is the choice. */

@@ -11,6 +11,7 @@
 enum {
     OUT_BYTES = 96 << 20, /* more than a collected answer may have (chat/response.h) */
     ERROR_BYTES = 16 << 10,
+    RECORD_BYTES = 8 << 20, /* of a stored answer with its request: about 2 million tokens */
 };
 
 #define TO(state) (1u << CHAT_TURN_##state)
@@ -19,8 +20,9 @@ static const unsigned moves[] = {
     [CHAT_TURN_READ] = TO(PARSED) | TO(ENDED),
     [CHAT_TURN_PARSED] = TO(READY) | TO(ENDED),
     [CHAT_TURN_READY] = TO(RUNNING) | TO(ENDED),
-    [CHAT_TURN_RUNNING] = TO(STREAMING) | TO(ENDED),
-    [CHAT_TURN_STREAMING] = TO(ENDED),
+    [CHAT_TURN_RUNNING] = TO(STREAMING) | TO(KEEPING) | TO(ENDED),
+    [CHAT_TURN_STREAMING] = TO(KEEPING) | TO(ENDED),
+    [CHAT_TURN_KEEPING] = TO(ENDED),
     [CHAT_TURN_ENDED] = 0,
 };
 
@@ -89,7 +91,7 @@ static void finish(struct chat_turn *t)
 static void fail(struct chat_turn *t, const struct chat_error *e)
 {
     struct chat_error told = *e;
-    if (chat_turn_is_over(t))
+    if (chat_turn_is_over(t) || t->state == CHAT_TURN_KEEPING)
         return;
     if (t->sink->tell != NULL)
         t->sink->tell(t->owner, &told.error);
@@ -130,11 +132,21 @@ bool chat_turn_read(struct chat_turn *t, struct lr_str body, struct lr_str *mode
     return false;
 }
 
+bool chat_turn_find_stored(struct chat_turn *t, struct chat_wanted *out)
+{
+    struct chat_error bad = {0};
+    *out = (struct chat_wanted){0};
+    if (t->codec->find_stored == NULL ||
+        t->codec->find_stored(t->arena, t->root, out, &bad) == LR_OK)
+        return true;
+    fail(t, &bad);
+    return false;
+}
+
 bool chat_turn_parse(struct chat_turn *t)
 {
     struct chat_error bad;
-    if (chat_request_check(t->arena, t->codec, t->root, t->is_strict, &t->request, &bad) ==
-        LR_OK)
+    if (chat_request_check(t->arena, t->codec, t->root, &t->terms, &t->request, &bad) == LR_OK)
         return move(t, CHAT_TURN_PARSED);
     fail(t, &bad);
     return false;
@@ -260,17 +272,40 @@ static void put(struct chat_turn *t)
 
 bool chat_turn_is_complete(const struct chat_turn *t)
 {
-    return is_running(t) && chat_response_is_complete(t->response);
+    return is_running(t) &&
+           (chat_response_is_complete(t->response) || chat_response_is_due(t->response));
+}
+
+void chat_turn_kept(struct chat_turn *t, bool is_kept)
+{
+    if (t->state != CHAT_TURN_KEEPING)
+        return;
+    chat_response_complete(t->response, is_kept, &t->out);
+    finish(t);
+}
+
+static void keep(struct chat_turn *t)
+{
+    struct chat_record record;
+    if (!move(t, CHAT_TURN_KEEPING))
+        return;
+    bool is_sent = t->sink->keep != NULL &&
+                   chat_response_record(t->response, t->request, RECORD_BYTES, &record) &&
+                   t->sink->keep(t->owner, &record);
+    if (!is_sent)
+        chat_turn_kept(t, false);
 }
 
 void chat_turn_flush(struct chat_turn *t)
 {
-    if (chat_turn_is_complete(t)) {
+    if (is_running(t) && chat_response_is_complete(t->response)) {
         finish(t);
         return;
     }
     if (is_running(t) && t->request->stream && t->out.len != 0)
         put(t);
+    if (is_running(t) && chat_response_is_due(t->response))
+        keep(t);
 }
 
 void chat_turn_keep_alive(struct chat_turn *t)

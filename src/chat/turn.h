@@ -7,13 +7,15 @@
  *
  *         read        parse         prepare       start          first bytes of a stream
  *    NEW ------> READ ------> PARSED ------> READY ------> RUNNING ------> STREAMING
- *     |           |             |              |              |                |
- *     +-----------+------ fail -+--------------+     complete, fail, gone      |
- *                        |                                    |                |
- *                        +----------------> ENDED <-----------+----------------+
+ *     |           |             |              |              | |              | |
+ *     +-----------+------ fail -+--------------+              | +-> KEEPING <--+ |
+ *                        |                                    |        |         |
+ *                        |                           complete, fail, gone        |
+ *                        +----------------> ENDED <-----------+--------+---------+
  *
- * Before STREAMING a failure is an HTTP status, from then on an event in the stream.  After
- * ENDED every call is ignored.
+ * Before STREAMING a failure is an HTTP status, from then on an event in the stream.  In
+ * KEEPING the answer is generated and is being stored; it cannot fail any more.  After ENDED
+ * every call is ignored.
  *
  * A generation of a turn:
  *
@@ -39,6 +41,7 @@ enum chat_turn_state {
     CHAT_TURN_READY,     /* the prompts are rendered */
     CHAT_TURN_RUNNING,   /* generations run; nothing was sent to the client */
     CHAT_TURN_STREAMING, /* the beginning of the answer was sent */
+    CHAT_TURN_KEEPING,   /* the answer is being stored; its end was not sent */
     CHAT_TURN_ENDED,
 };
 
@@ -73,11 +76,14 @@ struct chat_sink {
     /* Removes details from an error that this client must not see; NULL: clients see
      * everything. */
     void (*tell)(void *owner, struct lr_error *err);
+    /* Stores a record, whose buffers the owner takes and frees; chat_turn_kept follows, never
+     * inside this call.  False: it is not stored.  NULL: nothing is stored. */
+    bool (*keep)(void *owner, struct chat_record *record);
 };
 
 struct chat_turn {
     enum chat_turn_state state;
-    bool is_strict; /* set by the owner before chat_turn_parse (docs/adr/0049) */
+    struct chat_terms terms; /* set by the owner before chat_turn_parse */
     const struct chat_codec *codec;
     const struct chat_generator *generator;
     const struct chat_sink *sink;
@@ -103,6 +109,8 @@ void chat_turn_init(struct chat_turn *t, const struct chat_codec *codec, struct 
 /* The four steps that start a turn; false: the turn has failed.  *model: the name in the body,
  * empty if there is none.  `body` is borrowed until the end. */
 bool chat_turn_read(struct chat_turn *t, struct lr_str body, struct lr_str *model);
+/* Between the first two: finds the stored answers that the body refers to, for terms.stored. */
+bool chat_turn_find_stored(struct chat_turn *t, struct chat_wanted *out);
 bool chat_turn_parse(struct chat_turn *t);
 /* name: the model's name in the answer. */
 bool chat_turn_prepare(struct chat_turn *t, const struct chat_model *model, struct lr_str name);
@@ -129,6 +137,9 @@ bool chat_turn_is_complete(const struct chat_turn *t);
 
 /* Sends a comment in a streamed answer, so that the client sees activity; begins the stream. */
 void chat_turn_keep_alive(struct chat_turn *t);
+
+/* The answer of sink.keep; ends the turn. */
+void chat_turn_kept(struct chat_turn *t, bool is_kept);
 
 /* ---- ends ---- */
 void chat_turn_fail(struct chat_turn *t, const struct lr_error *err);

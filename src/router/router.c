@@ -138,6 +138,10 @@ static void connect_modules(struct router *r)
     r->sync.keys = &r->keys;
     r->sync.store = r->store;
     r->sync.reach = &r->reach;
+    r->keeper.store = r->store;
+    r->keeper.keep_ms = lr_settings_ms(r->settings, "keep-responses");
+    r->keeper.max_bytes = lr_settings_size(r->settings, "keep-responses-bytes");
+    router_keeper_init(&r->keeper);
     for (unsigned i = 0; i < r->loop_count; i++) {
         struct router_loop *loop = &r->loop_states[i];
         loop->relay = (struct router_relay){
@@ -146,6 +150,7 @@ static void connect_modules(struct router *r)
             .keys = &r->keys,
             .store = r->store,
             .metrics = &r->metrics,
+            .keeper = &r->keeper,
             .keep_alive_ms = (uint32_t)lr_settings_ms(r->settings, "keep-alive"),
             .strict_fields = lr_settings_bool(r->settings, "strict-fields"),
             .links = {.lock = &r->lock, .net = loop->net, .client = loop->client},
@@ -211,6 +216,7 @@ void router_destroy(struct router *r)
         net_client_destroy(r->loop_states[i].client);
         router_relay_free(&r->loop_states[i].relay);
     }
+    atomic_store(&r->keeper.is_stopping, true);
     net_timer_stop(r->watch);
     net_timer_stop(r->drain.timer);
     net_server_destroy(r->server);
@@ -221,6 +227,7 @@ void router_destroy(struct router *r)
     router_nodes_free(&r->nodes);
     router_prefix_index_free(&r->dispatch.sched.prefixes);
     router_keys_free(&r->keys);
+    router_keeper_free(&r->keeper);
     net_bus_free(&r->events);
     if (r->database_lock.fd >= 0)
         lr_file_unlock(&r->database_lock);
@@ -286,6 +293,7 @@ static void every_second(void *arg)
         net_tls_look(false);
     router_reach_second(&r->reach);
     router_sync_second(&r->sync);
+    router_keeper_second(&r->keeper);
 }
 
 static void on_watch(void *arg)

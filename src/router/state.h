@@ -69,7 +69,8 @@ struct router {
     uint64_t started_ms;
     _Atomic bool is_draining;
     struct router_metrics metrics; /* atomics: no lock */
-    router_node_fn on_node;        /* of `up` */
+    struct router_keeper keeper;
+    router_node_fn on_node; /* of `up` */
     void *on_node_arg;
 
     pthread_mutex_t lock; /* guards what follows */

@@ -6,12 +6,13 @@ import path from 'node:path';
 import { after, before, test } from 'node:test';
 import { call, DEMO, makeEcho, ROOT, startUp } from './support.mjs';
 
-let up, strictUp;
+let up, strictUp, stored;
 before(async () => {
   [up, strictUp] = await Promise.all([
     startUp({ args: ['--model', makeEcho('m'), '--model', DEMO] }),
     startUp({ args: ['--model', makeEcho('m'), '--strict-fields'] }),
   ]);
+  stored = (await ask(RESPONSES, {})).json.id;
 });
 after(() => Promise.all([up?.stop(), strictUp?.stop()]));
 
@@ -108,6 +109,7 @@ const samples = {
   echo: { echo: false },
   best_of: { best_of: 1 },
   background: { background: false },
+  previous_response_id: () => ({ previous_response_id: stored }),
   truncation: { truncation: 'disabled' },
   structured_outputs: { ...onDemo, structured_outputs: { choice: ['a', 'b'] } },
   guided_json: { ...onDemo, guided_json: { type: 'integer' } },

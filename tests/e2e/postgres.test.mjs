@@ -96,6 +96,34 @@ test('the usage of both routers is in one database', async () => {
   assert.deepEqual([page.audit.length, page.more], [1, true]);
 });
 
+const respond = (r, more) => call(`${r.url}/v1/responses`, { body: { model: 'shared', input: 'x', ...more } });
+
+test('a response that one router stores is continued, listed and deleted at the other', async () => {
+  let last = '';
+  const items = [];
+  for (const r of [first, second, first, second]) {
+    const { json } = await respond(r, last ? { previous_response_id: last } : {});
+    assert.deepEqual([json.store, json.previous_response_id], [true, last || null], JSON.stringify(json));
+    last = json.id;
+    items.push({ role: 'user', content: 'x' });
+    const whole = await respond(first, { input: items, store: false });
+    assert.equal(json.usage.input_tokens, whole.json.usage.input_tokens, 'the whole conversation');
+    items.push(...json.output);
+  }
+  const references = items.map((item) => (item.id ? { type: 'item_reference', id: item.id } : item));
+  const next = [{ role: 'user', content: 'y' }];
+  const [named, whole] = await Promise.all([
+    respond(first, { input: [...references, ...next] }),
+    respond(second, { input: [...items, ...next], store: false }),
+  ]);
+  assert.equal(named.json.usage.input_tokens, whole.json.usage.input_tokens);
+  const at = `/v1/responses/${last}`;
+  assert.equal((await call(`${first.url}${at}`)).json.id, last);
+  assert.equal((await call(`${first.url}${at}/input_items`)).json.data.length, 1);
+  assert.equal((await call(`${first.url}${at}`, { method: 'DELETE' })).status, 200);
+  assert.equal((await call(`${second.url}${at}`)).status, 404);
+});
+
 test("a key's rate is shared: both routers together admit as many requests as the key allows", async () => {
   const key = (await call(`${first.url}/v0/keys`, { body: { name: 'slow', requests_per_minute: 10 } })).json.key;
   await until('the key is known', async () => (await call(`${second.url}/v0/whoami`, { key })).status === 200, 2000);
@@ -139,6 +167,11 @@ test('the database goes away and comes back: both serve all the while, and no us
   execFileSync(server, ['stop', data]);
   for (const r of [first, second, first, second])
     assert.equal((await stream(r.url, { model: 'shared', ...say('x') }, { key: key.key })).text, 'x');
+  for (const r of [first, second]) {
+    const { status, json } = await respond(r);
+    assert.deepEqual([status, json.store], [200, false], 'an answer that cannot be stored says so');
+  }
+  assert.equal((await respond(first, { previous_response_id: 'resp_1' })).status, 503);
   const refused = await call(`${first.url}/v0/keys`, { body: { name: 'not now' } });
   assert.equal(refused.status, 503);
   assert.doesNotMatch(refused.json.error.message, /[\n\t]/);
@@ -150,6 +183,7 @@ test('the database goes away and comes back: both serve all the while, and no us
   const used = async (r) =>
     (await call(`${r.url}/v0/usage`)).json.usage?.filter((u) => u.key === key.id).reduce((n, u) => n + u.requests, 0);
   await until('all four are counted', async () => (await used(first)) === 4 && (await used(second)) === 4);
+  await until('answers are stored again', async () => (await respond(first)).json.store, 20000);
   const fresh = (await call(`${second.url}/v0/keys`, { body: { name: 'again' } })).json;
   await until(
     'words arrive again',
@@ -173,6 +207,7 @@ test('the database freezes: both serve, a change gets 503 in time that names the
     );
     for (const r of [first, second, first])
       assert.equal((await stream(r.url, { model: 'shared', ...say('x') }, { key: key.key })).text, 'x');
+    assert.equal((await respond(second)).json.store, false);
     for (const answer of await refused) {
       assert.equal(answer.status, 503);
       assert.ok(Number(answer.headers.get('retry-after')) >= 1);

@@ -8,6 +8,7 @@
 #define CHAT_RESPONSES_ANSWER_H
 
 #include "chat/response_internal.h"
+#include "chat/responses/stored.h"
 
 enum chat_item {
     CHAT_ITEM_NONE,
@@ -19,7 +20,6 @@ enum chat_item {
 };
 
 enum {
-    CHAT_ITEM_ID_MAX = 32,     /* "msg_" and letters, terminated */
     CHAT_ITEM_NAME_MAX = 384,  /* longest name in a Harmony header */
     CHAT_SHOWN_NAME_MAX = 129, /* "namespace.name" as the model sees it */
 };
@@ -32,8 +32,9 @@ struct chat_items_tool {
 };
 
 struct chat_items {
-    char *repeated;                /* owned: members that repeat the request, "...}" */
-    struct chat_items_tool *tools; /* owned */
+    char letters[CHAT_LETTERS + 1]; /* of the response's id */
+    char *repeated;                 /* owned: members that repeat the request, "...," */
+    struct chat_items_tool *tools;  /* owned */
     uint32_t tool_count;
     struct lr_buf items; /* finished items, as JSON with commas */
     uint64_t sequence;   /* number of the next event */
@@ -61,6 +62,11 @@ extern const struct chat_writer chat_items_writer; /* items.c */
 void chat_items_head(const struct chat_response_options *options, struct lr_buf *out);
 /* The members that repeat the request; NULL: no memory. */
 char *chat_items_repeated(const struct chat_request *req);
+/* For struct chat_writer. */
+void chat_items_record(const struct chat_response *r, const struct chat_request *req,
+                       struct chat_record *out);
+/* "completed" or "incomplete". */
+const char *chat_items_status(const struct chat_response *r);
 /* error: NULL, or why the response failed. */
 void chat_items_response(const struct chat_response *r, const char *status,
                          const struct lr_error *error, struct lr_buf *out);

@@ -1,14 +1,17 @@
 /* chat/responses/codec.c - the codec of POST /v1/responses. */
 #include "chat/openai/openai.h"
 #include "chat/responses/answer.h"
-#include "chat/responses/responses.h"
+#include "chat/responses/stored.h"
 
 static lr_code parse(struct chat_parse *p, const struct lr_json *root)
 {
     struct chat_responses_parse r = {.p = *p};
+    p->req->keeps = p->can_keep; /* unless the request says otherwise */
     lr_code code = chat_parse_members(&r.p, root);
     if (code == LR_OK && r.input == NULL)
         code = chat_parse_missing(&r.p, p->req->codec->prompt_field);
+    if (code == LR_OK)
+        code = chat_responses_join(&r.p);
     if (code == LR_OK)
         code = chat_responses_tools(&r.p);
     if (code == LR_OK)
@@ -25,6 +28,7 @@ const struct chat_codec chat_responses = {
     .prompt_field = "input",
     .fields = &chat_responses_fields,
     .parse = parse,
+    .find_stored = chat_responses_find_stored,
     .body = &chat_items_writer,
     .stream = &chat_items_writer,
     .error = chat_openai_error,

@@ -135,6 +135,24 @@ static lr_code parse_background(struct chat_parse *p, const char *name,
     return code;
 }
 
+static lr_code parse_store(struct chat_parse *p, const char *name, const struct lr_json *value)
+{
+    bool flag = true;
+    lr_code code = chat_parse_bool(p, name, value, &flag);
+    if (code == LR_OK && flag && !p->can_keep)
+        chat_parse_note(p, name);
+    p->req->keeps = flag && p->can_keep;
+    return code;
+}
+
+static lr_code parse_previous(struct chat_parse *p, const char *name,
+                              const struct lr_json *value)
+{
+    if (!lr_json_str(value, &p->req->previous) || p->req->previous.len == 0)
+        return chat_parse_type(p, name, "the id of a response", value);
+    return LR_OK;
+}
+
 static lr_code parse_truncation(struct chat_parse *p, const char *name,
                                 const struct lr_json *value)
 {
@@ -200,10 +218,11 @@ static const struct chat_field fields[] = {
     {{YES("repetition_penalty", "extension: 0.01 to 10; 1 is off")}, chat_parse_sampling},
     {{YES("reasoning_effort", "extension: `reasoning.effort`")}, chat_parse_effort},
     {{YES("background", "`false`; `true` is refused: nothing is stored, so keep the connection open and use `stream`")}, parse_background},
+    {{YES("store", "boolean, default `true`: the response can be retrieved and continued for a time. See \"Stored responses\"")}, parse_store},
+    {{YES("previous_response_id", "id of a stored response: its conversation is placed before `input`. Its `instructions` are not. See \"Stored responses\"")}, parse_previous},
     {{YES("truncation", "`disabled`; `auto` is ignored: shorten `input` yourself")}, parse_truncation},
     {{YES("stream_options", "`include_obfuscation` has no effect. Only with `stream: true`")}, parse_stream_options},
 
-    {{NONE("store", "boolean; nothing is stored, and the answer says `store: false`")}, chat_parse_any_bool},
     {{NONE("service_tier", "string (strict: `auto` or `default`)")}, chat_parse_service_tier},
     {{NONE("max_tool_calls", "limits calls of built-in tools, which this server does not have")}, parse_tool_calls},
     {{NONE("user", "string")}, chat_parse_user},
@@ -216,9 +235,8 @@ static const struct chat_field fields[] = {
     {{NONE("moderation", "this server has no moderation")}, NULL},
     {{NONE("client_metadata", "information that some clients send about themselves")}, NULL},
 
-    {{NO("previous_response_id", "Nothing is stored here: send the whole conversation in `input`.")}, NULL},
-    {{NO("conversation", "Nothing is stored here: send the whole conversation in `input`.")}, NULL},
-    {{NO("prompt", "Nothing is stored here: send `instructions` and `input`.")}, NULL},
+    {{NO("conversation", "Use `previous_response_id`, or send the whole conversation in `input`.")}, NULL},
+    {{NO("prompt", "Prompts are not stored here: send `instructions` and `input`.")}, NULL},
     {{NO("image", "This server supports text only.")}, NULL},
     {{NO("messages", "Use `input`, or POST /v1/chat/completions.")}, NULL},
     {{NO("response_format", "Use `text.format`.")}, NULL},

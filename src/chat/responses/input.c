@@ -14,7 +14,9 @@ static lr_code fail_at(struct chat_build *b, const char *member, const char *cod
                        lr_code status, const char *text)
 {
     char param[96];
-    (void)snprintf(param, sizeof(param), "input[%u]%s", b->index, member);
+    uint32_t earlier = chat_responses_parse_of(b->p)->earlier;
+    (void)snprintf(param, sizeof(param), "input[%u]%s",
+                   b->index >= earlier ? b->index - earlier : 0, member);
     return chat_parse_fail(b->p, param, code, status, "Invalid '%s': %s", param, text);
 }
 
@@ -59,7 +61,10 @@ static lr_code check_attachment(struct chat_build *b, const char *at, const char
 {
     char param[96];
     bool is_output = lr_str_starts(lr_str_z(at), ".output");
-    (void)snprintf(param, sizeof(param), "input[%u]%s", b->index, at);
+    uint32_t earlier = chat_responses_parse_of(b->p)->earlier;
+    if (b->index < earlier)
+        return LR_OK; /* it was named when it was sent */
+    (void)snprintf(param, sizeof(param), "input[%u]%s", b->index - earlier, at);
     if (b->index == b->last_user || (b->p->is_strict && !is_output))
         return chat_parse_fail(b->p, param, "unsupported_value", LR_UNSUPPORTED,
                                "Invalid '%s': this model cannot see %s; it takes text.", param,
@@ -215,9 +220,7 @@ static lr_code refuse_item(struct chat_build *b)
     if (!lr_json_str(lr_json_get(b->item, "type"), &type))
         return chat_build_bad(b, ".type", "an item has a 'type', a message at least a 'role'.");
     if (lr_str_eq_z(type, "item_reference"))
-        return fail_at(b, ".type", "unsupported_value", LR_UNSUPPORTED,
-                       "'item_reference' is not supported, since nothing is stored here; send "
-                       "the item itself.");
+        return chat_build_bad(b, ".id", "an 'item_reference' needs the 'id' of an item.");
     (void)snprintf(text, sizeof(text),
                    "items of type '%.*s' are not supported; leave it out of 'input'.",
                    type.len < 40 ? (int)type.len : 40, type.ptr);

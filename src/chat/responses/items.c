@@ -13,9 +13,6 @@
 #include "base/json.h"
 #include "chat/openai/openai.h"
 
-/* numbers of item ids, separate from those of calls */
-enum { ITEM_IDS = 1 << 20 };
-
 /* ---- making and freeing ---- */
 
 /* Copies the request's tools; false: no memory. */
@@ -63,6 +60,8 @@ static lr_code open_writer(struct chat_response *r, const struct chat_response_o
         lr_buf_init(&items->items, limit);
         lr_buf_init(&items->text, limit);
         lr_buf_init(&items->logprobs, limit);
+        struct lr_str id = options->id;
+        LR_COPY(items->letters, lr_str_sub(id, strlen(r->codec->id_prefix), id.len));
         items->repeated = chat_items_repeated(options->request);
     }
     if (items == NULL || items->repeated == NULL || !keep_tools(items, options->request))
@@ -93,10 +92,8 @@ static void open_item(struct chat_choice *c, enum chat_item kind)
                                            [CHAT_ITEM_FUNCTION] = "fc_",
                                            [CHAT_ITEM_CUSTOM] = "ctc_"};
     struct chat_items *items = c->response->own;
-    char letters[CHAT_ID_LETTERS];
-    chat_id_letters(c->response, ITEM_IDS + items->index, letters);
-    (void)snprintf(items->id, sizeof(items->id), "%s%.*s", prefixes[kind], CHAT_ID_LETTERS,
-                   letters);
+    (void)snprintf(items->id, sizeof(items->id), "%s%s%u", prefixes[kind], items->letters,
+                   items->index);
     items->open = kind;
     items->had[kind] = true;
     if (c->response->stream)
@@ -267,9 +264,14 @@ static void fail(struct chat_response *r, const struct lr_error *error)
     chat_event_end(r, "failed", error);
 }
 
+const char *chat_items_status(const struct chat_response *r)
+{
+    return r->choices[0].truncated ? "incomplete" : "completed";
+}
+
 static void complete(struct chat_response *r)
 {
-    const char *status = r->choices[0].truncated ? "incomplete" : "completed";
+    const char *status = chat_items_status(r);
     if (r->lost || chat_items_of(r)->items.failed || r->choices[0].logprobs.failed) {
         struct lr_error error;
         r->status = lr_fail(&error, LR_OUT_OF_RAM,
@@ -293,4 +295,5 @@ const struct chat_writer chat_items_writer = {.head = chat_items_head,
                                               .call_end = end_call,
                                               .finish = finish,
                                               .complete = complete,
-                                              .fail = fail};
+                                              .fail = fail,
+                                              .record = chat_items_record};

@@ -43,6 +43,7 @@ char *chat_items_repeated(const struct chat_request *req)
         {"max_tool_calls", "null"},
         {"metadata", "{}"},
         {"parallel_tool_calls", "true"},
+        {"previous_response_id", "null"},
         {"prompt_cache_key", "null"},
         {"safety_identifier", "null"},
         {"temperature", "1"},
@@ -64,14 +65,14 @@ char *chat_items_repeated(const struct chat_request *req)
         repeat(&w, req->body, as_sent[i][0], as_sent[i][1]);
     repeat_reasoning(&w, req->body);
     repeat_text(&w, req->body);
-    lr_json_member_null(&w, "previous_response_id");
     lr_json_member_z(&w, "service_tier", "default");
-    lr_json_member_bool(&w, "store", false);
     lr_json_member_z(&w, "truncation", "disabled");
     lr_json_end_object(&w);
-    lr_buf_add_char(&out, '\0');
-    if (!out.failed && (text = malloc(out.len)) != NULL)
-        memcpy(text, out.data + 1, out.len - 1); /* without the brace */
+    if (!out.failed && (text = malloc(out.len)) != NULL) {
+        memcpy(text, out.data + 1, out.len - 1); /* without the first brace, */
+        text[out.len - 2] = ',';                 /* and a comma for the last one */
+        text[out.len - 1] = '\0';
+    }
     lr_buf_free(&out);
     return text;
 }
@@ -118,8 +119,10 @@ static const char *error_code(const struct lr_error *error)
     return lr_code_http(error->code) < 500 ? "invalid_prompt" : "server_error";
 }
 
-void chat_items_response(const struct chat_response *r, const char *status,
-                         const struct lr_error *error, struct lr_buf *out)
+/* Writes the response around its items; returns where they belong. */
+static size_t write_around(const struct chat_response *r, const char *status,
+                           const struct lr_error *error, struct lr_str items,
+                           struct lr_buf *out)
 {
     struct lr_json_writer w;
     lr_buf_add_str(out, r->head);
@@ -138,7 +141,8 @@ void chat_items_response(const struct chat_response *r, const char *status,
     lr_buf_add_z(out, strcmp(status, "incomplete") == 0 ? "{\"reason\":\"max_output_tokens\"}"
                                                         : "null");
     lr_buf_add_z(out, ",\"output\":[");
-    lr_buf_add_str(out, lr_buf_str(&chat_items_of(r)->items));
+    size_t at = out->len;
+    lr_buf_add_str(out, items);
     lr_buf_add_z(out, "],\"usage\":");
     lr_json_writer_init(&w, out);
     if (r->choices[0].done && error == NULL)
@@ -147,6 +151,24 @@ void chat_items_response(const struct chat_response *r, const char *status,
         lr_json_put_null(&w);
     lr_buf_add_char(out, ',');
     lr_buf_add_z(out, chat_items_of(r)->repeated);
+    lr_buf_addf(out, "\"store\":%s}", r->keeps ? "true" : "false");
+    return at;
+}
+
+void chat_items_response(const struct chat_response *r, const char *status,
+                         const struct lr_error *error, struct lr_buf *out)
+{
+    (void)write_around(r, status, error, lr_buf_str(&chat_items_of(r)->items), out);
+}
+
+void chat_items_record(const struct chat_response *r, const struct chat_request *req,
+                       struct chat_record *out)
+{
+    const struct chat_items *items = chat_items_of(r);
+    chat_responses_put_input(&out->input, req->input, lr_str_z(items->letters));
+    lr_buf_add_str(&out->output, lr_buf_str(&items->items));
+    out->output.failed = out->output.failed || items->items.failed;
+    out->output_at = write_around(r, chat_items_status(r), NULL, lr_str("", 0), &out->answer);
 }
 
 /* ---- items ---- */

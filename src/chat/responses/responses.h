@@ -4,6 +4,7 @@
  *   fields.c     the table of fields, and the simple fields
  *   input.c      input items become messages; assistant.c does so for an assistant's turn
  *   tools.c      all tools; function.c converts one of them
+ *   stored.c     stored responses
  *   items.c      the answer as items, events.c as a stream, object.c in one piece
  */
 #ifndef CHAT_RESPONSES_RESPONSES_H
@@ -15,6 +16,7 @@
 struct chat_responses_parse {
     struct chat_parse p; /* first: fields get a pointer to it */
     const struct lr_json *input;
+    uint32_t earlier; /* items at the beginning of the input that are stored ones */
     const struct lr_json *tools;
     struct lr_str instructions;
 };

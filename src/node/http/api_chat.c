@@ -166,7 +166,7 @@ lr_code node_api_complete(struct node *node, struct net_request *req, struct lr_
     lr_random_base62(call->id, sizeof(call->id) - 1);
     struct chat_turn *turn = &call->turn;
     chat_turn_init(turn, chat_codec_of(net_request_path(req)), arena, &generator, &sink, call);
-    turn->is_strict = node->strict_fields || net_request_is_strict(req);
+    turn->terms.is_strict = node->strict_fields || net_request_is_strict(req);
     if (!chat_turn_read(turn, net_request_body(req), &name) || !chat_turn_parse(turn))
         return LR_OK; /* answered */
     net_response_ignored(req, turn->request->ignored);

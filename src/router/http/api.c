@@ -104,10 +104,14 @@ lr_code router_act(struct net_request *req, const struct router_action *action,
     if (act == NULL)
         return LR_OUT_OF_RAM;
     *act = (struct act){req, fn, done, arg};
-    struct router_action own = action != NULL ? *action : (struct router_action){0};
+    if (action == NULL) {
+        router_store_quietly(access->router->store, do_act, net_request_loop(req), acted, act);
+        return LR_OK;
+    }
+    struct router_action own = *action;
     own.actor = router_caller_name(&access->caller);
-    router_store_act(access->router->store, action != NULL ? &own : NULL,
-                     fn != NULL ? do_act : NULL, net_request_loop(req), acted, act);
+    router_store_act(access->router->store, &own, fn != NULL ? do_act : NULL,
+                     net_request_loop(req), acted, act);
     return LR_OK;
 }
 

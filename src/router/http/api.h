@@ -84,7 +84,8 @@ lr_code router_fail_absent(const char *what, struct lr_str id, struct lr_error *
 /* What the database does for a request: fn in a transaction, then done on the request's loop,
  * which answers (NULL: fn has written the answer).  Where either fails, its error is the
  * answer.  With an action it is a change of the caller's, and its line in the audit log is in
- * the same transaction; the actor is filled in.  arg is in the request's memory. */
+ * the same transaction; the actor is filled in.  Without one the other routers are not told.
+ * arg is in the request's memory. */
 typedef lr_code (*router_api_done)(struct net_request *req, void *arg, struct lr_error *err);
 lr_code router_act(struct net_request *req, const struct router_action *action,
                    router_store_fn fn, router_api_done done, void *arg, struct lr_error *err);
@@ -131,6 +132,7 @@ router_api_fn router_api_complete, router_api_v1_models, router_api_v1_model, ro
     router_api_key_create, router_api_key_change, router_api_key_revoke, router_api_usage,
     router_api_audit, router_api_events, router_api_whoami, router_api_sign_in,
     router_api_sign_out, router_api_stats, router_api_alerts, router_api_health,
-    router_api_metrics, router_api_dashboard, router_api_asset;
+    router_api_metrics, router_api_dashboard, router_api_asset, router_api_response,
+    router_api_response_delete, router_api_response_items, router_api_response_cancel;
 
 #endif

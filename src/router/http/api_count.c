@@ -124,7 +124,8 @@ lr_code router_api_count(struct router *r, struct net_request *req, struct lr_er
     struct found found = {0};
     lr_code code = chat_request_read(arena, net_request_body(req), &root, &name, &e);
     if (code == LR_OK)
-        code = chat_request_check(arena, router_codec_of(req), root, false, &request, &e);
+        code = chat_request_check(arena, router_codec_of(req), root, &(struct chat_terms){0},
+                                  &request, &e);
     if (code != LR_OK) {
         *err = e.error;
         return code;

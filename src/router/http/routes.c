@@ -6,6 +6,10 @@ static const struct router_route routes[] = {
     {{"GET", "v1/models"}, ROUTER_API, router_api_v1_models},
     {{"GET", "v1/models/**"}, ROUTER_API, router_api_v1_model},
     {{"POST", "v1/messages/count_tokens"}, ROUTER_API, router_api_count},
+    {{"GET", "v1/responses/*"}, ROUTER_API, router_api_response},
+    {{"DELETE", "v1/responses/*"}, ROUTER_API, router_api_response_delete},
+    {{"GET", "v1/responses/*/input_items"}, ROUTER_API, router_api_response_items},
+    {{"POST", "v1/responses/*/cancel"}, ROUTER_API, router_api_response_cancel},
     {{"GET", "v0/explain"}, ROUTER_API, router_api_explain},
 
     {{"GET", "v0/whoami"}, ROUTER_PUBLIC, router_api_whoami},

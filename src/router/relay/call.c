@@ -126,6 +126,8 @@ static void free_call(struct router_call *call)
         router_prompt_info_unref(&call->relay->nodes->infos, call->info);
         router_dispatch_unlock(call->relay->dispatch);
     }
+    router_call_leave_keep(call);
+    router_load_free(call->load);
     free(call->generations);
     free(call->prefixes);
     free(call);
@@ -171,6 +173,7 @@ void router_relay_watch(struct router_relay *relay)
             router_generation_watch(&call->generations[i], now_ns);
         if (!chat_turn_is_over(&call->turn))
             end_if_revoked(call);
+        router_call_watch_keep(call, now_ms);
         if (now_ms - call->wrote_ms >= relay->keep_alive_ms)
             chat_turn_keep_alive(&call->turn);
         router_call_drop(call);
@@ -409,9 +412,21 @@ static bool make_generations(struct router_call *call)
     return true;
 }
 
+/* What the request refers to is read. */
+static void go_on(struct router_call *call)
+{
+    if (!chat_turn_parse(&call->turn))
+        return;
+    begin(call);
+    net_response_ignored(call->req, call->turn.request->ignored);
+    if (chat_turn_prepare(&call->turn, &call->info->chat, lr_str_z(call->model->id)) &&
+        make_generations(call) && chat_turn_start(&call->turn))
+        net_request_on_gone(call->req, on_gone, call);
+}
+
 lr_code router_api_complete(struct router *r, struct net_request *req, struct lr_error *err)
 {
-    static const struct chat_sink sink = {write_piece, finish, fail, tell};
+    static const struct chat_sink sink = {write_piece, finish, fail, tell, router_call_keep};
     static const struct chat_generator generator = {router_generation_start,
                                                     router_generation_stop};
     struct router_call *call = calloc(1, sizeof(*call));
@@ -424,16 +439,11 @@ lr_code router_api_complete(struct router *r, struct net_request *req, struct lr
     call->holds = 1; /* the answer's */
     chat_turn_init(&call->turn, chat_codec_of(net_request_path(req)), net_request_arena(req),
                    &generator, &sink, call);
-    call->turn.is_strict = call->relay->strict_fields || net_request_is_strict(req);
+    call->turn.terms.is_strict = call->relay->strict_fields || net_request_is_strict(req);
     router_call_hold(call);
     if (take_rate(call) && chat_turn_read(&call->turn, net_request_body(req), &name) &&
-        admit(call, name) && chat_turn_parse(&call->turn)) {
-        begin(call);
-        net_response_ignored(req, call->turn.request->ignored);
-        if (chat_turn_prepare(&call->turn, &call->info->chat, lr_str_z(call->model->id)) &&
-            make_generations(call) && chat_turn_start(&call->turn))
-            net_request_on_gone(req, on_gone, call);
-    }
+        admit(call, name))
+        router_call_load(call, go_on);
     router_call_drop(call);
     return LR_OK;
 }

@@ -3,6 +3,7 @@
  *   call.c        the client's request becomes a call; its answer and its usage records
  *   generation.c  one choice of the answer, by attempts on nodes
  *   link.c        the connection between a loop and a node
+ *   keep.c        stored responses
  *
  * The answer's shape is the turn's (chat/turn.h); the turn's sink is the client's HTTP request,
  * its generator the generations.
@@ -16,6 +17,7 @@
 #include "router/http/api.h"
 #include "router/http/metrics.h"
 #include "router/relay/generation.h"
+#include "router/relay/keep.h"
 
 /* The calls of one loop.  Thread: that loop. */
 struct router_relay {
@@ -25,6 +27,7 @@ struct router_relay {
     struct router_keys *keys;
     struct router_store *store;
     struct router_metrics *metrics;
+    struct router_keeper *keeper; /* NULL: nothing is stored */
     uint32_t keep_alive_ms;
     bool strict_fields; /* every request is strict (chat/codec.h) */
 
@@ -50,12 +53,14 @@ struct router_call {
     uint32_t generation_count;
     unsigned holds; /* references: the answer's and those of the generations */
     uint64_t begun_ns, granted_ns, first_ns;
-    uint64_t wrote_ms;         /* the last write to the client */
-    struct router_usage usage; /* what is known when the client's answer ends */
-    uint64_t charged;          /* tokens that were counted against the key's limit */
-    struct router_key *key;    /* that pays; NULL: none */
-    char trace[64];            /* traceparent; "" where the client sent none */
-    char why[96];              /* why this node: X-LLM-Router-Reason */
+    uint64_t wrote_ms;           /* the last write to the client */
+    struct router_usage usage;   /* what is known when the client's answer ends */
+    uint64_t charged;            /* tokens that were counted against the key's limit */
+    struct router_key *key;      /* that pays; NULL: none */
+    struct router_load *load;    /* owned: stored responses that the request refers to */
+    struct router_keep_job *job; /* under way: stores the answer; NULL: none */
+    char trace[64];              /* traceparent; "" where the client sent none */
+    char why[96];                /* why this node: X-LLM-Router-Reason */
 };
 
 /* Something points to the call, or no longer does. */

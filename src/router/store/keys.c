@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "base/random.h"
+#include "router/store/responses.h"
 
 static const char *const role_names[] = {
     [ROUTER_PUBLIC] = "public", [ROUTER_API] = "api",         [ROUTER_ADMIN] = "admin",
@@ -281,6 +282,8 @@ lr_code router_key_update(struct router_sql *sql, const char *id,
         code = ROUTER_SQL(sql, changes[i].update, NULL, NULL, err,
                           changes[i].is_text ? ROUTER_Z(at) : ROUTER_INT(number), ROUTER_Z(id));
     }
+    if (code == LR_OK && (change->given & ROUTER_KEY_REVOKED) != 0)
+        code = router_responses_expire(sql, id, err);
     return code;
 }
 

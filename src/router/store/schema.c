@@ -80,8 +80,21 @@ static const char *const step_8[] = {
     NULL,
 };
 
-static const char *const *const steps[] = {step_1, step_2, step_3, step_4,
-                                           step_5, step_6, step_7, step_8};
+/* Stored responses (store/responses.h).  Their texts are apart from what changes often. */
+static const char *const step_9[] = {
+    "CREATE TABLE responses (id TEXT PRIMARY KEY, key_id TEXT NOT NULL, "
+    "previous TEXT NOT NULL, status TEXT NOT NULL, running BIGINT NOT NULL, "
+    "created_ms BIGINT NOT NULL, used_ms BIGINT NOT NULL, bytes BIGINT NOT NULL)",
+    "CREATE INDEX responses_by_use ON responses (running, used_ms)",
+    "CREATE INDEX responses_by_key ON responses (key_id, running, used_ms)",
+    "CREATE TABLE response_texts (id TEXT PRIMARY KEY, input TEXT NOT NULL, "
+    "output TEXT NOT NULL, answer TEXT NOT NULL, output_at BIGINT NOT NULL)",
+    "CREATE TABLE response_sums (key_id TEXT PRIMARY KEY, bytes BIGINT NOT NULL)",
+    NULL,
+};
+
+static const char *const *const steps[] = {step_1, step_2, step_3, step_4, step_5,
+                                           step_6, step_7, step_8, step_9};
 
 enum { HASHES_SECRETS = 5 /* index of step_6 */ };
 

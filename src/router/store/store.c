@@ -26,7 +26,7 @@ struct work {
     struct net_loop *loop;
     void *arg;
     uint64_t submitted_ms;
-    bool is_audited, failed;
+    bool is_audited, is_quiet, failed;
     struct router_audit audit;
     struct lr_error err;
 };
@@ -216,7 +216,7 @@ static void do_work(struct router_store *store, struct work *work)
     if (is_hopeless(store, work)) {
         code = fail_with_others(store, &work->err);
     } else {
-        code = in_transaction(store->sql, run_work, work, true, &work->err);
+        code = in_transaction(store->sql, run_work, work, !work->is_quiet, &work->err);
         note(store, code, &work->err);
     }
     if (code == LR_OK && work->is_audited)
@@ -443,6 +443,13 @@ void router_store_submit(struct router_store *store, router_store_fn fn, struct 
                          router_store_done done, void *arg)
 {
     router_store_act(store, NULL, fn, loop, done, arg);
+}
+
+void router_store_quietly(struct router_store *store, router_store_fn fn, struct net_loop *loop,
+                          router_store_done done, void *arg)
+{
+    submit(store,
+           (struct work){.fn = fn, .done = done, .loop = loop, .arg = arg, .is_quiet = true});
 }
 
 void router_store_usage(struct router_store *store, const struct router_usage *row)

@@ -8,6 +8,7 @@
  *   store.c    the thread of the database
  *   records.c  usage records and the audit log, which are written in batches
  *   keys.c     API keys and their limits
+ *   responses.c  stored responses of the Responses API
  *   schema.c   the tables, and how an older database becomes a newer one
  *   sql.h      the SQL that sqlite.c and postgres.c share
  *   backup.c   a copy of the SQLite file
@@ -75,6 +76,10 @@ typedef void (*router_store_done)(void *arg, const struct lr_error *err);
  * one timeout after the other. */
 void router_store_submit(struct router_store *store, router_store_fn fn, struct net_loop *loop,
                          router_store_done done, void *arg);
+
+/* The same for data that no router holds in memory: the other routers are not told. */
+void router_store_quietly(struct router_store *store, router_store_fn fn, struct net_loop *loop,
+                          router_store_done done, void *arg);
 
 /* Dropped, with a log line, when the database has not kept up for a very long time. */
 void router_store_usage(struct router_store *store, const struct router_usage *row);

@@ -24,7 +24,8 @@ static struct parsed parse_as(const struct chat_codec *codec, const char *body, 
     lr_arena_init(&p.arena, 8 << 20);
     p.code = chat_request_read(&p.arena, lr_str_z(body), &root, &model, &p.e);
     if (p.code == LR_OK)
-        p.code = chat_request_check(&p.arena, codec, root, is_strict, &p.req, &p.e);
+        p.code = chat_request_check(&p.arena, codec, root,
+                                    &(struct chat_terms){.is_strict = is_strict}, &p.req, &p.e);
     assert_int_equal(p.req != NULL, p.code == LR_OK);
     return p;
 }

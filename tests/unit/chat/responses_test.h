@@ -30,7 +30,8 @@ static inline struct parsed parse_as(const char *members, bool is_strict)
     lr_arena_init(&p.arena, 16 * strlen(body) + (64 << 10));
     p.code = chat_request_read(&p.arena, lr_str_z(body), &root, &model, &p.e);
     if (p.code == LR_OK)
-        p.code = chat_request_check(&p.arena, &chat_responses, root, is_strict, &p.req, &p.e);
+        p.code = chat_request_check(&p.arena, &chat_responses, root,
+                                    &(struct chat_terms){.is_strict = is_strict}, &p.req, &p.e);
     assert_int_equal(p.req != NULL, p.code == LR_OK);
     return p;
 }

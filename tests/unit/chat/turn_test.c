@@ -23,6 +23,8 @@ struct fixture {
     bool refuses, fails_the_turn;
     bool knows_usage; /* stop returns the usage */
     bool does_not_read, hides;
+    bool keeps; /* takes the record */
+    struct chat_record record;
 };
 
 static void note(struct fixture *f, const char *what, uint32_t index)
@@ -90,8 +92,19 @@ static void tell(void *owner, struct lr_error *err)
         (void)lr_fail(err, err->code, "ask an operator");
 }
 
+static bool keep(void *owner, struct chat_record *record)
+{
+    struct fixture *f = owner;
+    note_z(f, "keep");
+    if (f->keeps)
+        f->record = *record;
+    else
+        chat_record_free(record);
+    return f->keeps;
+}
+
 static const struct chat_generator generator = {start, stop};
-static const struct chat_sink sink = {write_piece, finish, fail_turn, tell};
+static const struct chat_sink sink = {write_piece, finish, fail_turn, tell, keep};
 
 static void open_fixture(struct fixture *f, const struct chat_codec *codec)
 {
@@ -314,7 +327,7 @@ static void what_is_wrong_with_a_request_fails_its_turn_before_anything_starts(v
         struct chat_model model = {0};
         struct lr_str name;
         open_fixture(&f, &chat_openai_chat);
-        f.turn.is_strict = true;
+        f.turn.terms.is_strict = true;
         enum chat_turn_state before = f.turn.state;
         bool ok = chat_turn_read(&f.turn, lr_str_z(cases[i].body), &name);
         before = ok ? f.turn.state : before;
@@ -646,12 +659,83 @@ static void an_api_of_its_own_needs_a_codec_and_nothing_else(void **state)
     close_fixture(&f);
 
     open_fixture(&f, &plain_codec);
-    f.turn.is_strict = true;
+    f.turn.terms.is_strict = true;
     assert_true(chat_turn_read(&f.turn, LR_STR_LIT("{\"sya\":1}"), &name));
     assert_false(chat_turn_parse(&f.turn));
     assert_string_equal(lr_buf_z(&f.bytes),
                         "plain: Unrecognized request argument supplied: sya. docs/plain.md "
                         "lists what is understood. at sya");
+    close_fixture(&f);
+}
+
+/* ---- stored answers ---- */
+
+static void keep_answer(struct fixture *f, const char *more, bool keeps)
+{
+    char body[200];
+    (void)snprintf(body, sizeof(body), "{\"model\":\"m\",\"input\":\"x\"%s}", more);
+    open_fixture(f, &chat_responses);
+    f->turn.terms.can_keep = true;
+    f->keeps = keeps;
+    assert_true(prepare(f, body, false) && chat_turn_start(&f->turn));
+    token(f, 0, "Hi");
+    chat_turn_flush(&f->turn);
+    done(f, 0);
+    assert_true(chat_turn_is_complete(&f->turn));
+    chat_turn_flush(&f->turn);
+}
+
+static void the_end_of_an_answer_waits_until_it_is_stored(void **state)
+{
+    static const bool results[] = {true, false};
+    struct lr_error err = {.code = LR_INTERNAL, .text = "too late"};
+    struct fixture f;
+    (void)state;
+    for (size_t i = 0; i < 2; i++) {
+        keep_answer(&f, ",\"stream\":true", true);
+        assert_int_equal(f.turn.state, CHAT_TURN_KEEPING);
+        assert_true(client_has(&f, "\"delta\":\"Hi\""));
+        assert_false(client_has(&f, "response.completed"));
+        assert_non_null(strstr(lr_buf_z(&f.record.output), "\"text\":\"Hi\""));
+        assert_non_null(strstr(lr_buf_z(&f.record.input), "\"text\":\"x\""));
+        chat_turn_fail(&f.turn, &err);
+        chat_turn_keep_alive(&f.turn);
+        assert_int_equal(f.turn.state, CHAT_TURN_KEEPING);
+        chat_turn_kept(&f.turn, results[i]);
+        assert_int_equal(f.turn.state, CHAT_TURN_ENDED);
+        expect_calls(&f, "start 0,write,write,keep,finish");
+        const char *last = strstr(lr_buf_z(&f.bytes), "response.completed");
+        assert_non_null(strstr(last, results[i] ? "\"store\":true" : "\"store\":false"));
+        chat_turn_kept(&f.turn, true); /* ignored */
+        chat_record_free(&f.record);
+        close_fixture(&f);
+    }
+}
+
+static void an_answer_that_cannot_be_stored_is_sent_at_once(void **state)
+{
+    struct fixture f;
+    (void)state;
+    keep_answer(&f, "", false);
+    expect_calls(&f, "start 0,keep,finish");
+    assert_true(client_has(&f, "\"store\":false"));
+    close_fixture(&f);
+    keep_answer(&f, ",\"store\":false", true);
+    expect_calls(&f, "start 0,finish");
+    assert_true(client_has(&f, "\"store\":false"));
+    close_fixture(&f);
+}
+
+static void a_client_that_leaves_while_its_answer_is_stored_ends_the_turn(void **state)
+{
+    struct fixture f;
+    (void)state;
+    keep_answer(&f, "", true);
+    chat_turn_gone(&f.turn);
+    expect_calls(&f, "start 0,keep,close");
+    chat_turn_kept(&f.turn, true);
+    expect_calls(&f, "start 0,keep,close");
+    chat_record_free(&f.record);
     close_fixture(&f);
 }
 
@@ -698,6 +782,9 @@ int main(void)
         cmocka_unit_test(every_api_of_the_table_is_found_by_its_path),
         cmocka_unit_test(the_responses_api_runs_in_the_same_turn),
         cmocka_unit_test(an_api_of_its_own_needs_a_codec_and_nothing_else),
+        cmocka_unit_test(the_end_of_an_answer_waits_until_it_is_stored),
+        cmocka_unit_test(an_answer_that_cannot_be_stored_is_sent_at_once),
+        cmocka_unit_test(a_client_that_leaves_while_its_answer_is_stored_ends_the_turn),
         cmocka_unit_test(a_debug_build_stops_at_a_move_that_does_not_exist),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -402,6 +402,9 @@ static void a_database_of_the_first_version_becomes_the_newest_with_what_it_hold
                                        "ALTER TABLE models DROP COLUMN generation",
                                        "DROP TABLE counters",
                                        "DROP TABLE aliases",
+                                       "DROP TABLE responses",
+                                       "DROP TABLE response_texts",
+                                       "DROP TABLE response_sums",
                                        "DROP TABLE routers",
                                        "UPDATE schema_version SET number = 1",
                                        "INSERT INTO models (folded_id, id, source, format, "
