@@ -104,7 +104,8 @@ struct chat_request {
     bool stream;
     bool include_usage;
 
-    bool keeps; /* the answer is to be stored */
+    bool keeps;      /* the answer is to be stored */
+    bool background; /* the client does not wait for it; `keeps` is true */
 
     const struct lr_json *body;  /* for a writer that repeats parts of it; or NULL */
     const struct lr_json *input; /* what is stored of it with the answer; or NULL */

@@ -198,15 +198,16 @@ void chat_record_free(struct chat_record *record)
 }
 
 bool chat_response_record(const struct chat_response *r, const struct chat_request *req,
-                          size_t limit, struct chat_record *out)
+                          const char *status, const struct lr_error *error, size_t limit,
+                          struct chat_record *out)
 {
     *out = (struct chat_record){0};
     lr_buf_init(&out->input, limit);
     lr_buf_init(&out->output, limit);
     lr_buf_init(&out->answer, limit);
-    if (r->lost)
+    if (r->lost && status == NULL)
         return false;
-    r->writer->record(r, req, out);
+    r->writer->record(r, req, status, error, out);
     bool fits = !out->input.failed && !out->output.failed && !out->answer.failed &&
                 out->input.len + out->output.len + out->answer.len <= limit;
     if (!fits)

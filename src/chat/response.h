@@ -74,9 +74,12 @@ void chat_record_free(struct chat_record *record);
 
 /* All choices are done, and chat_response_complete is due. */
 bool chat_response_is_due(const struct chat_response *r);
-/* False: the answer cannot be stored (no memory, or it is larger than `limit` bytes). */
+/* status: NULL where the answer is due, else the status of one that is not; error: why it has
+ * failed, or NULL.  False: the answer cannot be stored (no memory, or it is larger than `limit`
+ * bytes). */
 bool chat_response_record(const struct chat_response *r, const struct chat_request *req,
-                          size_t limit, struct chat_record *out);
+                          const char *status, const struct lr_error *error, size_t limit,
+                          struct chat_record *out);
 /* is_kept: the record was stored. */
 void chat_response_complete(struct chat_response *r, bool is_kept, struct lr_buf *out);
 

@@ -92,7 +92,7 @@ struct chat_writer {
     /* Only of an API whose answers are stored: fills the record, whose buffers have their
      * limits. */
     void (*record)(const struct chat_response *r, const struct chat_request *req,
-                   struct chat_record *out);
+                   const char *status, const struct lr_error *error, struct chat_record *out);
 };
 
 /* response.c: receives the deltas of a choice's parser; ctx is the choice. */

@@ -88,6 +88,15 @@ static void finish(struct chat_turn *t)
     lr_buf_free(&out);
 }
 
+/* The client of a background request reads of its failure later. */
+static void keep_failure(struct chat_turn *t, const struct lr_error *err)
+{
+    struct chat_record record;
+    if (is_running(t) && t->request->background &&
+        chat_response_record(t->response, t->request, "failed", err, RECORD_BYTES, &record))
+        (void)t->sink->keep(t->owner, &record);
+}
+
 static void fail(struct chat_turn *t, const struct chat_error *e)
 {
     struct chat_error told = *e;
@@ -95,6 +104,7 @@ static void fail(struct chat_turn *t, const struct chat_error *e)
         return;
     if (t->sink->tell != NULL)
         t->sink->tell(t->owner, &told.error);
+    keep_failure(t, &told.error);
     if (t->state == CHAT_TURN_STREAMING) {
         chat_response_on_error(t->response, &told.error, &t->out);
     } else {
@@ -216,6 +226,11 @@ bool chat_turn_start(struct chat_turn *t)
     return is_running(t);
 }
 
+bool chat_turn_queued(const struct chat_turn *t, struct chat_record *out)
+{
+    return chat_response_record(t->response, t->request, "queued", NULL, RECORD_BYTES, out);
+}
+
 void chat_turn_ask(const struct chat_turn *t, uint32_t index, struct wire_generate *out)
 {
     const struct chat_request *req = t->request;
@@ -289,9 +304,10 @@ static void keep(struct chat_turn *t)
     struct chat_record record;
     if (!move(t, CHAT_TURN_KEEPING))
         return;
-    bool is_sent = t->sink->keep != NULL &&
-                   chat_response_record(t->response, t->request, RECORD_BYTES, &record) &&
-                   t->sink->keep(t->owner, &record);
+    bool is_sent =
+        t->sink->keep != NULL &&
+        chat_response_record(t->response, t->request, NULL, NULL, RECORD_BYTES, &record) &&
+        t->sink->keep(t->owner, &record);
     if (!is_sent)
         chat_turn_kept(t, false);
 }

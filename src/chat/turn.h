@@ -77,7 +77,8 @@ struct chat_sink {
      * everything. */
     void (*tell)(void *owner, struct lr_error *err);
     /* Stores a record, whose buffers the owner takes and frees; chat_turn_kept follows, never
-     * inside this call.  False: it is not stored.  NULL: nothing is stored. */
+     * inside this call.  Also called for a background request that fails.  False: it is not
+     * stored.  NULL: nothing is stored. */
     bool (*keep)(void *owner, struct chat_record *record);
 };
 
@@ -115,6 +116,9 @@ bool chat_turn_parse(struct chat_turn *t);
 /* name: the model's name in the answer. */
 bool chat_turn_prepare(struct chat_turn *t, const struct chat_model *model, struct lr_str name);
 bool chat_turn_start(struct chat_turn *t);
+
+/* Of a background request that is READY: its record while it waits. False: no memory. */
+bool chat_turn_queued(const struct chat_turn *t, struct chat_record *out);
 
 /* Fills the generation's part of *out; the caller fills the rest. */
 void chat_turn_ask(const struct chat_turn *t, uint32_t index, struct wire_generate *out);

@@ -108,7 +108,7 @@ const samples = {
   modalities: { modalities: ['text'] },
   echo: { echo: false },
   best_of: { best_of: 1 },
-  background: { background: false },
+  background: { background: true },
   previous_response_id: () => ({ previous_response_id: stored }),
   truncation: { truncation: 'disabled' },
   structured_outputs: { ...onDemo, structured_outputs: { choice: ['a', 'b'] } },

@@ -122,6 +122,13 @@ test('a response that one router stores is continued, listed and deleted at the 
   assert.equal((await call(`${first.url}${at}/input_items`)).json.data.length, 1);
   assert.equal((await call(`${first.url}${at}`, { method: 'DELETE' })).status, 200);
   assert.equal((await call(`${second.url}${at}`)).status, 404);
+  const { json } = await respond(first, { background: true });
+  assert.equal(json.status, 'queued');
+  await until(
+    'the other router shows that it has ended',
+    async () => (await call(`${second.url}/v1/responses/${json.id}`)).json.status === 'completed',
+    20000,
+  );
 });
 
 test("a key's rate is shared: both routers together admit as many requests as the key allows", async () => {

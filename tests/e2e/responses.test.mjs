@@ -385,7 +385,7 @@ test('an unsupported field arrives as a typed exception that names it', async ()
   for (const type of ['web_search', 'file_search', 'local_shell', 'mcp'])
     await refused({ tools: [{ type }] }, 'tools[0].type', new RegExp(`'${type}'`));
   await refused({ conversation: 'c' }, 'conversation', /send the whole conversation/);
-  await refused({ background: true }, 'background', /keep the connection open/);
+  await refused({ background: true, store: false }, 'background', /needs 'store'/);
   await refused({ stop: ['x'] }, 'stop', /chat\/completions/);
   await assert.rejects(client.responses.create({ model: 'nobody/knows', input: 'x' }), OpenAI.NotFoundError);
   await assert.rejects(

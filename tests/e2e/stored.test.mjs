@@ -1,4 +1,5 @@
-// Stored responses with OpenAI's own client: continue, refer to items, retrieve, list, delete.
+// Stored responses with OpenAI's own client: continue, refer to items, retrieve, list, delete,
+// run in the background, cancel.
 import assert from 'node:assert/strict';
 import path from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
@@ -256,4 +257,61 @@ test('0 turns it off: nothing is stored, and a reference is a 400 that says so',
       assert.match(e.message, /stores no responses/);
       return true;
     });
+});
+
+const slow = makeEcho('slow', { step_ms: 20 });
+const ended = (id, c) =>
+  until(
+    'it has ended',
+    async () => {
+      const answer = await c.responses.retrieve(id);
+      return !['queued', 'in_progress'].includes(answer.status) && answer;
+    },
+    60000,
+  );
+
+test('a background request is answered at once, and its response is there in the end', async () => {
+  const first = await create({ input: 'Hello', background: true });
+  assert.deepEqual(
+    [first.status, first.background, first.output, first.usage, first.store],
+    ['queued', true, [], null, true],
+  );
+  const last = await ended(first.id, client);
+  assert.deepEqual([last.id, last.status, last.background], [first.id, 'completed', true]);
+  assert.deepEqual(seen(last), seen(await create({ input: 'Hello' })));
+  const next = await create({ input: 'two', previous_response_id: first.id, background: true });
+  const input = [{ role: 'user', content: 'Hello' }, ...last.output, { role: 'user', content: 'two' }];
+  assert.deepEqual(seen(await ended(next.id, client)), seen(await create({ input, store: false })));
+  assert.equal((await client.responses.cancel(first.id)).status, 'completed', 'it stays as it is');
+  const long = await create({ input: 'word '.repeat(8000), background: true });
+  const failed = await ended(long.id, client);
+  assert.deepEqual([failed.status, failed.error.code], ['failed', 'context_length_exceeded']);
+  await assert.rejects(create({ input: 'x', background: true, store: false }), /needs 'store': true/);
+});
+
+test('a background request runs on without its client, and cancel stops it', async () => {
+  const { up: server, client: c } = await start({ args: ['--model', slow] });
+  const busy = async () => (await call(`${server.url}/v0/models`)).json.models.some((m) => m.nodes[0]?.inflight > 0);
+  const ask = (more) => create({ model: 'slow', input: 'word '.repeat(1000), background: true, ...more }, c);
+  const few = 'some words to be said';
+  const stream = await ask({ input: few, stream: true });
+  let left;
+  for await (const event of stream) {
+    left = event.response ?? left;
+    if (event.type === 'response.output_text.delta') break; // and leaves
+  }
+  assert.equal((await ended(left.id, c)).output_text, few);
+
+  const first = await ask({});
+  await until('it runs', busy, 20000);
+  await until('its state says so', async () => (await c.responses.retrieve(first.id)).status === 'in_progress', 20000);
+  assert.equal((await c.responses.cancel(first.id)).status, 'cancelled');
+  await until('nothing runs', async () => !(await busy()), 20000);
+  assert.equal((await c.responses.retrieve(first.id)).status, 'cancelled');
+  assert.equal((await c.responses.cancel(first.id)).status, 'cancelled', 'a second time, too');
+
+  const second = await ask({});
+  await until('it runs', busy, 20000);
+  await c.responses.delete(second.id);
+  await until('a deleted one does not run', async () => !(await busy()), 20000);
 });

@@ -36,7 +36,7 @@ static void check_record(const struct chat_request *req)
     chat_response_on_token(r, 0, &token, &out);
     chat_response_on_done(r, 0, LR_FINISH_STOP, &usage, &out);
     if (chat_response_is_due(r)) {
-        if (!chat_response_record(r, req, 16 << 20, &record))
+        if (!chat_response_record(r, req, NULL, NULL, 16 << 20, &record))
             abort();
         check_json(lr_buf_str(&record.input));
         check_json(lr_buf_str(&record.answer));

@@ -64,6 +64,7 @@ void chat_items_head(const struct chat_response_options *options, struct lr_buf 
 char *chat_items_repeated(const struct chat_request *req);
 /* For struct chat_writer. */
 void chat_items_record(const struct chat_response *r, const struct chat_request *req,
+                       const char *status, const struct lr_error *error,
                        struct chat_record *out);
 /* "completed" or "incomplete". */
 const char *chat_items_status(const struct chat_response *r);

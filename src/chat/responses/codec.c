@@ -10,6 +10,9 @@ static lr_code parse(struct chat_parse *p, const struct lr_json *root)
     lr_code code = chat_parse_members(&r.p, root);
     if (code == LR_OK && r.input == NULL)
         code = chat_parse_missing(&r.p, p->req->codec->prompt_field);
+    if (code == LR_OK && p->req->background && !p->req->keeps)
+        code = chat_parse_fail(&r.p, "background", "invalid_value", LR_INVALID_ARGUMENT,
+                               "'background': true needs 'store': true.");
     if (code == LR_OK)
         code = chat_responses_join(&r.p);
     if (code == LR_OK)

@@ -126,12 +126,12 @@ static lr_code parse_stream_options(struct chat_parse *p, const char *name,
 static lr_code parse_background(struct chat_parse *p, const char *name,
                                 const struct lr_json *value)
 {
-    bool flag = false;
-    lr_code code = chat_parse_bool(p, name, value, &flag);
-    if (code == LR_OK && flag)
+    lr_code code = chat_parse_bool(p, name, value, &p->req->background);
+    if (code == LR_OK && p->req->background && !p->can_keep)
         return chat_parse_fail(p, name, "unsupported_value", LR_UNSUPPORTED,
-                               "'background': true is not supported, since nothing is stored "
-                               "here; keep the connection open, with 'stream': true.");
+                               "'background': true is not supported, since this server stores "
+                               "no responses now; keep the connection open, with 'stream': "
+                               "true.");
     return code;
 }
 
@@ -217,7 +217,7 @@ static const struct chat_field fields[] = {
     {{YES("frequency_penalty", "extension: -2 to 2")}, chat_parse_sampling},
     {{YES("repetition_penalty", "extension: 0.01 to 10; 1 is off")}, chat_parse_sampling},
     {{YES("reasoning_effort", "extension: `reasoning.effort`")}, chat_parse_effort},
-    {{YES("background", "`false`; `true` is refused: nothing is stored, so keep the connection open and use `stream`")}, parse_background},
+    {{YES("background", "boolean; `true` answers at once and goes on without the client. Needs `store`. See \"Stored responses\"")}, parse_background},
     {{YES("store", "boolean, default `true`: the response can be retrieved and continued for a time. See \"Stored responses\"")}, parse_store},
     {{YES("previous_response_id", "id of a stored response: its conversation is placed before `input`. Its `instructions` are not. See \"Stored responses\"")}, parse_previous},
     {{YES("truncation", "`disabled`; `auto` is ignored: shorten `input` yourself")}, parse_truncation},

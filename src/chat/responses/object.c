@@ -38,6 +38,7 @@ static void repeat_text(struct lr_json_writer *w, const struct lr_json *body)
 char *chat_items_repeated(const struct chat_request *req)
 {
     static const char *const as_sent[][2] = {
+        {"background", "false"},
         {"instructions", "null"},
         {"max_output_tokens", "null"},
         {"max_tool_calls", "null"},
@@ -60,7 +61,6 @@ char *chat_items_repeated(const struct chat_request *req)
     lr_json_writer_init(&w, &out);
     lr_json_begin_object(&w);
     lr_json_member_null(&w, "access_programs");
-    lr_json_member_bool(&w, "background", false);
     for (size_t i = 0; i < sizeof(as_sent) / sizeof(as_sent[0]); i++)
         repeat(&w, req->body, as_sent[i][0], as_sent[i][1]);
     repeat_reasoning(&w, req->body);
@@ -162,13 +162,15 @@ void chat_items_response(const struct chat_response *r, const char *status,
 }
 
 void chat_items_record(const struct chat_response *r, const struct chat_request *req,
+                       const char *status, const struct lr_error *error,
                        struct chat_record *out)
 {
     const struct chat_items *items = chat_items_of(r);
     chat_responses_put_input(&out->input, req->input, lr_str_z(items->letters));
     lr_buf_add_str(&out->output, lr_buf_str(&items->items));
     out->output.failed = out->output.failed || items->items.failed;
-    out->output_at = write_around(r, chat_items_status(r), NULL, lr_str("", 0), &out->answer);
+    out->output_at = write_around(r, status != NULL ? status : chat_items_status(r), error,
+                                  lr_str("", 0), &out->answer);
 }
 
 /* ---- items ---- */

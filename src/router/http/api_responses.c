@@ -20,6 +20,7 @@ struct asking {
     lr_code code; /* NOT_FOUND, or LR_OK; no failure of the database */
     struct lr_error err;
     struct lr_str text; /* arena: the response, or the items of its request */
+    char status[24];    /* that the response has now; "": as its text says */
     struct lr_str after;
     uint64_t limit;
     bool is_ascending;
@@ -37,6 +38,7 @@ static void take_whole(void *ctx, const struct router_response *row)
         memcpy(text + at, row->output.ptr, row->output.len);
     memcpy(text + at + row->output.len, row->answer.ptr + at, row->answer.len - at);
     a->text = lr_str(text, len);
+    LR_COPY(a->status, row->status);
 }
 
 static void take_input(void *ctx, const struct router_response *row)
@@ -98,11 +100,49 @@ static lr_code begin(struct router *r, struct net_request *req, struct asking **
 
 /* ---- retrieve and delete ---- */
 
+/* Writes the response with the status that it has now. */
+static void put_members(struct lr_json_writer *w, const struct lr_json *response,
+                        const char *status)
+{
+    for (uint32_t i = 0; i < response->count; i++) {
+        const struct lr_json_member *m = &response->members[i];
+        lr_json_key_str(w, m->key);
+        if (lr_str_eq_z(m->key, "status"))
+            lr_json_put_z(w, status);
+        else if (lr_str_eq_z(m->key, "error") && strcmp(status, "failed") == 0)
+            LR_JSON_ITEM(w, LR_TEXT("code", "server_error"),
+                         LR_TEXT("message", "the router that ran this request has ended"));
+        else
+            lr_json_put_value(w, &m->value);
+    }
+}
+
+static lr_code put_response(struct net_request *req, const struct asking *a,
+                            const struct lr_json *response)
+{
+    if (a->status[0] == '\0')
+        return router_answer_text(req, a->text);
+    put_members(router_answer_begin(req), response, a->status);
+    return router_answer(req, 200);
+}
+
+static lr_code read_response(const struct asking *a, const struct lr_json **out,
+                             struct lr_error *err)
+{
+    lr_code code = check(a, err);
+    if (code == LR_OK)
+        code = lr_json_parse(a->arena, a->text, NULL, out, err);
+    if (code == LR_OK && (*out)->type != LR_JSON_OBJECT)
+        code = lr_fail(err, LR_IO, "the database holds a damaged response");
+    return code;
+}
+
 static lr_code put_whole(struct net_request *req, void *arg, struct lr_error *err)
 {
     struct asking *a = arg;
-    lr_code code = check(a, err);
-    return code == LR_OK ? router_answer_text(req, a->text) : code;
+    const struct lr_json *response = NULL;
+    lr_code code = a->status[0] != '\0' ? read_response(a, &response, err) : check(a, err);
+    return code == LR_OK ? put_response(req, a, response) : code;
 }
 
 lr_code router_api_response(struct router *r, struct net_request *req, struct lr_error *err)
@@ -216,13 +256,25 @@ lr_code router_api_response_items(struct router *r, struct net_request *req,
 
 /* ---- cancel ---- */
 
+/* The router that runs the request looks at its row once a second. */
+static lr_code cancel(struct router_sql *sql, void *arg, struct lr_error *err)
+{
+    struct asking *a = arg;
+    lr_code code = router_response_cancel(sql, &a->view, a->id, err);
+    return code == LR_OK ? read_whole(sql, arg, err) : code;
+}
+
+/* A response that has ended stays as it is. */
 static lr_code put_cancelled(struct net_request *req, void *arg, struct lr_error *err)
 {
-    lr_code code = check(arg, err);
-    (void)req;
-    return code != LR_OK
-               ? code
-               : lr_fail(err, LR_INVALID_ARGUMENT, "Cannot cancel a synchronous response.");
+    const struct lr_json *response;
+    bool is_background = false;
+    lr_code code = read_response(arg, &response, err);
+    if (code != LR_OK)
+        return code;
+    if (!lr_json_bool(lr_json_get(response, "background"), &is_background) || !is_background)
+        return lr_fail(err, LR_INVALID_ARGUMENT, "Cannot cancel a synchronous response.");
+    return put_response(req, arg, response);
 }
 
 lr_code router_api_response_cancel(struct router *r, struct net_request *req,
@@ -230,5 +282,5 @@ lr_code router_api_response_cancel(struct router *r, struct net_request *req,
 {
     struct asking *a;
     lr_code code = begin(r, req, &a, err);
-    return code == LR_OK ? router_act(req, NULL, read_whole, put_cancelled, a, err) : code;
+    return code == LR_OK ? router_act(req, NULL, cancel, put_cancelled, a, err) : code;
 }

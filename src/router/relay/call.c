@@ -128,6 +128,7 @@ static void free_call(struct router_call *call)
     }
     router_call_leave_keep(call);
     router_load_free(call->load);
+    router_background_free(call->background);
     free(call->generations);
     free(call->prefixes);
     free(call);
@@ -174,6 +175,7 @@ void router_relay_watch(struct router_relay *relay)
         if (!chat_turn_is_over(&call->turn))
             end_if_revoked(call);
         router_call_watch_keep(call, now_ms);
+        router_background_watch(call, now_ms);
         if (now_ms - call->wrote_ms >= relay->keep_alive_ms)
             chat_turn_keep_alive(&call->turn);
         router_call_drop(call);
@@ -203,6 +205,8 @@ static void begin_stream(struct router_call *call)
 static lr_code write_piece(void *owner, struct lr_str bytes)
 {
     struct router_call *call = owner;
+    if (call->req == NULL)
+        return LR_OK;
     begin_stream(call);
     call->wrote_ms = net_loop_now_ms(call->relay->links.net);
     return net_stream_write(call->req, bytes);
@@ -211,7 +215,9 @@ static lr_code write_piece(void *owner, struct lr_str bytes)
 static void finish(void *owner, lr_code status, struct lr_str bytes)
 {
     struct router_call *call = owner;
-    if (call->turn.request->stream) {
+    if (call->req == NULL) {
+        note_end(call, lr_code_http(status));
+    } else if (call->turn.request->stream) {
         note_end(call, 200);
         begin_stream(call);
         (void)net_stream_finish(call->req, bytes);
@@ -227,8 +233,11 @@ static void fail(void *owner, const struct lr_error *err, struct lr_str bytes)
 {
     struct router_call *call = owner;
     note_end(call, lr_code_http(err != NULL ? err->code : LR_CANCELLED));
-    if (err == NULL) {
+    if (err == NULL)
         router_count(&call->relay->metrics->cancelled, 1);
+    if (call->req == NULL) {
+        /* a background request */
+    } else if (err == NULL) {
         net_stream_abort(call->req);
     } else if (net_response_begun(call->req)) {
         /* The stream ends here whether the client takes it or not. */
@@ -259,7 +268,13 @@ static void tell(void *owner, struct lr_error *err)
 static void on_gone(void *arg)
 {
     struct router_call *call = arg;
-    chat_turn_gone(&call->turn);
+    struct net_request *req = call->req;
+    if (call->background == NULL) {
+        chat_turn_gone(&call->turn);
+        return;
+    }
+    call->req = NULL; /* the request goes on */
+    net_stream_abort(req);
 }
 
 /* ---- the request.  The cheapest check comes first: a request that its key does not allow is
@@ -412,16 +427,27 @@ static bool make_generations(struct router_call *call)
     return true;
 }
 
+static void start(struct router_call *call)
+{
+    if (chat_turn_start(&call->turn) && call->req != NULL)
+        net_request_on_gone(call->req, on_gone, call);
+}
+
 /* What the request refers to is read. */
 static void go_on(struct router_call *call)
 {
-    if (!chat_turn_parse(&call->turn))
+    if (!chat_turn_parse(&call->turn) ||
+        (call->turn.request->background && !router_background_take(call)))
         return;
     begin(call);
     net_response_ignored(call->req, call->turn.request->ignored);
-    if (chat_turn_prepare(&call->turn, &call->info->chat, lr_str_z(call->model->id)) &&
-        make_generations(call) && chat_turn_start(&call->turn))
-        net_request_on_gone(call->req, on_gone, call);
+    if (!chat_turn_prepare(&call->turn, &call->info->chat, lr_str_z(call->model->id)) ||
+        !make_generations(call))
+        return;
+    if (call->background != NULL)
+        router_background_begin(call, start);
+    else
+        start(call);
 }
 
 lr_code router_api_complete(struct router *r, struct net_request *req, struct lr_error *err)

@@ -4,6 +4,7 @@
  *   generation.c  one choice of the answer, by attempts on nodes
  *   link.c        the connection between a loop and a node
  *   keep.c        stored responses
+ *   background.c  background requests
  *
  * The answer's shape is the turn's (chat/turn.h); the turn's sink is the client's HTTP request,
  * its generator the generations.
@@ -16,6 +17,7 @@
 
 #include "router/http/api.h"
 #include "router/http/metrics.h"
+#include "router/relay/background.h"
 #include "router/relay/generation.h"
 #include "router/relay/keep.h"
 
@@ -43,8 +45,10 @@ struct router_call {
     struct router_call *next,
         **link; /* of relay->calls; link NULL: the request is not valid yet */
     struct router_relay *relay;
-    struct net_request *req; /* not to be touched once the turn has ended, as all it owns: */
-    struct router_access *access; /* in the request's arena */
+    /* Not to be touched once the turn has ended, as all it owns.  NULL: a background request
+     * whose client was answered or has left. */
+    struct net_request *req;
+    struct router_access *access; /* in the request's arena, or background->access */
     struct chat_turn turn;
     struct router_model *model;            /* reference; NULL: not found yet */
     struct router_prompt_info *info;       /* reference */
@@ -53,10 +57,11 @@ struct router_call {
     uint32_t generation_count;
     unsigned holds; /* references: the answer's and those of the generations */
     uint64_t begun_ns, granted_ns, first_ns;
-    uint64_t wrote_ms;           /* the last write to the client */
-    struct router_usage usage;   /* what is known when the client's answer ends */
-    uint64_t charged;            /* tokens that were counted against the key's limit */
-    struct router_key *key;      /* that pays; NULL: none */
+    uint64_t wrote_ms;                    /* the last write to the client */
+    struct router_usage usage;            /* what is known when the client's answer ends */
+    uint64_t charged;                     /* tokens that were counted against the key's limit */
+    struct router_key *key;               /* that pays; NULL: none */
+    struct router_background *background; /* owned; NULL: the client waits */
     struct router_load *load;    /* owned: stored responses that the request refers to */
     struct router_keep_job *job; /* under way: stores the answer; NULL: none */
     char trace[64];              /* traceparent; "" where the client sent none */

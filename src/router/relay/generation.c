@@ -492,7 +492,8 @@ static void begin_attempt(struct router_generation *g)
 
 static void refuse(struct router_generation *g, const struct lr_error *err)
 {
-    net_response_retry_after(g->call->req, g->ticket.retry_s); /* before the answer begins */
+    if (g->call->req != NULL) /* before the answer begins */
+        net_response_retry_after(g->call->req, g->ticket.retry_s);
     if (err->code == LR_RATE_LIMITED)
         router_count(&metrics_of(g)->queue_full, 1);
     fail(g, err);

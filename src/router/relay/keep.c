@@ -22,9 +22,13 @@ struct router_keep_job {
     char id[ROUTER_RESPONSE_ID], previous[ROUTER_RESPONSE_ID], key[64];
     struct chat_record record; /* owned */
     size_t bytes;
+    size_t old_bytes;         /* of the row that JOB_END replaces */
     uint64_t begun_ms;        /* of the loop's clock */
     _Atomic bool is_given_up; /* the client was told that it is not stored */
     bool is_kept;
+    enum { JOB_ANSWER, JOB_BEGIN, JOB_END } kind; /* the last two: of a background request */
+    router_stored_fn done;                        /* of JOB_BEGIN */
+    bool is_idle;  /* JOB_END that failed: the call's watch tries again */
     char why[200]; /* it is not */
 };
 
@@ -67,10 +71,13 @@ static lr_code write_job(struct router_sql *sql, struct router_keep_job *job, in
         .output = lr_buf_str(&job->record.output),
         .answer = lr_buf_str(&job->record.answer),
         .output_at = job->record.output_at,
+        .is_running = job->kind == JOB_BEGIN,
     };
     if (atomic_load(&job->is_given_up))
         return LR_OK;
-    lr_code code = router_response_insert(sql, &row, now_ms, err);
+    lr_code code = job->kind == JOB_END
+                       ? router_response_end(sql, &row, job->old_bytes, now_ms, err)
+                       : router_response_insert(sql, &row, now_ms, err);
     job->is_kept = code == LR_OK;
     return code;
 }
@@ -140,6 +147,7 @@ static bool add_job(struct router_keeper *keeper, struct router_keep_job *job)
     if (fits) {
         keeper->bytes += job->bytes;
         keeper->is_busy = true;
+        job->next = NULL;
         *keeper->last = job;
         keeper->last = &job->next;
     }
@@ -172,24 +180,30 @@ static void on_kept(void *arg)
 {
     struct router_keep_job *job = arg;
     struct router_call *call = job->call;
+    if (call != NULL && job->kind == JOB_END && !job->is_kept) {
+        job->is_idle = true;
+        return;
+    }
     if (call != NULL) {
         call->job = NULL;
-        end_turn(call, job->is_kept, job->why);
+        if (job->kind == JOB_BEGIN)
+            job->done(call, job->is_kept, lr_buf_str(&job->record.answer));
+        else
+            end_turn(call, job->is_kept, job->why);
         router_call_drop(call);
     }
     free_job(job);
 }
 
-bool router_call_keep(void *owner, struct chat_record *record)
+static struct router_keep_job *make_job(struct router_call *call, struct chat_record *record)
 {
-    struct router_call *call = owner;
     struct router_keeper *keeper = call->relay->keeper;
     struct router_keep_job *job = calloc(1, sizeof(*job));
     size_t bytes = record->input.len + record->output.len + record->answer.len;
     if (job == NULL || bytes > keeper->max_bytes) {
         chat_record_free(record);
         free(job);
-        return false;
+        return NULL;
     }
     *job = (struct router_keep_job){.keeper = keeper,
                                     .call = call,
@@ -200,8 +214,14 @@ bool router_call_keep(void *owner, struct chat_record *record)
     LR_COPY(job->id, lr_str_z(call->turn.id));
     LR_COPY(job->previous, call->turn.request->previous);
     LR_COPY(job->key, lr_str_z(router_caller_name(&call->access->caller)));
-    if (!add_job(keeper, job)) {
-        free_job(job);
+    return job;
+}
+
+static bool begin_job(struct router_call *call, struct router_keep_job *job)
+{
+    if (job == NULL || !add_job(call->relay->keeper, job)) {
+        if (job != NULL)
+            free_job(job);
         return false;
     }
     call->job = job;
@@ -209,10 +229,35 @@ bool router_call_keep(void *owner, struct chat_record *record)
     return true;
 }
 
+bool router_call_keep(void *owner, struct chat_record *record)
+{
+    struct router_call *call = owner;
+    struct router_keep_job *job = make_job(call, record);
+    if (job != NULL && call->background != NULL) {
+        job->kind = JOB_END;
+        job->old_bytes = call->background->bytes;
+    }
+    return begin_job(call, job);
+}
+
+bool router_call_store(struct router_call *call, struct chat_record *record,
+                       router_stored_fn done)
+{
+    struct router_keep_job *job = make_job(call, record);
+    if (job != NULL) {
+        job->kind = JOB_BEGIN;
+        job->done = done;
+    }
+    return begin_job(call, job);
+}
+
 void router_call_watch_keep(struct router_call *call, uint64_t now_ms)
 {
     struct router_keep_job *job = call->job;
-    if (job == NULL || now_ms - job->begun_ms < WAIT_MS || atomic_load(&job->is_given_up))
+    if (job != NULL && job->is_idle)
+        job->is_idle = !add_job(call->relay->keeper, job);
+    if (job == NULL || job->kind != JOB_ANSWER || now_ms - job->begun_ms < WAIT_MS ||
+        atomic_load(&job->is_given_up))
         return;
     atomic_store(&job->is_given_up, true);
     end_turn(call, false, "the database took too long");
@@ -220,9 +265,12 @@ void router_call_watch_keep(struct router_call *call, uint64_t now_ms)
 
 void router_call_leave_keep(struct router_call *call)
 {
-    if (call->job != NULL)
-        call->job->call = NULL;
+    struct router_keep_job *job = call->job;
     call->job = NULL;
+    if (job != NULL && job->is_idle)
+        free_job(job);
+    else if (job != NULL)
+        job->call = NULL;
 }
 
 /* ---- what a request refers to ---- */
@@ -316,8 +364,9 @@ void router_call_load(struct router_call *call, void (*go_on)(struct router_call
 static lr_code sweep(struct router_sql *sql, void *arg, struct lr_error *err)
 {
     struct router_keeper *keeper = arg;
-    int64_t since_ms = lr_clock_wall_ms(NULL) - (int64_t)keeper->keep_ms;
-    return router_responses_sweep(sql, since_ms, keeper->max_bytes, &keeper->has_more, err);
+    int64_t now_ms = lr_clock_wall_ms(NULL), since_ms = now_ms - (int64_t)keeper->keep_ms;
+    return router_responses_sweep(sql, now_ms, since_ms, keeper->max_bytes, &keeper->has_more,
+                                  err);
 }
 
 static void swept(void *arg, const struct lr_error *err);

@@ -8,6 +8,8 @@
  * A job:
  *
  *    WAITING ---> WRITING ---> posted to its loop and freed there
+ *       ^                         |
+ *       +---- a second later -----+   the end of a background request, which nobody waits for
  *
  * Thread: any for router_keep, unless a comment says otherwise.
  */
@@ -60,6 +62,11 @@ void router_keeper_second(struct router_keeper *keeper);
 
 /* For struct chat_sink. */
 bool router_call_keep(void *call, struct chat_record *record);
+/* Stores a new row of a background request; then done(call, is_kept, answer), where `answer` is
+ * the record's.  False: it is not stored, and the record is freed. */
+typedef void (*router_stored_fn)(struct router_call *call, bool is_kept, struct lr_str answer);
+bool router_call_store(struct router_call *call, struct chat_record *record,
+                       router_stored_fn done);
 /* Once a second: an answer that has waited for too long is given to the client. */
 void router_call_watch_keep(struct router_call *call, uint64_t now_ms);
 /* The call is freed; its job goes on without it. */

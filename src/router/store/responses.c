@@ -18,9 +18,10 @@ lr_code router_response_insert(struct router_sql *sql, const struct router_respo
     lr_code code = ROUTER_SQL(
         sql,
         "INSERT INTO responses (id, key_id, previous, status, running, created_ms, used_ms, "
-        "bytes) VALUES ($1, $2, $3, '', 0, $4, $4, $5)",
+        "bytes) VALUES ($1, $2, $3, '', $4, $5, $5, $6)",
         NULL, NULL, err, ROUTER_TEXT(row->id), ROUTER_TEXT(row->key),
-        ROUTER_TEXT(row->previous), ROUTER_INT(now_ms), ROUTER_INT(bytes));
+        ROUTER_TEXT(row->previous), ROUTER_INT(row->is_running), ROUTER_INT(now_ms),
+        ROUTER_INT(bytes));
     if (code == LR_OK)
         code = ROUTER_SQL(sql,
                           "INSERT INTO response_texts (id, input, output, answer, output_at) "
@@ -53,6 +54,8 @@ static lr_code read_row(void *ctx, const struct router_row *row, struct lr_error
         .output = router_row_text(row, 3),
         .answer = router_row_text(row, 4),
         .output_at = (size_t)router_row_int(row, 5),
+        .status = router_row_text(row, 6),
+        .is_running = router_row_int(row, 7) != 0,
     };
     if (r.output_at > r.answer.len)
         return lr_fail(err, LR_IO, "the database holds a damaged response " LR_STR_FMT,
@@ -75,12 +78,63 @@ lr_code router_response_read(struct router_sql *sql, const struct router_respons
     struct reading reading = {.fn = fn, .ctx = ctx};
     lr_code code =
         ROUTER_SQL(sql,
-                   "SELECT r.id, r.previous, t.input, t.output, t.answer, t.output_at FROM "
+                   "SELECT r.id, r.previous, t.input, t.output, t.answer, t.output_at, "
+                   "r.status, r.running FROM "
                    "responses r JOIN response_texts t ON t.id = r.id WHERE r.id = $1 AND "
                    "r.key_id = $2 AND r.used_ms > $3",
                    read_row, &reading, err, ROUTER_TEXT(id), ROUTER_TEXT(view->key),
                    ROUTER_INT(view->since_ms));
     return code != LR_OK || reading.is_found ? code : fail_absent(id, err);
+}
+
+/* ---- background requests ---- */
+
+lr_code router_response_beat(struct router_sql *sql, struct lr_str id, const char *status,
+                             int64_t now_ms, bool *is_running, struct lr_error *err)
+{
+    int64_t count = 0;
+    lr_code code = ROUTER_SQL(sql, "SELECT running FROM responses WHERE id = $1",
+                              router_row_number, &count, err, ROUTER_TEXT(id));
+    *is_running = count != 0;
+    if (code != LR_OK || !*is_running || status == NULL)
+        return code;
+    return ROUTER_SQL(
+        sql, "UPDATE responses SET used_ms = $1, status = $2 WHERE id = $3 AND running = 1",
+        NULL, NULL, err, ROUTER_INT(now_ms), ROUTER_Z(status), ROUTER_TEXT(id));
+}
+
+lr_code router_response_end(struct router_sql *sql, const struct router_response *row,
+                            size_t old_bytes, int64_t now_ms, struct lr_error *err)
+{
+    size_t bytes = row->input.len + row->output.len + row->answer.len;
+    int64_t count = 0;
+    lr_code code = ROUTER_SQL(sql,
+                              "UPDATE responses SET running = 0, status = '', used_ms = $1, "
+                              "bytes = $2 WHERE id = $3 AND running = 1 RETURNING 1",
+                              router_row_number, &count, err, ROUTER_INT(now_ms),
+                              ROUTER_INT(bytes), ROUTER_TEXT(row->id));
+    if (code != LR_OK || count == 0)
+        return code;
+    code = ROUTER_SQL(sql,
+                      "UPDATE response_texts SET output = $1, answer = $2, output_at = $3 "
+                      "WHERE id = $4",
+                      NULL, NULL, err, ROUTER_TEXT(row->output), ROUTER_TEXT(row->answer),
+                      ROUTER_INT(row->output_at), ROUTER_TEXT(row->id));
+    if (code == LR_OK)
+        code = ROUTER_SQL(sql, "UPDATE response_sums SET bytes = bytes + $1 WHERE key_id = $2",
+                          NULL, NULL, err, ROUTER_INT((int64_t)bytes - (int64_t)old_bytes),
+                          ROUTER_TEXT(row->key));
+    return code;
+}
+
+lr_code router_response_cancel(struct router_sql *sql, const struct router_responses_view *view,
+                               struct lr_str id, struct lr_error *err)
+{
+    return ROUTER_SQL(sql,
+                      "UPDATE responses SET running = 0, status = 'cancelled', used_ms = $1 "
+                      "WHERE id = $2 AND key_id = $3 AND used_ms > $4 AND running = 1",
+                      NULL, NULL, err, ROUTER_INT(view->now_ms), ROUTER_TEXT(id),
+                      ROUTER_TEXT(view->key), ROUTER_INT(view->since_ms));
 }
 
 /* ---- removing ---- */
@@ -194,11 +248,16 @@ static lr_code evict_one(struct router_sql *sql, struct lr_error *err)
                       err, ROUTER_Z(largest.key));
 }
 
-lr_code router_responses_sweep(struct router_sql *sql, int64_t since_ms, uint64_t max_bytes,
-                               bool *more, struct lr_error *err)
+lr_code router_responses_sweep(struct router_sql *sql, int64_t now_ms, int64_t since_ms,
+                               uint64_t max_bytes, bool *more, struct lr_error *err)
 {
     struct ids ids = {0};
-    lr_code code = sweep_old(sql, since_ms, &ids, err);
+    lr_code code = ROUTER_SQL(sql,
+                              "UPDATE responses SET running = 0, status = 'failed' WHERE "
+                              "running = 1 AND used_ms <= $1",
+                              NULL, NULL, err, ROUTER_INT(now_ms - ROUTER_RESPONSE_LOST_MS));
+    if (code == LR_OK)
+        code = sweep_old(sql, since_ms, &ids, err);
     size_t count = ids.count;
     for (bool is_over = true; code == LR_OK && is_over && count < SWEEP_ROWS; count++) {
         int64_t sum = 0;

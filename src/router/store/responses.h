@@ -30,6 +30,8 @@ struct router_response {
     struct lr_str output;            /* its items, with commas between them */
     struct lr_str answer;            /* the response without its items, */
     size_t output_at;                /* which belong here */
+    struct lr_str status; /* the response's, where `answer` has an older one; else "" */
+    bool is_running;      /* a background request that has not ended */
 };
 
 /* A reader's view: the rows of one key that were used after `since_ms`. */
@@ -65,15 +67,35 @@ LR_MUST_USE lr_code router_responses_items(struct router_sql *sql,
                                            const struct lr_str *ids, size_t count,
                                            struct lr_buf *items, struct lr_error *err);
 
+/* ---- background requests: rows with is_running, which a router keeps alive ---- */
+
+/* A row without a sign of life for so long is failed: its router has ended. */
+enum { ROUTER_RESPONSE_LOST_MS = 60000 };
+
+/* *is_running: whether the request goes on; false: it was cancelled or removed.  status: NULL,
+ * or the status to be noted with a sign of life. */
+LR_MUST_USE lr_code router_response_beat(struct router_sql *sql, struct lr_str id,
+                                         const char *status, int64_t now_ms, bool *is_running,
+                                         struct lr_error *err);
+/* The request has ended: replaces the row's texts, which had old_bytes.  A row that is not
+ * running any more stays as it is. */
+LR_MUST_USE lr_code router_response_end(struct router_sql *sql,
+                                        const struct router_response *row, size_t old_bytes,
+                                        int64_t now_ms, struct lr_error *err);
+/* Stops a running one; nothing else happens to others. */
+LR_MUST_USE lr_code router_response_cancel(struct router_sql *sql,
+                                           const struct router_responses_view *view,
+                                           struct lr_str id, struct lr_error *err);
+
 /* A key was revoked: its responses are not read any more, and the sweep removes them. */
 LR_MUST_USE lr_code router_responses_expire(struct router_sql *sql, const char *key,
                                             struct lr_error *err);
 
-/* Removes responses that were not used after since_ms, then the oldest ones of the key with the
- * most bytes while there are more than max_bytes; a limited number in one call. *more: there
- * may be others. */
-LR_MUST_USE lr_code router_responses_sweep(struct router_sql *sql, int64_t since_ms,
-                                           uint64_t max_bytes, bool *more,
+/* Fails running responses without a router, removes responses that were not used after
+ * since_ms, then the oldest ones of the key with the most bytes while there are more than
+ * max_bytes; a limited number in one call. *more: there may be others. */
+LR_MUST_USE lr_code router_responses_sweep(struct router_sql *sql, int64_t now_ms,
+                                           int64_t since_ms, uint64_t max_bytes, bool *more,
                                            struct lr_error *err);
 
 #endif

@@ -160,7 +160,7 @@ static void the_sweep_removes_old_ones_then_the_oldest_of_the_largest_key(void *
         add(id, "k", "", 1000);
     }
     for (int i = 0; i < 100; i += 32) {
-        assert_int_equal(router_responses_sweep(sql, 1000, 1 << 20, &more, NULL), LR_OK);
+        assert_int_equal(router_responses_sweep(sql, 0, 1000, 1 << 20, &more, NULL), LR_OK);
         assert_int_equal(more, i < 96);
     }
     assert_int_equal(number("SELECT COUNT(*) FROM responses"), 0);
@@ -172,7 +172,8 @@ static void the_sweep_removes_old_ones_then_the_oldest_of_the_largest_key(void *
     add("c", "large", "", 3000);
     add("d", "large", "", 4000);
     int64_t each = number("SELECT bytes FROM responses WHERE id = 'a'");
-    assert_int_equal(router_responses_sweep(sql, 0, (uint64_t)(2 * each), &more, NULL), LR_OK);
+    assert_int_equal(router_responses_sweep(sql, 0, 0, (uint64_t)(2 * each), &more, NULL),
+                     LR_OK);
     assert_false(more);
     assert_true(has("small", "a", 4000) && has("large", "d", 4000));
     assert_false(has("large", "b", 4000) || has("large", "c", 4000));
@@ -188,7 +189,7 @@ static void a_sum_that_is_wrong_does_not_stop_the_sweep(void **state)
         router_sql_plain(sql, "INSERT INTO response_sums (key_id, bytes) VALUES ('x', 999999)",
                          NULL),
         LR_OK);
-    assert_int_equal(router_responses_sweep(sql, 0, 1000, &more, NULL), LR_OK);
+    assert_int_equal(router_responses_sweep(sql, 0, 0, 1000, &more, NULL), LR_OK);
     assert_false(more);
     assert_true(has("k", "a", 1000));
 }
@@ -201,7 +202,7 @@ static void a_revoked_key_leaves_no_responses(void **state)
     add("b", "other", "", 20000);
     assert_int_equal(router_responses_expire(sql, "k", NULL), LR_OK);
     assert_false(has("k", "a", 20000));
-    assert_int_equal(router_responses_sweep(sql, 0, 1 << 20, &more, NULL), LR_OK);
+    assert_int_equal(router_responses_sweep(sql, 0, 0, 1 << 20, &more, NULL), LR_OK);
     assert_int_equal(number("SELECT COUNT(*) FROM responses"), 1);
     assert_true(has("other", "b", 20000));
 }
