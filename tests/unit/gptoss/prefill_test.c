@@ -1,5 +1,5 @@
 /* How large the prompt chunk of a step is, and which prompts get it: the rules one by one, and
- * a simulation in virtual time with the step durations of a large GPU. */
+ * a simulation in virtual time with step durations like those of a large GPU. */
 #include "tests/unit/gptoss/support.h"
 
 #include "engines/gptoss/scheduler/scheduler.h"
@@ -177,7 +177,7 @@ static void depth_counts_as_much_as_the_arithmetic_of_the_model_says(void **stat
     (void)state;
     for (uint32_t i = 0; i < c.layers; i += 2)
         c.sliding[i] = true;
-    /* On an H200 the prefill of gpt-oss-20b runs at half its speed at about 24,000. */
+    /* The prefill rates of gpt-oss-20b on an H200 give about 24,000. */
     assert_in_range(gptoss_depth_unit(&c), 24000, 36000);
     for (uint32_t i = 0; i < c.layers; i++)
         c.sliding[i] = true;
@@ -255,7 +255,7 @@ static void leave(struct sim *sim, struct user *u)
     u->seq = NULL;
 }
 
-/* Nanoseconds of the chosen step, as an H200 takes them for gpt-oss-20b. */
+/* Nanoseconds of the chosen step: a model of gpt-oss-20b on an H200, made from its rates. */
 static uint64_t duration(const struct sim *sim)
 {
     double us = 1200;
