@@ -1,8 +1,10 @@
 // docs/openapi.yaml against the route table and against what the server answers.
 import assert from 'node:assert/strict';
+import { execFile } from 'node:child_process';
 import fs from 'node:fs';
 import path from 'node:path';
 import { after, before, test } from 'node:test';
+import { promisify } from 'node:util';
 import { call, makeEcho, ROOT, say, startUp } from './support.mjs';
 
 // The page keeps to a plain form, so that reading it needs no library.
@@ -14,6 +16,8 @@ for (let i = 0, at = '', schema = ''; i < lines.length; i++) {
   if (/^ {2}\//.test(line)) at = line.trim().slice(0, -1);
   const method = line.match(/^ {4}(get|post|patch|delete):$/)?.[1];
   if (method) operations.push({ method: method.toUpperCase(), path: at });
+  const id = line.match(/^ {6}operationId: (\w+)$/)?.[1];
+  if (id) operations.at(-1).id = id;
   const role = line.match(/^ {6}x-role: (\w+)$/)?.[1];
   if (role) operations.at(-1).role = role;
   const code = line.match(/^ {8}"(\d+)":$/)?.[1];
@@ -32,6 +36,25 @@ test('a change by an admin can fail without a database or node: every such route
     changes.filter((o) => !o.codes.includes('503')).map((o) => `${o.method} ${o.path}`),
     [],
   );
+});
+
+test('every operation has an operationId of its own, from which generators make names', () => {
+  assert.deepEqual(
+    operations.filter((o) => !/^[a-z][A-Za-z]+$/.test(o.id)).map((o) => `${o.method} ${o.path}`),
+    [],
+  );
+  assert.equal(new Set(operations.map((o) => o.id)).size, operations.length);
+});
+
+test("redocly's recommended rules have neither an error nor a warning for the page", async () => {
+  const lint = path.join(ROOT, 'tests/node_modules/@redocly/cli/bin/cli.js');
+  const { stdout } = await promisify(execFile)(
+    process.execPath,
+    [lint, 'lint', '--extends=recommended', '--format=json', path.join(ROOT, 'docs/openapi.yaml')],
+    { env: { ...process.env, REDOCLY_TELEMETRY: 'off', REDOCLY_SUPPRESS_UPDATE_NOTICE: 'true' } },
+  ).catch((failed) => failed);
+  const { totals, problems } = JSON.parse(stdout);
+  assert.deepEqual([totals, problems], [{ errors: 0, warnings: 0, ignored: 0 }, []]);
 });
 
 test('the page lists every route of the table with its role, and no other route', () => {
@@ -108,6 +131,14 @@ test('the answers of the server have the members that the page lists', async () 
   await check('POST', '/v0/nodes/{node}/undrain', `/v0/nodes/${node.id}/undrain`, { body: {} });
   await check('DELETE', '/v0/models/{id}', '/v0/models/doc');
   assert.ok(seen.length >= 22);
+});
+
+test('a request with too many headers gets the 431 that the page lists', async () => {
+  const headers = Object.fromEntries(Array.from({ length: 201 }, (_, i) => [`x-${i}`, 'y']));
+  for (const url of ['/', '/health']) {
+    const answer = await call(`${up.url}${url}`, { headers });
+    assert.deepEqual([answer.status, typeof answer.json.error], [431, 'object']);
+  }
 });
 
 test('/v0/events is a stream of events, /metrics is Prometheus text', async () => {
