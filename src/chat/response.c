@@ -118,6 +118,13 @@ static bool is_written(struct chat_response *r)
     return false;
 }
 
+void chat_response_on_prompt(struct chat_response *r, uint32_t choice, uint32_t tokens)
+{
+    /* A continuation computes more than the prompt; the first count is the prompt's. */
+    if (choice < r->choice_count && r->choices[choice].usage.prompt_tokens == 0)
+        r->choices[choice].usage.prompt_tokens = tokens;
+}
+
 bool chat_response_on_token(struct chat_response *r, uint32_t choice,
                             const struct wire_token *token, struct lr_buf *out)
 {

@@ -43,6 +43,9 @@ LR_MUST_USE lr_code chat_response_create(const struct chat_response_options *opt
                                          struct chat_response **out, struct lr_error *err);
 void chat_response_destroy(struct chat_response *r); /* NULL is fine */
 
+/* The prompt's size, if it is known before the first token; on_done replaces it. */
+void chat_response_on_prompt(struct chat_response *r, uint32_t choice, uint32_t tokens);
+
 /* True: go on.  False: a stop string matched; the client has the whole choice, and the caller
  * cancels its generation. on_done still follows, with the usage.  Tokens that arrive after that
  * are counted and dropped. */

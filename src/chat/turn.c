@@ -249,6 +249,12 @@ void chat_turn_ask(const struct chat_turn *t, uint32_t index, struct wire_genera
 
 /* ---- events ---- */
 
+void chat_turn_prompt_tokens(struct chat_turn *t, uint32_t index, uint32_t tokens)
+{
+    if (is_running(t))
+        chat_response_on_prompt(t->response, index, tokens);
+}
+
 void chat_turn_token(struct chat_turn *t, uint32_t index, const struct wire_token *token)
 {
     struct chat_usage usage = {0};

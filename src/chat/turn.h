@@ -129,6 +129,8 @@ static inline const struct chat_prompt *chat_turn_prompt(const struct chat_turn 
 }
 
 /* ---- events of generations; chat_turn_flush sends the result ---- */
+/* The engine has counted the prompt.  Comes before the first token, or not at all. */
+void chat_turn_prompt_tokens(struct chat_turn *t, uint32_t index, uint32_t tokens);
 void chat_turn_token(struct chat_turn *t, uint32_t index, const struct wire_token *token);
 /* The last event of a generation. */
 void chat_turn_done(struct chat_turn *t, uint32_t index, enum lr_finish reason,

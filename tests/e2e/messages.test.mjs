@@ -78,7 +78,11 @@ test('a stream gives the same answer in named events, and the client accumulates
   const whole = await client.messages.create(body('Hello there', { thinking }));
   const stream = client.messages.stream(body('Hello there', { thinking }));
   const types = [];
-  stream.on('streamEvent', (event) => types.push(event.type));
+  let start;
+  stream.on('streamEvent', (event) => {
+    types.push(event.type);
+    if (event.type === 'message_start') start = { ...event.message.usage };
+  });
   const final = await stream.finalMessage();
   assert.deepEqual(
     types.filter((type, i) => type !== types[i - 1]),
@@ -92,7 +96,13 @@ test('a stream gives the same answer in named events, and the client accumulates
   );
   assert.deepEqual([final.content, final.stop_reason], [whole.content, whole.stop_reason]);
   assert.equal(final.usage.output_tokens, whole.usage.output_tokens);
-  assert.ok(final.usage.input_tokens > 0);
+  const { input_tokens, cache_read_input_tokens } = final.usage;
+  assert.ok(input_tokens > 0);
+  assert.equal(
+    start.input_tokens,
+    input_tokens + cache_read_input_tokens,
+    'the first event has the size of the prompt',
+  );
   const raw = await call(`${up.url}/v1/messages?beta=true`, { body: body('Hello there', { stream: true }) });
   assert.match(raw.headers.get('content-type'), /^text\/event-stream/);
   for (const [, name, data] of raw.text.matchAll(/^event: (\S+)\ndata: (.*)$/gm))
@@ -150,6 +160,14 @@ test('max_tokens and stop sequences end an answer and are told', async () => {
   const stopped = await client.messages.create(body('Hello there', { stop_sequences: ['never said', stop] }));
   assert.deepEqual([stopped.stop_reason, stopped.stop_sequence], ['stop_sequence', stop]);
   assert.equal(textOf(stopped), whole.slice(0, whole.indexOf(stop)));
+});
+
+test('a tool that only Anthropic could run is left out, and the header names it', async () => {
+  const search = { type: 'web_search_20250305', name: 'web_search', max_uses: 8 };
+  const { response } = await client.messages
+    .create(body('Hello', { max_tokens: 5, tools: [...tools, search] }))
+    .withResponse();
+  assert.equal(response.headers.get('x-llm-router-ignored'), 'tools.1.web_search_20250305');
 });
 
 test('errors arrive as the typed exceptions of the client', async () => {

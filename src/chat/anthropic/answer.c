@@ -235,7 +235,7 @@ static void begin(struct chat_choice *c)
     ADD(r->out, ",\"message\":");
     lr_buf_add_str(r->out, r->head);
     ADD(r->out, "\"content\":[],\"stop_reason\":null,\"stop_sequence\":null,");
-    write_usage(r, r->out); /* the engine counts at the end: message_delta has the numbers */
+    write_usage(r, r->out); /* the prompt's size; message_delta has the final numbers */
     lr_buf_add_char(r->out, '}');
     end_event(r->out);
 }

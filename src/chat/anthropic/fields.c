@@ -113,7 +113,7 @@ static const struct chat_field fields[] = {
     {{YES("temperature", "0 to 2; 0 is greedy; default 1")}, chat_parse_sampling},
     {{YES("top_p", "0 to 1; default 1")}, chat_parse_sampling},
     {{YES("top_k", "integer; 0 or -1 is off")}, chat_parse_sampling},
-    {{YES("tools", "up to 256 with `name`, `description`, `input_schema`; `strict: true` enforces the schema (docs/structured-output.md). Tools of another `type` than `custom` run on Anthropic's servers or have no schema: they are left out")}, chat_anthropic_tools},
+    {{YES("tools", "up to 256 with `name`, `description`, `input_schema`; `strict: true` enforces the schema (docs/structured-output.md). Tools of another `type` than `custom` run on Anthropic's servers or have no schema: they are left out, and the header `X-LLM-Router-Ignored` names them")}, chat_anthropic_tools},
     {{YES("tool_choice", "`auto`, `any`, `tool` with `name`, or `none`; `disable_parallel_tool_use` ends the answer after its first call")}, chat_anthropic_tool_choice},
     {{YES("output_config", "`effort`: `low`, `medium`, `high`, `xhigh`, `max`; `format`: `json_schema` with `schema`, always enforced (docs/structured-output.md)")}, parse_output_config},
     {{YES("output_format", "older name of `output_config.format`")}, parse_format},

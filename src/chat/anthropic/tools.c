@@ -37,6 +37,17 @@ static bool is_callable(const struct lr_json *tool)
     return type == NULL || type->type == LR_JSON_NULL || chat_anthropic_is(tool, "custom");
 }
 
+/* The header X-LLM-Router-Ignored names a tool that was left out. */
+static void note_tool(struct chat_parse *p, uint32_t index, const struct lr_json *tool)
+{
+    char at[64];
+    struct lr_str type = {0};
+    (void)lr_json_str(lr_json_get(tool, "type"), &type);
+    (void)snprintf(at, sizeof(at), "tools.%u.%.*s", index, (int)lr_str_sub(type, 0, 40).len,
+                   type.ptr != NULL ? type.ptr : "");
+    chat_parse_note(p, at);
+}
+
 static lr_code make_tool(struct chat_parse *p, uint32_t index, const struct lr_json *from,
                          struct tools *all)
 {
@@ -94,6 +105,8 @@ lr_code chat_anthropic_tools(struct chat_parse *p, const char *name,
             code = bad(p, i, "a tool is an object");
         else if (is_callable(&value->items[i]))
             code = make_tool(p, i, &value->items[i], &all);
+        else
+            note_tool(p, i, &value->items[i]);
     }
     lr_strmap_free(&all.names);
     *list = (struct lr_json){.type = LR_JSON_ARRAY, .count = all.count, .items = all.list};

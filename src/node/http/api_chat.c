@@ -91,6 +91,7 @@ static void on_event(void *ctx, const struct wire_frame *frame)
 {
     struct choice *choice = ctx;
     struct chat_turn *turn = &choice->call->turn;
+    struct wire_prefill prefill;
     struct wire_error e;
     if (wire_event_is_last(frame->type))
         choice->request = NULL;
@@ -100,6 +101,9 @@ static void on_event(void *ctx, const struct wire_frame *frame)
         on_token(choice, frame->body);
     else if (frame->type == WIRE_DONE)
         on_done(choice, frame->body);
+    else if (frame->type == WIRE_PREFILL &&
+             wire_prefill_decode(frame->body, &prefill, NULL) == LR_OK)
+        chat_turn_prompt_tokens(turn, choice->index, prefill.total);
     else if (frame->type == WIRE_ERROR && wire_error_decode(frame->body, &e, NULL) == LR_OK)
         chat_turn_fail(turn, &e.error);
     else if (frame->type == WIRE_TICK) /* a queue, a load or a long prompt */

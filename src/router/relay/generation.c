@@ -372,8 +372,10 @@ static lr_code take_event(struct router_generation *g, const struct wire_frame *
     case WIRE_PREFILL:
         /* A continuation computes more than the prompt, whose size was told before. */
         if (g->usage.prompt_tokens == 0 &&
-            wire_prefill_decode(event->body, &m.prefill, NULL) == LR_OK)
+            wire_prefill_decode(event->body, &m.prefill, NULL) == LR_OK) {
             g->usage.prompt_tokens = m.prefill.total;
+            chat_turn_prompt_tokens(&g->call->turn, g->index, m.prefill.total);
+        }
         break;
     case WIRE_LOADING:
         g->attempt.loaded_ns = g->attempt.heard_ns;

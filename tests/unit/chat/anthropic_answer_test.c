@@ -136,6 +136,21 @@ static void an_answer_has_blocks_a_reason_and_usage(void **state)
         HEAD "\"content\":[],\"stop_reason\":\"end_turn\",\"stop_sequence\":null," USAGE "}");
 }
 
+static void a_stream_begins_with_the_size_of_the_prompt(void **state)
+{
+    (void)state;
+    struct session s;
+    open_session(&s, ",\"stream\":true", 0);
+    chat_response_on_prompt(s.r, 0, 10);
+    chat_response_on_prompt(s.r, 0, 14); /* a continuation on another node computes more */
+    feed(&s, FINAL("a"));
+    done(&s, LR_FINISH_STOP);
+    assert_non_null(strstr(lr_buf_z(&s.out), "\"stop_sequence\":null,\"usage\":{"
+                                             "\"input_tokens\":10,"));
+    assert_non_null(strstr(lr_buf_z(&s.out), "}," USAGE));
+    close_session(&s);
+}
+
 static void the_reason_of_the_end_is_told(void **state)
 {
     (void)state;
@@ -337,6 +352,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(an_answer_has_blocks_a_reason_and_usage),
+        cmocka_unit_test(a_stream_begins_with_the_size_of_the_prompt),
         cmocka_unit_test(the_reason_of_the_end_is_told),
         cmocka_unit_test(reasoning_that_nobody_asked_for_is_hidden),
         cmocka_unit_test(a_stream_is_the_same_however_its_tokens_are_split),

@@ -141,7 +141,7 @@ static void the_billing_line_never_reaches_the_prompt(void **state)
     lr_arena_free(&p.arena);
 }
 
-static void tools_are_rebuilt_and_those_of_servers_left_out(void **state)
+static void tools_are_rebuilt_and_those_of_servers_left_out_and_named(void **state)
 {
     (void)state;
     struct parsed p =
@@ -157,6 +157,7 @@ static void tools_are_rebuilt_and_those_of_servers_left_out(void **state)
                 "\"name\":\"g\",\"parameters\":{\"type\":\"object\"},\"strict\":true}}]");
     assert_true(p.req->requires_tool_call && !p.req->parallel_tool_calls);
     assert_true(lr_str_eq_z(p.req->required_tool, "f"));
+    assert_string_equal(p.req->ignored, "tools.0.web_search_20250305");
     lr_arena_free(&p.arena);
 
     p = accept(HI ",\"tools\":[{\"name\":\"f\"}],\"tool_choice\":{\"type\":\"any\"}");
@@ -318,7 +319,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(messages_become_those_that_templates_expect),
         cmocka_unit_test(the_billing_line_never_reaches_the_prompt),
-        cmocka_unit_test(tools_are_rebuilt_and_those_of_servers_left_out),
+        cmocka_unit_test(tools_are_rebuilt_and_those_of_servers_left_out_and_named),
         cmocka_unit_test(thinking_and_effort_reach_the_request),
         cmocka_unit_test(other_fields_reach_the_request_and_unknown_ones_are_ignored),
         cmocka_unit_test(what_cannot_be_served_is_refused_by_its_position),
