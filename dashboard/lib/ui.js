@@ -71,7 +71,7 @@ export function Field({ label, hint, error, children, class: more = '' }) {
 /** A modal <dialog>: the browser keeps the focus inside and gives it back. */
 export function Dialog({ open, title, onClose, children, footer, wide = false }) {
   const ref = useRef(null);
-  const id = useId();
+  const id = `dialog-${useId()}`; // confirm() renders beside the page, where useId counts anew
   useEffect(() => {
     const dialog = ref.current;
     if (open && !dialog.open) dialog.showModal();

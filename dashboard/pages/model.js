@@ -1,7 +1,7 @@
 // pages/model.js - one model: its facts, its state on each node with the reason, its downloads,
-// the operator's actions, its manifest.
+// the operator's actions, its aliases, its manifest.
 import { html } from 'htm/preact';
-import { useMemo } from 'preact/hooks';
+import { useMemo, useState } from 'preact/hooks';
 import { api, segment } from '../lib/api.js';
 import { bytes, dateTime, duration, figure, number } from '../lib/format.js';
 import { t } from '../lib/i18n.js';
@@ -17,6 +17,7 @@ import {
   Empty,
   ErrorNote,
   Facts,
+  Field,
   Meter,
   Page,
   Skeleton,
@@ -123,6 +124,39 @@ function Manifest({ model }) {
     <details><summary>${t('models.raw')}</summary><div class="code"><${CopyButton} text=${text} /><pre tabindex="0">${text}</pre></div></details>`;
 }
 
+/** The further names under which clients find the model.  The API replaces all of them at once. */
+function Aliases({ model, onChange }) {
+  const [name, setName] = useState('');
+  const order = useOrder();
+  const set = async (what, aliases) => {
+    const got = await order.run(what, () => api.patch(`/v0/models/${segment(model.id)}`, { aliases }));
+    if (got) onChange();
+    return got;
+  };
+  const add = async (event) => {
+    event.preventDefault();
+    if (order.busy || name.trim() === '') return;
+    if (await set('add', [...model.aliases, name.trim()])) setName('');
+  };
+  return html`<p class="muted">${t('models.aliasesLead')}</p>
+    <${ErrorNote} error=${order.error} onDismiss=${order.dismiss} />
+    ${
+      model.aliases.length > 0 &&
+      html`<ul class="aliases" aria-label=${t('models.aliases')}>${model.aliases.map(
+        (
+          alias,
+        ) => html`<li key=${alias}><code>${alias}</code><${Button} kind="quiet" icon="close" label=${t('models.aliasRemove', { alias })}
+          busy=${order.busy === alias} onClick=${() =>
+            set(
+              alias,
+              model.aliases.filter((other) => other !== alias),
+            )} /></li>`,
+      )}</ul>`
+    }
+    <form class="alias-form" onSubmit=${add}><${Field} label=${t('models.aliasNew')}>${(props) => html`<input type="text" autocomplete="off" autocapitalize="none" spellcheck=${false} placeholder="claude-sonnet-4-5" value=${name} onInput=${(e) => setName(e.currentTarget.value)} ...${props} />`}<//>
+      <${Button} type="submit" busy=${order.busy === 'add'}>${t('models.aliasAdd')}<//></form>`;
+}
+
 export default function Model({ id }) {
   const mine = (event) =>
     (event.model ?? '').toLowerCase() === id.toLowerCase() ||
@@ -200,5 +234,6 @@ export default function Model({ id }) {
     <section class="section"><h2>${t('models.onNodes')}</h2>
       <${Table} caption=${t('models.onNodes')} rows=${model.nodes} rowKey=${(p) => p.node} columns=${columns} filter=${model.nodes.length > 8 ? t('models.filterNodes') : undefined} pageSize=${25}
         empty=${html`<p class="card calm">${t('models.noNodes')}</p>`} /></section>
+    <section class="section"><h2>${t('models.aliases')}</h2><${Aliases} model=${model} onChange=${reload} /></section>
     <section class="section"><h2>${t('models.manifest')}</h2><${Manifest} model=${model} /></section><//>`;
 }

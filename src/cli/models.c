@@ -21,6 +21,16 @@ static const struct lr_setting models_flags[] = {
      .help = "with load, unload, pin and unpin: the node; default: the router chooses"},
 };
 
+/* The further names of a model, with a comma between two. */
+static void add_aliases(const struct lr_json *model, struct lr_buf *out)
+{
+    const struct lr_json *list = lr_json_get(model, "aliases");
+    struct lr_str name;
+    for (uint32_t i = 0; list != NULL && i < list->count; i++)
+        if (lr_json_str(&list->items[i], &name))
+            lr_buf_addf(out, "%s" LR_STR_FMT, i > 0 ? ", " : "", LR_STR_ARG(name));
+}
+
 static void print_models(struct cli_answer *a, struct lr_buf *out)
 {
     const struct lr_json *list = lr_json_get(a->json, "models");
@@ -34,6 +44,12 @@ static void print_models(struct cli_answer *a, struct lr_buf *out)
         lr_buf_addf(out, "%-40s %-10s %-8s %s\n", cli_text(&a->arena, m, "id"),
                     cli_text(&a->arena, m, "state"), cli_text(&a->arena, m, "source"),
                     cli_text(&a->arena, m, "reason"));
+        const struct lr_json *aliases = lr_json_get(m, "aliases");
+        if (aliases != NULL && aliases->count > 0) {
+            lr_buf_add_z(out, "  alias: ");
+            add_aliases(m, out);
+            lr_buf_add_char(out, '\n');
+        }
     }
 }
 
@@ -109,30 +125,90 @@ static bool is_action(const char *word)
     return false;
 }
 
+/* ---- aliases ---- */
+
+static void put_others(struct lr_json_writer *w, const struct lr_json *list, const char *name)
+{
+    struct lr_str other;
+    for (uint32_t i = 0; list != NULL && i < list->count; i++)
+        if (lr_json_str(&list->items[i], &other) && !lr_str_eq_nocase(other, lr_str_z(name)))
+            lr_json_put_str(w, other);
+}
+
+/* PATCH replaces all aliases, so the command reads them first. */
+static lr_code change_alias(const struct lr_settings *s, bool adds, struct lr_error *err)
+{
+    const char *id = lr_settings_positional(s, 1), *name = lr_settings_positional(s, 2);
+    struct cli_answer was, now = {0};
+    struct lr_json_writer w;
+    struct lr_buf path, body;
+    lr_buf_init(&path, 4096);
+    lr_buf_init(&body, 64 << 10);
+    lr_buf_add_z(&path, "/v0/models?brief=true&id=");
+    cli_escape(&path, id);
+    lr_code code = cli_ask(s, "GET", lr_buf_z(&path), NULL, &was, err);
+    const struct lr_json *list = code == LR_OK ? lr_json_get(was.json, "models") : NULL;
+    if (code == LR_OK && (list == NULL || list->count == 0))
+        code = lr_fail(err, LR_NOT_FOUND, "no model \"%s\": llm-router models lists them", id);
+    if (code == LR_OK) {
+        const struct lr_json *model = &list->items[0];
+        lr_json_writer_init(&w, &body);
+        lr_json_begin_object(&w);
+        lr_json_member_array(&w, "aliases");
+        put_others(&w, lr_json_get(model, "aliases"), name);
+        if (adds)
+            lr_json_put_z(&w, name);
+        lr_json_end_array(&w);
+        lr_json_end_object(&w);
+        lr_buf_clear(&path);
+        lr_buf_add_z(&path, "/v0/models/");
+        cli_escape(&path, cli_text(&was.arena, model, "id"));
+        code = cli_ask(s, "PATCH", lr_buf_z(&path), &body, &now, err);
+    }
+    if (code == LR_OK) {
+        lr_buf_clear(&body);
+        add_aliases(now.json, &body);
+        (void)printf("%s: %s\n", cli_text(&now.arena, now.json, "id"),
+                     body.len > 0 ? lr_buf_z(&body) : "no alias");
+    }
+    cli_answer_free(&was);
+    cli_answer_free(&now);
+    lr_buf_free(&path);
+    lr_buf_free(&body);
+    return code;
+}
+
 static lr_code run_models(const struct lr_settings *s, struct lr_error *err)
 {
     size_t count = lr_settings_positional_count(s);
-    if (count == 2 && strcmp(lr_settings_positional(s, 0), "remove") == 0)
+    const char *word = count > 0 ? lr_settings_positional(s, 0) : "";
+    if (count == 3 && (strcmp(word, "alias") == 0 || strcmp(word, "unalias") == 0))
+        return change_alias(s, strcmp(word, "alias") == 0, err);
+    if (count == 2 && strcmp(word, "remove") == 0)
         return remove_model(s, lr_settings_positional(s, 1), err);
-    if (count == 2 && is_action(lr_settings_positional(s, 0)))
-        return act(s, lr_settings_positional(s, 0), lr_settings_positional(s, 1), err);
+    if (count == 2 && is_action(word))
+        return act(s, word, lr_settings_positional(s, 1), err);
     if (count != 0)
         return lr_fail(err, LR_INVALID_ARGUMENT,
                        "models takes nothing, or: remove MODEL [--purge], load MODEL, unload "
-                       "MODEL, pin MODEL, unpin MODEL");
+                       "MODEL, pin MODEL, unpin MODEL, alias MODEL NAME, unalias MODEL NAME");
     return cli_show(s, "/v0/models", print_models, err);
 }
 
 const struct cli_command cli_command_models = {
     .name = "models",
     .summary =
-        "List the registered models and why some are not ready; load, pin or remove a model",
-    .arguments = "[remove MODEL | load MODEL | unload MODEL | pin MODEL | unpin MODEL]",
-    .details = "Removing a registration keeps the files on the nodes unless --purge is given. "
-               "A pinned\n"
-               "model is never unloaded to free memory.",
+        "List the registered models and why some are not ready; load, pin, name or remove one",
+    .arguments = "[remove MODEL | load MODEL | unload MODEL | pin MODEL | unpin MODEL | "
+                 "alias MODEL NAME | unalias MODEL NAME]",
+    .details =
+        "Removing a registration keeps the files on the nodes unless --purge is given. "
+        "A pinned\n"
+        "model is never unloaded to free memory. An alias is a further name under which\n"
+        "clients find the model:\n"
+        "  llm-router models alias openai/gpt-oss-20b claude-sonnet-4-5",
     .flags = {models_flags, sizeof(models_flags) / sizeof(models_flags[0])},
-    .most = 2,
+    .most = 3,
     .run = run_models,
 };
 

@@ -51,6 +51,7 @@ const all = [
   ['engines', 'reload', 'echo'],
   ['models', 'load', 'x'],
   ['models', 'pin', 'x'],
+  ['models', 'alias', 'x', 'y'],
 ];
 
 test('without a router every command fails and says how to start a router or name its URL', async () => {
@@ -115,6 +116,19 @@ test('a model is registered by path, listed, and removed with its files', async 
     );
   assert.ok(!fs.existsSync(path.join(models, 'fresh')));
   await fails(['models', 'remove', 'acme/fresh'], {}, /no model "acme\/fresh"/);
+});
+
+test('aliases of a model are listed, added and removed, and clients find the model by them', async () => {
+  await says(['models', 'alias', 'parrot', 'claude-sonnet-4-5'], /^parrot: claude-sonnet-4-5\n$/);
+  await says(['models', 'alias', 'claude-sonnet-4-5', 'gpt-5'], /^parrot: claude-sonnet-4-5, gpt-5\n$/);
+  await says(['models', 'alias', 'parrot', 'gpt-5'], /^parrot: claude-sonnet-4-5, gpt-5\n$/);
+  await says(['models'], /parrot +ready.*\n {2}alias: claude-sonnet-4-5, gpt-5\n/);
+  assert.equal((await cli(['chat', '--model', 'gpt-5', 'polly'], env)).stdout, 'polly\n');
+  await says(['models', 'unalias', 'parrot', 'Claude-Sonnet-4-5'], /^parrot: gpt-5\n$/);
+  await says(['models', 'unalias', 'parrot', 'gpt-5'], /^parrot: no alias\n$/);
+  assert.doesNotMatch((await cli(['models'], env)).stdout, /alias/);
+  await fails(['models', 'alias', 'nobody', 'x'], {}, /no model "nobody": llm-router models lists them/);
+  await fails(['models', 'alias', 'parrot'], {}, /alias MODEL NAME/, 2);
 });
 
 test('a model is loaded, pinned and unloaded; engines are listed and reloaded', async () => {

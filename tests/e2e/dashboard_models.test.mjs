@@ -118,6 +118,30 @@ test('the demo snapshot is registered from the hub; progress shows per node and 
   page.watch.assertClean();
 });
 
+test('aliases are shown, added and removed; a name that is taken is refused with the reason', async () => {
+  const page = await browser.open(`${router.url}/#/models/openai%2Fdemo`);
+  page.watch.allow(409);
+  const names = async () => (await call(`${router.url}/v0/models`)).json.models[0].aliases;
+  const list = page.getByRole('list', { name: 'Aliases' });
+  const add = async (name) => {
+    await page.getByLabel('New alias').fill(name);
+    await page.getByRole('button', { name: 'Add alias' }).click();
+  };
+  await add('claude-sonnet-4-5');
+  await list.getByText('claude-sonnet-4-5', { exact: true }).waitFor();
+  await add('gpt-5');
+  await list.getByText('gpt-5', { exact: true }).waitFor();
+  assert.deepEqual(await names(), ['claude-sonnet-4-5', 'gpt-5']);
+  await page.look('model-aliases');
+  await add('openai/demo');
+  await page.getByRole('alert').waitFor();
+  assert.equal(await page.getByLabel('New alias').inputValue(), 'openai/demo', 'what was typed is still there');
+  await page.getByRole('button', { name: 'Remove the alias claude-sonnet-4-5' }).click();
+  await list.getByText('claude-sonnet-4-5', { exact: true }).waitFor({ state: 'detached' });
+  assert.deepEqual(await names(), ['gpt-5']);
+  page.watch.assertClean();
+});
+
 test("a failed action shows the API's message, which stays until it is dismissed", async () => {
   const page = await browser.open(`${router.url}/#/models/openai%2Fdemo`);
   page.watch.allow(404, 503);
