@@ -17,8 +17,8 @@ test:            ## every test that needs no GPU, in under 8 minutes on 2 cores
 	@tools/setup test
 	@tools/test
 
-test-long:       ## the same tests at the full sizes that the documents state
-	@tools/setup test
+test-long:       ## the same tests at the full sizes that the documents state, and coding agents as clients
+	@tools/setup long
 	@tools/test --long
 
 test-gpu:        ## the tests that need an NVIDIA GPU
