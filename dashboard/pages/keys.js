@@ -2,7 +2,7 @@
 import { html } from 'htm/preact';
 import { useState } from 'preact/hooks';
 import { api, segment } from '../lib/api.js';
-import { ago, dateTime, number } from '../lib/format.js';
+import { ago, bytes, dateTime, duration, number } from '../lib/format.js';
 import { t } from '../lib/i18n.js';
 import { useResource } from '../lib/live.js';
 import { Table } from '../lib/table.js';
@@ -33,6 +33,12 @@ const when = (time) =>
   time === undefined
     ? html`<span class="muted">${t('keys.never')}</span>`
     : html`<time datetime=${new Date(time * 1000).toISOString()} title=${dateTime(time)}>${ago(time)}</time>`;
+
+/** What the router stores of the prompts and answers of these keys. */
+const storedText = ({ keep_s, max_bytes }) =>
+  keep_s && max_bytes
+    ? t('keys.storedResponses', { time: duration(keep_s * 1000), size: bytes(max_bytes) })
+    : t('keys.noStoredResponses');
 
 function KeyTable({ keys, me, onEdit, onRevoke, isShowingOver, onShowOver }) {
   const over = keys.filter(isOver).length;
@@ -114,7 +120,8 @@ export default function Keys({ me }) {
   return html`<${Page} title=${t('keys.title')} lead=${t('keys.lead')} actions=${html`<${Button} kind="primary" icon="plus" onClick=${() => setCreating(true)}>${t('keys.create')}<//>`}>
     <${ErrorNote} error=${order.error ?? error} onDismiss=${order.error ? order.dismiss : undefined} />
     <section class="section"><h2>${t('keys.keys')}</h2>
-      ${data ? html`<${KeyTable} keys=${keys} me=${me} onEdit=${setEdited} onRevoke=${revoke} isShowingOver=${isShowingOver} onShowOver=${setShowingOver} />` : !error && html`<${Skeleton} />`}</section>
+      ${data ? html`<${KeyTable} keys=${keys} me=${me} onEdit=${setEdited} onRevoke=${revoke} isShowingOver=${isShowingOver} onShowOver=${setShowingOver} />` : !error && html`<${Skeleton} />`}
+      ${data?.stored_responses && html`<p class="small muted">${storedText(data.stored_responses)}</p>`}</section>
     <${Usage} keys=${keys} />
     <${Audit} keys=${keys} changes=${changes} />
     <${CreateKey} open=${isCreating} onClose=${() => {

@@ -45,7 +45,8 @@ export default {
   revokeOwn: 'Revoke (yours)',
   revokeOne: 'Revoke {name}',
   revokeTitle: 'Revoke {name}?',
-  revokeText: 'Requests with this key are refused at once. A revoked key cannot be restored.',
+  revokeText:
+    'Requests with this key are refused at once, and its stored responses are removed. A revoked key cannot be restored.',
   revokeOwnText: 'You are signed in with this key. You will be signed out at once, and the key cannot be restored.',
   revokeDone: '{name} was revoked',
   showOver: { one: 'Show {count} revoked or expired', other: 'Show {count} revoked or expired' },
@@ -57,6 +58,9 @@ export default {
   newKey: 'Key "{name}"',
   shownOnce: 'Copy the key now: it is shown only once. The router keeps only its hash.',
   stored: 'Done',
+  storedResponses:
+    'Prompts and answers of the Responses API are stored in the database for {time} after their last use, at most {size} together, unless a request says store: false. Nothing else of prompts and answers is stored.',
+  noStoredResponses: 'Prompts and answers are not stored.',
   usage: 'Usage',
   usageByKey: 'Usage by key',
   usageOf: 'Usage of',

@@ -45,7 +45,8 @@ export default {
   revokeOwn: '失効させる (自分)',
   revokeOne: '{name} を失効させる',
   revokeTitle: '{name} を失効させますか?',
-  revokeText: 'このキーを使う相手はただちに拒否されます。失効したキーは元に戻せません。',
+  revokeText:
+    'このキーを使う相手はただちに拒否され、このキーの保存済みレスポンスは削除されます。失効したキーは元に戻せません。',
   revokeOwnText: 'いまサインインに使っているキーです。ただちにサインアウトされ、キーは元に戻せません。',
   revokeDone: '{name} を失効させました',
   showOver: { other: '失効・期限切れの {count} 件を表示' },
@@ -57,6 +58,9 @@ export default {
   newKey: 'キー「{name}」',
   shownOnce: 'いまコピーしてください。表示されるのは一度だけです。ルーターはハッシュだけを保存します。',
   stored: '完了',
+  storedResponses:
+    'Responses API のプロンプトと回答は、最後に使われてから {time} のあいだ、合計 {size} までデータベースに保存されます(リクエストが store: false を指定した場合を除く)。それ以外のプロンプトと回答は保存されません。',
+  noStoredResponses: 'プロンプトと回答は保存されません。',
   usage: '利用状況',
   usageByKey: 'キーごとの利用状況',
   usageOf: '対象',

@@ -179,6 +179,10 @@ lr_code router_api_keys(struct router *r, struct net_request *req, struct lr_err
     }
     router_unlock(r);
     lr_json_end_array(w);
+    lr_json_member_object(w, "stored_responses");
+    LR_JSON_MEMBERS(w, LR_UINT("keep_s", r->keeper.keep_ms / 1000),
+                    LR_UINT("max_bytes", r->keeper.max_bytes));
+    lr_json_end_object(w);
     return router_answer(req, 200);
 }
 

@@ -226,8 +226,9 @@ static lr_code sweep_old(struct router_sql *sql, int64_t since_ms, struct ids *i
     return code;
 }
 
-/* The key with the most bytes gives way, so that no key can remove the responses of others. */
-static lr_code evict_one(struct router_sql *sql, struct lr_error *err)
+/* The key with the most bytes gives way, so that no key can remove the responses of others.
+ * *has_none: it has no response that can be removed. */
+static lr_code evict_one(struct router_sql *sql, bool *has_none, struct lr_error *err)
 {
     struct removed largest = {0};
     struct ids oldest = {0};
@@ -241,11 +242,14 @@ static lr_code evict_one(struct router_sql *sql, struct lr_error *err)
                           take_id, &oldest, err, ROUTER_Z(largest.key), ROUTER_INT(1));
     if (code != LR_OK)
         return code;
-    if (oldest.count == 1)
+    *has_none = oldest.count == 0;
+    if (!*has_none)
         return remove_any(sql, oldest.list[0], err);
-    /* A sum without rows: it is counted anew from here. */
-    return ROUTER_SQL(sql, "UPDATE response_sums SET bytes = 0 WHERE key_id = $1", NULL, NULL,
-                      err, ROUTER_Z(largest.key));
+    /* All of them run, or the sum is wrong: it is counted anew. */
+    return ROUTER_SQL(sql,
+                      "UPDATE response_sums SET bytes = (SELECT COALESCE(SUM(bytes), 0) FROM "
+                      "responses WHERE key_id = $1) WHERE key_id = $1",
+                      NULL, NULL, err, ROUTER_Z(largest.key));
 }
 
 lr_code router_responses_sweep(struct router_sql *sql, int64_t now_ms, int64_t since_ms,
@@ -259,15 +263,17 @@ lr_code router_responses_sweep(struct router_sql *sql, int64_t now_ms, int64_t s
     if (code == LR_OK)
         code = sweep_old(sql, since_ms, &ids, err);
     size_t count = ids.count;
-    for (bool is_over = true; code == LR_OK && is_over && count < SWEEP_ROWS; count++) {
+    bool has_none = false;
+    for (bool is_over = true; code == LR_OK && is_over && !has_none && count < SWEEP_ROWS;
+         count++) {
         int64_t sum = 0;
         code = router_sql_run(sql, "SELECT COALESCE(SUM(bytes), 0) FROM response_sums", NULL, 0,
                               router_row_number, &sum, err);
         is_over = sum > 0 && (uint64_t)sum > max_bytes;
         if (code == LR_OK && is_over)
-            code = evict_one(sql, err);
+            code = evict_one(sql, &has_none, err);
     }
-    *more = count == SWEEP_ROWS;
+    *more = count == SWEEP_ROWS && !has_none;
     return code;
 }
 
