@@ -49,6 +49,8 @@ lr_code engine_sequence_create(const struct lr_engine_request *r, const uint32_t
     *out = NULL;
     if (ok) {
         seq->id = r->id;
+        seq->kind = r->kind;
+        seq->dimensions = r->dimensions;
         seq->priority = r->priority;
         seq->prompt_count = (uint32_t)count;
         seq->count = (uint32_t)(count + r->generated_count);

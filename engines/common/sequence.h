@@ -26,7 +26,9 @@ struct engine_sequence {
     struct engine_sequence *next; /* in the list of its state */
     enum engine_state state;
     uint64_t id;
-    uint64_t arrival; /* order of submission */
+    uint32_t kind;       /* LR_REQUEST_...; a vector needs all ids in one step */
+    uint32_t dimensions; /* of an embedding; 0: all */
+    uint64_t arrival;    /* order of submission */
     int32_t priority;
 
     uint32_t *ids; /* owned: prompt, then generated */

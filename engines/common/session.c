@@ -59,6 +59,8 @@ static bool is_stop(const struct engine_session *s, const struct engine_sequence
 /* True when the sequence was complete and has been ended. */
 static bool finish_complete(struct engine_session *s, struct engine_sequence *seq)
 {
+    if (seq->kind != LR_REQUEST_GENERATE)
+        return false;
     if (engine_sequence_generated(seq) > 0 && is_stop(s, seq, seq->ids[seq->count - 1]))
         engine_session_finish(s, seq, LR_FINISH_STOP, NULL);
     else if (seq->count >= seq->limit)

@@ -19,7 +19,9 @@ struct engine_session {
     struct engine_queue
         *queue; /* borrowed from the scheduler, like all pointers below, until close */
     uint32_t max_context;
-    uint32_t vocab; /* number of ids in the vocabulary */
+    uint32_t vocab;      /* number of ids in the vocabulary */
+    uint32_t requests;   /* as in lr_engine_need; 0: GENERATE alone */
+    uint32_t dimensions; /* of an embedding, where requests has EMBED */
     void *ctx;
     /* Bytes (borrowed, never NULL) and LR_VOCAB_ flags of an id below vocab. */
     struct lr_str (*token)(const void *ctx, uint32_t id, uint32_t *flags);
@@ -94,6 +96,12 @@ void engine_session_tell_prefill(struct engine_session *s, struct engine_sequenc
 /* Appends the token, calls on_token, and ends the sequence if this was its last token. */
 void engine_session_tell_token(struct engine_session *s, struct engine_sequence *seq,
                                const struct sampler_result *sampled);
+
+/* ---- vectors (session_vector.c) ---- */
+
+/* Ends the sequence with its result: an embedding, which is cut and scaled here, or a score. */
+void engine_session_tell_vector(struct engine_session *s, struct engine_sequence *seq,
+                                const float *values, uint32_t count);
 
 /* Copies a caller's sized struct into ours; what lies past its size is zero. */
 #define ENGINE_COPY_SIZED(to, from)                                                            \

@@ -48,10 +48,35 @@ static lr_code check_sampling(const struct lr_sampling *p, struct lr_error *err)
 lr_code engine_session_too_long(const struct engine_session *s, uint64_t amount,
                                 const char *unit, struct lr_error *err)
 {
-    return lr_fail(err, LR_INVALID_ARGUMENT,
-                   "the prompt has %llu %s; the context holds %u tokens, and at least one must "
-                   "be left for the answer: shorten the conversation",
-                   (unsigned long long)amount, unit, s->max_context);
+    bool answers = s->requests == 0 || (s->requests >> LR_REQUEST_GENERATE & 1) != 0;
+
+    return lr_fail(
+        err, LR_INVALID_ARGUMENT, "the %s has %llu %s; the context holds %u tokens%s",
+        answers ? "prompt" : "text", (unsigned long long)amount, unit, s->max_context,
+        answers ? ", and at least one must be left for the answer: shorten the "
+                  "conversation"
+                : ": send a shorter text");
+}
+
+/* Whether the model offers what the request asks for. */
+static lr_code check_kind(const struct engine_session *s, const struct lr_engine_request *r,
+                          struct lr_error *err)
+{
+    static const char *const names[] = {"generated text", "embeddings", "reranking"};
+    uint32_t offered = s->requests != 0 ? s->requests : 1u << LR_REQUEST_GENERATE;
+
+    if (r->kind > LR_REQUEST_RERANK)
+        return lr_fail(err, LR_UNSUPPORTED, "request kind %u is not supported", r->kind);
+    if ((offered >> r->kind & 1) == 0)
+        return lr_fail(err, LR_UNSUPPORTED, "this model offers no %s", names[r->kind]);
+    if (r->kind != LR_REQUEST_GENERATE && s->host.on_vector == NULL)
+        return lr_fail(err, LR_UNSUPPORTED, "%s are not supported by this host",
+                       names[r->kind]);
+    if (r->kind == LR_REQUEST_EMBED && r->dimensions > s->dimensions)
+        return lr_fail(err, LR_INVALID_ARGUMENT,
+                       "dimensions is %u; an embedding of this model has %u", r->dimensions,
+                       s->dimensions);
+    return LR_OK;
 }
 
 lr_code engine_session_accept(const struct engine_session *s, const struct lr_engine_request *r,
@@ -59,14 +84,10 @@ lr_code engine_session_accept(const struct engine_session *s, const struct lr_en
 {
     lr_code code = engine_session_alive(s, err);
 
-    if (code != LR_OK)
-        return code;
-    if (r->kind == LR_REQUEST_EMBED || r->kind == LR_REQUEST_RERANK)
-        return lr_fail(err, LR_UNSUPPORTED, "this engine generates text: it offers no %s",
-                       r->kind == LR_REQUEST_EMBED ? "embeddings" : "reranking");
-    if (r->kind != LR_REQUEST_GENERATE)
-        return lr_fail(err, LR_UNSUPPORTED, "request kind %u is not supported", r->kind);
-    return check_sampling(&r->sampling, err);
+    if (code == LR_OK)
+        code = check_kind(s, r, err);
+    return code == LR_OK && r->kind == LR_REQUEST_GENERATE ? check_sampling(&r->sampling, err)
+                                                           : code;
 }
 
 static lr_code check(const struct engine_session *s, const struct lr_engine_request *r,
@@ -79,7 +100,7 @@ static lr_code check(const struct engine_session *s, const struct lr_engine_requ
         return code;
     if (count == 0)
         return lr_fail(err, LR_INVALID_ARGUMENT, "the prompt is empty");
-    if (total >= s->max_context)
+    if (total > s->max_context - (r->kind == LR_REQUEST_GENERATE))
         return engine_session_too_long(s, total, "tokens", err);
     if (r->constrained && s->host.fill_mask == NULL)
         return lr_fail(err, LR_UNSUPPORTED, "constrained output is not supported by this host");
@@ -89,9 +110,19 @@ static lr_code check(const struct engine_session *s, const struct lr_engine_requ
     return engine_session_check_ids(s, "generated", r->generated, r->generated_count, err);
 }
 
-lr_code engine_session_submit(struct engine_session *s, const struct lr_engine_request *r,
+lr_code engine_session_submit(struct engine_session *s, const struct lr_engine_request *given,
                               const uint32_t *ids, size_t count, struct lr_error *err)
 {
+    /* Of a request for a vector nothing else may be read. */
+    const struct lr_engine_request vector = {
+        .size = sizeof(vector),
+        .kind = given->kind,
+        .id = given->id,
+        .cache_scope = given->cache_scope,
+        .priority = given->priority,
+        .dimensions = given->dimensions,
+    };
+    const struct lr_engine_request *r = given->kind == LR_REQUEST_GENERATE ? given : &vector;
     struct engine_sequence *seq = NULL;
     lr_code code = check(s, r, ids, count, err);
 

@@ -1,6 +1,7 @@
 /* llamacpp/engine.c - the ABI's table and its small members.
  *
- * engine_open.c, engine_request.c, engine_step.c and engine_logits.c hold the rest.
+ * engine_open.c, engine_request.c, engine_step.c, engine_vector.c and engine_logits.c hold the
+ * rest.
  */
 #include "engines/llamacpp/engine.h"
 
@@ -14,13 +15,48 @@ static const struct lr_engine_facts *describe(void)
     static const char *const formats[] = {"gguf", NULL};
     /* general.architecture of common models. libllama decides whether it knows a file's
      * architecture; probe asks it. */
-    static const char *const architectures[] = {
-        "llama",     "llama4", "qwen2",     "qwen2moe",  "qwen3",    "qwen3moe", "gemma",
-        "gemma2",    "gemma3", "phi2",      "phi3",      "phimoe",   "mistral3", "mistral4",
-        "falcon",    "gpt2",   "gptneox",   "starcoder", "stablelm", "bloom",    "command-r",
-        "cohere2",   "olmo2",  "deepseek2", "glm4",      "granite",  "exaone4",  "nemotron",
-        "gpt-oss",   "mamba",  "mamba2",    "jamba",     "rwkv7",    "lfm2",     "smollm3",
-        "internlm2", NULL};
+    static const char *const architectures[] = {"llama",
+                                                "llama4",
+                                                "qwen2",
+                                                "qwen2moe",
+                                                "qwen3",
+                                                "qwen3moe",
+                                                "gemma",
+                                                "gemma2",
+                                                "gemma3",
+                                                "phi2",
+                                                "phi3",
+                                                "phimoe",
+                                                "mistral3",
+                                                "mistral4",
+                                                "falcon",
+                                                "gpt2",
+                                                "gptneox",
+                                                "starcoder",
+                                                "stablelm",
+                                                "bloom",
+                                                "command-r",
+                                                "cohere2",
+                                                "olmo2",
+                                                "deepseek2",
+                                                "glm4",
+                                                "granite",
+                                                "exaone4",
+                                                "nemotron",
+                                                "gpt-oss",
+                                                "mamba",
+                                                "mamba2",
+                                                "jamba",
+                                                "rwkv7",
+                                                "lfm2",
+                                                "smollm3",
+                                                "internlm2",
+                                                "bert",
+                                                "nomic-bert",
+                                                "jina-bert-v2",
+                                                "modern-bert",
+                                                "gemma-embedding",
+                                                NULL};
     static const char *const backends[] = {"cpu",
 #ifdef LLAMACPP_CUDA
                                            "cuda",

@@ -42,6 +42,8 @@ lr_code llamacpp_engine_logits(struct lr_engine_model *m, const uint32_t *ids, s
     struct llamacpp_plan plan = m->plan;
 
     lr_code code = engine_session_alive(&m->session, err);
+    if (code == LR_OK && m->plan.is_vector)
+        code = lr_fail(err, LR_UNSUPPORTED, "this model gives vectors and has no logits");
     if (code == LR_OK && (n == 0 || n > m->plan.max_context))
         code = lr_fail(err, LR_INVALID_ARGUMENT, "%zu tokens; the context holds 1 to %u", n,
                        m->plan.max_context);

@@ -144,7 +144,9 @@ lr_code llamacpp_engine_probe(const char *dir, const struct lr_engine_options *o
         .max_context = p->max_context,
         .max_sequences = p->max_sequences,
         .vocab_size = s.header.vocab,
-        .requests = 1u << LR_REQUEST_GENERATE,
+        .requests = s.header.requests,
+        .dimensions =
+            (s.header.requests >> LR_REQUEST_EMBED & 1) != 0 ? s.header.dimensions : 0,
     };
     memcpy(need, &n, need->size < sizeof(n) ? need->size : sizeof(n));
     return LR_OK;
@@ -199,7 +201,10 @@ struct llama_context_params llamacpp_context_params(const struct llamacpp_librar
     params.n_batch = p->step_tokens;
     params.n_ubatch = p->step_tokens;
     params.n_seq_max = p->max_sequences;
-    params.n_outputs_max = p->max_sequences;
+    params.n_outputs_max = p->is_vector ? p->step_tokens : p->max_sequences;
+    params.embeddings = p->is_vector;
+    if (p->is_vector && p->pooling == LLAMA_POOLING_TYPE_NONE)
+        params.pooling_type = LLAMA_POOLING_TYPE_MEAN; /* the header leaves it open */
     params.n_threads = (int32_t)p->threads;
     params.n_threads_batch = (int32_t)p->threads;
     params.type_k = types[p->kv_type];
@@ -294,6 +299,8 @@ static lr_code bring_up(struct lr_engine_model *m, const struct setting *s,
     m->session.queue = &m->scheduler.queue;
     m->session.max_context = m->plan.max_context;
     m->session.vocab = m->vocabulary.count;
+    m->session.requests = m->header.requests;
+    m->session.dimensions = (uint32_t)m->lib->llama_model_n_embd_out(m->llama);
     m->session.ctx = m;
     m->session.token = token;
     m->session.release = release;

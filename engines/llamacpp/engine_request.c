@@ -46,10 +46,14 @@ static lr_code submit_text(struct lr_engine_model *m, const struct lr_engine_req
 
     for (size_t i = 0; i < r->segment_count; i++)
         bytes += r->segments[i].len;
+    for (size_t i = 0; r->kind == LR_REQUEST_RERANK && i < r->document_count; i++)
+        bytes += r->document[i].len;
     if (bytes > text_limit(m))
         return engine_session_too_long(&m->session, bytes, "bytes", err);
-    lr_code code = llamacpp_tokenize(&m->vocabulary, r->segments, r->segment_count,
-                                     text_limit(m), &list, err);
+    lr_code code = r->kind == LR_REQUEST_GENERATE
+                       ? llamacpp_tokenize(&m->vocabulary, r->segments, r->segment_count,
+                                           text_limit(m), &list, err)
+                       : llamacpp_vector_ids(m, r, text_limit(m), &list, err);
     if (code != LR_OK)
         return code;
     code = engine_session_submit(&m->session, r, list.items, list.count, err);

@@ -25,7 +25,7 @@ static uint32_t build(struct lr_engine_model *m)
             b->pos[b->n_tokens] = (llama_pos)(seq->computed + i);
             b->n_seq_id[b->n_tokens] = 1;
             b->seq_id[b->n_tokens][0] = (llama_seq_id)seq->slot;
-            b->logits[b->n_tokens] = 0;
+            b->logits[b->n_tokens] = m->plan.is_vector; /* libllama pools only outputs */
         }
         m->rows[count] = samples ? b->n_tokens - 1 : -1;
         if (samples)
@@ -93,7 +93,8 @@ static lr_code compute(struct lr_engine_model *m, struct lr_error *err)
     if (count == 0)
         return LR_OK;
     llamacpp_library_forget_complaint();
-    int32_t result = m->lib->llama_decode(m->context, m->batch);
+    int32_t result = m->header.has_cache ? m->lib->llama_decode(m->context, m->batch)
+                                         : m->lib->llama_encode(m->context, m->batch);
     if (result == 1) {
         make_room(m);
         return LR_OK;
@@ -109,7 +110,11 @@ static lr_code compute(struct lr_engine_model *m, struct lr_error *err)
         struct engine_sequence *seq = m->batched[i];
         if (seq->state == ENGINE_RUNNING)
             engine_session_tell_prefill(&m->session, seq);
-        if (seq->state == ENGINE_RUNNING && m->rows[i] >= 0)
+        if (seq->state != ENGINE_RUNNING || m->rows[i] < 0)
+            continue;
+        if (m->plan.is_vector)
+            llamacpp_vector_tell(m, seq);
+        else
             sample(m, seq, m->rows[i]);
     }
     return LR_OK;

@@ -164,6 +164,29 @@ static lr_code read_state(const struct reading *r)
     return code;
 }
 
+/* What a model that gives vectors has beside its shape. */
+static lr_code read_vector(const struct reading *r)
+{
+    struct llamacpp_header *h = r->h;
+    uint64_t pooling, dimensions;
+    char key[160];
+
+    lr_code code = number(r, "pooling_type", 0, 0, UINT32_MAX, &pooling);
+    if (code == LR_OK)
+        code = number(r, "embedding_length_out", h->width, 1, LLAMACPP_WIDTH_MAX, &dimensions);
+    if (code != LR_OK)
+        return code;
+    h->pooling = (uint32_t)pooling;
+    h->dimensions = (uint32_t)dimensions;
+    /* A model without causal attention is computed in one piece. */
+    const struct model_gguf_value *causal =
+        model_gguf_get(r->g, key_of(r, "attention.causal", key));
+    h->has_cache = causal == NULL || causal->raw.len == 0 || causal->raw.ptr[0] != 0;
+    if (!h->has_cache)
+        h->kv_values = 0;
+    return LR_OK;
+}
+
 /* ---- vocabulary ---- */
 
 static lr_code check_list(const struct reading *r, const char *key,
@@ -246,6 +269,8 @@ static lr_code read_first(const struct reading *r)
         code = read_feed_forward(r);
     if (code == LR_OK)
         code = read_state(r);
+    if (code == LR_OK)
+        code = read_vector(r);
     return code == LR_OK ? read_vocabulary(r) : code;
 }
 
@@ -275,8 +300,10 @@ lr_code llamacpp_header_read(const char *dir, const char *filename, struct llama
     lr_code code = model_descriptor_open(dir, MODEL_FORMAT_GGUF, filename, &d, err);
     if (code == LR_OK && strlen(d->primary) >= sizeof(out->path))
         code = lr_fail(err, LR_INVALID_ARGUMENT, "the model's path is too long: %s", dir);
-    if (code == LR_OK)
+    if (code == LR_OK) {
         memcpy(out->path, d->primary, strlen(d->primary) + 1);
+        out->requests = d->requests;
+    }
     for (size_t i = 0; code == LR_OK && i < d->file_count; i++) {
         char path[LR_PATH_MAX];
         if (!lr_str_ends(lr_str_z(d->files[i].name), ".gguf"))

@@ -8,8 +8,10 @@
 #ifndef LLAMACPP_HEADER_H
 #define LLAMACPP_HEADER_H
 
+#include <stdbool.h>
+
 #include "base/file.h"
-#include "llm-router/status.h"
+#include "llm-router/engine.h"
 
 enum {
     LLAMACPP_LAYERS_MAX = 512,  /* libllama asserts on more */
@@ -22,7 +24,11 @@ enum {
 struct llamacpp_header {
     char path[LR_PATH_MAX]; /* of the file, or of the first part */
     char architecture[64];
-    uint32_t context; /* tokens the model was trained for */
+    uint32_t requests;   /* as in lr_engine_need */
+    uint32_t pooling;    /* enum llama_pooling_type; 0: the header has none */
+    uint32_t dimensions; /* of an embedding */
+    bool has_cache;      /* false: libllama keeps no K and V for this model */
+    uint32_t context;    /* tokens the model was trained for */
     uint32_t layers;
     uint32_t width;
     uint32_t heads;        /* of the layer with the most */
@@ -33,6 +39,12 @@ struct llamacpp_header {
     uint64_t kv_values;          /* K and V values of one token in all layers */
     uint64_t state_per_sequence; /* bytes of recurrent layers */
 };
+
+/* The model gives vectors (embeddings or scores) instead of text. */
+static inline bool llamacpp_header_is_vector(const struct llamacpp_header *header)
+{
+    return (header->requests >> LR_REQUEST_GENERATE & 1) == 0;
+}
 
 /* filename may be NULL: the folder's only GGUF.
  *   MODEL_CORRUPT     the header contradicts itself, the file or a limit

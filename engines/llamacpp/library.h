@@ -44,6 +44,11 @@
     X(llama_batch_init)                                                                        \
     X(llama_batch_free)                                                                        \
     X(llama_decode)                                                                            \
+    X(llama_encode)                                                                            \
+    X(llama_get_embeddings_seq)                                                                \
+    X(llama_model_n_embd_out)                                                                  \
+    X(llama_model_n_cls_out)                                                                   \
+    X(llama_model_chat_template)                                                               \
     X(llama_get_logits_ith)                                                                    \
     X(llama_vocab_type)                                                                        \
     X(llama_vocab_n_tokens)                                                                    \
@@ -52,6 +57,10 @@
     X(llama_vocab_is_eog)                                                                      \
     X(llama_vocab_bos)                                                                         \
     X(llama_vocab_get_add_bos)                                                                 \
+    X(llama_vocab_eos)                                                                         \
+    X(llama_vocab_sep)                                                                         \
+    X(llama_vocab_get_add_eos)                                                                 \
+    X(llama_vocab_get_add_sep)                                                                 \
     X(llama_tokenize)                                                                          \
     X(llama_token_to_piece)                                                                    \
     X(ggml_set_abort_callback)                                                                 \

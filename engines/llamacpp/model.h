@@ -1,7 +1,8 @@
 /* llamacpp/model.h - an open model, shared by the files engine*.c.
  *
  * engine_open.c opens and closes it, engine_request.c submits and cancels requests,
- * engine_step.c computes.  Thread: the caller of the ABI.
+ * engine_step.c computes, engine_vector.c has what embeddings and scores need.  Thread: the
+ * caller of the ABI.
  */
 #ifndef LLAMACPP_MODEL_H
 #define LLAMACPP_MODEL_H
@@ -55,6 +56,13 @@ lr_code llamacpp_engine_tokenize(const struct lr_engine_model *m,
                                  const struct lr_segment *segments, size_t segment_count,
                                  uint32_t *ids, size_t capacity, size_t *count,
                                  struct lr_error *err);
+
+/* ---- engine_vector.c ---- */
+/* The ids of a text that is embedded, or of a query and its document. */
+lr_code llamacpp_vector_ids(const struct lr_engine_model *m, const struct lr_engine_request *r,
+                            size_t max_bytes, struct llamacpp_ids *out, struct lr_error *err);
+/* A sequence was computed: its vector goes to the host. */
+void llamacpp_vector_tell(struct lr_engine_model *m, struct engine_sequence *seq);
 
 /* ---- engine_step.c ---- */
 lr_code llamacpp_engine_step(struct lr_engine_model *m, int32_t *busy, struct lr_error *err);

@@ -14,7 +14,9 @@ enum {
     CHUNK_MAX = 8192,
     THREADS_MAX = 256,
     DEFAULT_KV_TOKENS = 32768,
-    CELLS = 256, /* libllama rounds the cache up to this many */
+    CELLS = 256,           /* libllama rounds the cache up to this many */
+    VECTOR_CONTEXT = 4096, /* of a text that becomes a vector, unless the operator says more */
+    VECTOR_CONTEXT_LEAST = 512,
 };
 
 /* Libraries, backend and threads, and the memory of a token of the vocabulary in libllama's
@@ -114,6 +116,8 @@ static uint64_t workspace_bytes(const struct llamacpp_header *h, const struct ll
     uint64_t mask = cells * p->step_tokens * 6; /* in float32 and in half precision */
     uint64_t logits = (uint64_t)h->vocab * p->max_sequences * 3 * sizeof(float);
 
+    if (p->is_vector)
+        logits = ((uint64_t)h->vocab + h->width) * p->step_tokens * sizeof(float);
     return row * p->step_tokens * sizeof(float) + mask + logits + (8u << 20);
 }
 
@@ -139,6 +143,8 @@ static lr_code fit(const struct llamacpp_header *h, const struct lr_engine_optio
     while (limit != 0 && p->total > limit && o->max_tokens == 0 && kv_tokens / 2 >= least) {
         kv_tokens /= 2;
         p->max_context = p->max_context < kv_tokens ? p->max_context : (uint32_t)kv_tokens;
+        if (p->is_vector)
+            p->step_tokens = (uint32_t)kv_tokens;
         count(h, p, kv_tokens);
     }
     if (limit == 0 || p->total <= limit)
@@ -152,10 +158,23 @@ static lr_code fit(const struct llamacpp_header *h, const struct lr_engine_optio
         (unsigned long long)p->workspace, (unsigned long long)limit);
 }
 
+/* The logits of so many tokens are libllama's largest buffer for a vector. */
+static const uint64_t VECTOR_LOGITS_BYTES = 512ull << 20;
+
+static uint32_t vector_context(const struct llamacpp_header *h)
+{
+    uint64_t tokens = VECTOR_LOGITS_BYTES / ((uint64_t)h->vocab * sizeof(float));
+    uint32_t usual = pick(tokens, 0, VECTOR_CONTEXT_LEAST, VECTOR_CONTEXT);
+
+    return usual < h->context ? usual : h->context;
+}
+
 lr_code llamacpp_plan_make(const struct llamacpp_header *h, const struct lr_engine_options *o,
                            bool on_device, struct llamacpp_plan *out, struct lr_error *err)
 {
-    struct llamacpp_plan p = {.on_device = on_device};
+    struct llamacpp_plan p = {.on_device = on_device,
+                              .is_vector = llamacpp_header_is_vector(h),
+                              .pooling = h->pooling};
 
     if (o->artifact_path != NULL)
         return lr_fail(err, LR_UNSUPPORTED, "a GGUF model has no artifacts: %s",
@@ -169,10 +188,15 @@ lr_code llamacpp_plan_make(const struct llamacpp_header *h, const struct lr_engi
     p.threads = pick(o->threads, cores(), 1, THREADS_MAX);
     if (p.threads > h->weights / WEIGHTS_PER_THREAD + 1)
         p.threads = (uint32_t)(h->weights / WEIGHTS_PER_THREAD) + 1;
-    p.max_context = pick(o->max_context, h->context, 1, h->context);
+    p.max_context =
+        pick(o->max_context, p.is_vector ? vector_context(h) : h->context, 1, h->context);
+    if (p.is_vector)
+        p.step_tokens = p.max_context > p.prefill_chunk ? p.max_context : p.prefill_chunk;
     uint64_t whole = round_up(p.max_context) * p.max_sequences;
     uint64_t usual = o->max_context > DEFAULT_KV_TOKENS ? p.max_context : DEFAULT_KV_TOKENS;
     uint64_t wanted = o->max_tokens != 0 ? o->max_tokens : usual < whole ? usual : whole;
+    if (p.is_vector)
+        wanted = p.step_tokens; /* nothing outlives its step */
     if (wanted > INT32_MAX)
         return lr_fail(err, LR_INVALID_ARGUMENT, "max_tokens is %llu; the limit is %d",
                        (unsigned long long)wanted, INT32_MAX);

@@ -2,7 +2,10 @@
  *
  * libllama's KV cache has two layouts.  If the KV tokens hold every sequence at its full
  * context, each sequence has its own cells; otherwise all share one pool, and the scheduler
- * ensures that they fit.  Thread: any.
+ * ensures that they fit.
+ *
+ * libllama pools the states of one batch only.  So a model that gives vectors has a batch as
+ * long as its context, and libllama keeps a row of logits for each of its tokens.  Thread: any.
  */
 #ifndef LLAMACPP_PLAN_H
 #define LLAMACPP_PLAN_H
@@ -15,8 +18,10 @@
 enum llamacpp_kv_type { LLAMACPP_KV_F16, LLAMACPP_KV_F32, LLAMACPP_KV_Q8_0 };
 
 struct llamacpp_plan {
-    bool on_device; /* weights, cache and workspace lie in the device's memory */
-    bool shared;    /* one pool of cells for all sequences */
+    bool on_device;   /* weights, cache and workspace lie in the device's memory */
+    bool shared;      /* one pool of cells for all sequences */
+    bool is_vector;   /* a sequence is computed whole, in one step, and gives a vector */
+    uint32_t pooling; /* the header's, for a model that gives vectors */
     enum llamacpp_kv_type kv_type;
     uint32_t max_context;
     uint32_t max_sequences;

@@ -57,6 +57,17 @@ static bool enter(struct llamacpp_scheduler *s, struct engine_sequence *seq)
     return true;
 }
 
+static uint32_t share_whole(struct llamacpp_scheduler *s)
+{
+    uint32_t left = s->plan->step_tokens;
+
+    for (struct engine_sequence *seq = s->queue.running; seq != NULL; seq = seq->next) {
+        seq->take = seq->count <= left ? seq->count : 0;
+        left -= seq->take;
+    }
+    return s->plan->step_tokens - left;
+}
+
 uint32_t llamacpp_scheduler_choose(struct llamacpp_scheduler *s)
 {
     uint32_t running;
@@ -65,7 +76,8 @@ uint32_t llamacpp_scheduler_choose(struct llamacpp_scheduler *s)
     }
     while (s->queue.queued != NULL && enter(s, s->queue.queued)) {
     }
-    return engine_queue_share(&s->queue, s->plan->prefill_chunk);
+    return s->plan->is_vector ? share_whole(s)
+                              : engine_queue_share(&s->queue, s->plan->prefill_chunk);
 }
 
 /* ---- beginning and ending ---- */

@@ -6,6 +6,8 @@
  * out, the running sequence that is last in order goes back to the queue.  A single sequence
  * always fits, so nothing deadlocks.
  *
+ * A sequence that becomes a vector is computed whole: as many as fit into a batch, in order.
+ *
  * This file knows neither libllama nor callbacks: it frees cells through `forget`.  Thread: the
  * engine's caller.
  */

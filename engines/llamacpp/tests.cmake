@@ -1,8 +1,13 @@
-# Tests of the llama.cpp engine.  Their model is made by our own tool; nothing is downloaded.
+# Tests of the llama.cpp engine.  Their models are made by our own tool; nothing is downloaded.
 pkg_check_modules(CMOCKA REQUIRED cmocka)
 set(LLAMACPP_MODEL ${CMAKE_BINARY_DIR}/testing/llamacpp-model)
 add_test(NAME llamacpp_model COMMAND llm-router debug write-gguf --output ${LLAMACPP_MODEL}/model.gguf --replace)
 set_tests_properties(llamacpp_model PROPERTIES FIXTURES_SETUP llamacpp_model TIMEOUT 60 LABELS unit)
+foreach(family bert reranker)
+    add_test(NAME llamacpp_${family} COMMAND llm-router debug write-gguf --family ${family} --context 256
+             --output ${LLAMACPP_MODEL}-${family}/model.gguf --replace)
+    set_tests_properties(llamacpp_${family} PROPERTIES FIXTURES_SETUP llamacpp_model TIMEOUT 60 LABELS unit)
+endforeach()
 
 file(GLOB llamacpp_tests CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/tests/unit/llamacpp/*_test.c)
 foreach(file IN LISTS llamacpp_tests)

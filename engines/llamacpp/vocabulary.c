@@ -110,13 +110,17 @@ lr_code llamacpp_vocabulary_open(const struct llamacpp_library *lib,
                                  const struct llama_model *model,
                                  struct llamacpp_vocabulary *out, struct lr_error *err)
 {
-    *out = (struct llamacpp_vocabulary){.lib = lib, .bos = -1};
+    *out = (struct llamacpp_vocabulary){.lib = lib, .bos = -1, .eos = -1, .sep = -1};
     out->vocab = lib->llama_model_get_vocab(model);
     if (lib->llama_vocab_type(out->vocab) == LLAMA_VOCAB_TYPE_NONE)
         return lr_fail(err, LR_UNSUPPORTED, "the GGUF has no tokenizer");
     out->count = (uint32_t)lib->llama_vocab_n_tokens(out->vocab);
     if (lib->llama_vocab_get_add_bos(out->vocab))
         out->bos = lib->llama_vocab_bos(out->vocab);
+    if (lib->llama_vocab_get_add_eos(out->vocab))
+        out->eos = lib->llama_vocab_eos(out->vocab);
+    if (lib->llama_vocab_get_add_sep(out->vocab))
+        out->sep = lib->llama_vocab_sep(out->vocab);
     lr_buf_init(&out->text, TEXT_MAX);
     if (!fill(out)) {
         llamacpp_vocabulary_close(out);

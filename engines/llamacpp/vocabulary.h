@@ -28,6 +28,7 @@ struct llamacpp_vocabulary {
     struct llamacpp_control *controls; /* owned, by first byte, the longest first */
     uint32_t first[257]; /* controls that begin with byte b: first[b]..first[b+1] */
     int32_t bos;         /* -1: a prompt needs none */
+    int32_t eos, sep;    /* that end and part the texts of a vector; -1: none */
 };
 
 LR_MUST_USE lr_code llamacpp_vocabulary_open(const struct llamacpp_library *lib,

@@ -1,8 +1,9 @@
 /* cli/debug_write_gguf.c - `debug write-gguf`: a GGUF model with random weights.
  *
  * For tests and benchmarks of engines that read GGUF, so that no test downloads a model:
- * architecture llama, byte-level BPE with merges over lower-case letters, ChatML control tokens
- * and template.  The same options give the same bytes.
+ * byte-level BPE with merges over lower-case letters, and one of three families: llama with
+ * ChatML control tokens and template, bert that embeds, bert with a head for ranking.  The same
+ * options give the same bytes.
  */
 #include <errno.h>
 #include <math.h>
@@ -58,7 +59,10 @@ static const char chat_template[] =
     "message['content'] + '<|im_end|>' + '\\n' }}{% endfor %}"
     "{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}";
 
+enum family { FAMILY_LLAMA, FAMILY_BERT, FAMILY_RERANKER };
+
 struct shape {
+    enum family family;
     uint32_t vocab, layers, width, heads, kv_heads, feed_forward, context;
     bool quantized;
     uint64_t seed;
@@ -67,8 +71,8 @@ struct shape {
 
 struct tensor {
     char name[64];
-    uint64_t columns, rows; /* rows 0: a vector of ones */
-    float range;            /* weights lie in -range..range */
+    uint64_t columns, rows; /* rows 0: a vector */
+    float range;            /* weights lie in -range..range; 0: all are 1 */
 };
 
 /* ---- the header ---- */
@@ -210,34 +214,74 @@ static void put_merges(struct lr_buf *b, uint32_t merges)
     }
 }
 
-static void put_metadata(struct lr_buf *b, const struct shape *s)
+static void put_bool(struct lr_buf *b, const char *key, bool value)
 {
-    uint32_t controls = s->vocab - LAST;
-    put_string(b, "general.architecture", "llama");
+    string(b, lr_str_z(key));
+    number(b, VALUE_BOOL, 4);
+    number(b, value, 1);
+}
+
+static void put_shape(struct lr_buf *b, const struct shape *s, const char *family)
+{
+    const struct {
+        const char *name;
+        uint32_t value;
+    } rows[] = {
+        {"context_length", s->context},     {"embedding_length", s->width},
+        {"block_count", s->layers},         {"feed_forward_length", s->feed_forward},
+        {"attention.head_count", s->heads},
+    };
+    char key[64];
+    put_string(b, "general.architecture", family);
     put_string(b, "general.name", "random weights");
-    put_u32(b, "llama.context_length", s->context);
-    put_u32(b, "llama.embedding_length", s->width);
-    put_u32(b, "llama.block_count", s->layers);
-    put_u32(b, "llama.feed_forward_length", s->feed_forward);
-    put_u32(b, "llama.attention.head_count", s->heads);
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        (void)snprintf(key, sizeof(key), "%s.%s", family, rows[i].name);
+        put_u32(b, key, rows[i].value);
+    }
+}
+
+/* Texts stand between the begin and the end token; a separator parts query and document. */
+static void put_bert(struct lr_buf *b, const struct shape *s, uint32_t controls)
+{
+    enum { POOLING_MEAN = 1, POOLING_RANK = 4 };
+    put_f32(b, "bert.attention.layer_norm_epsilon", 1e-5f);
+    put_bool(b, "bert.attention.causal", false);
+    put_u32(b, "bert.pooling_type", s->family == FAMILY_RERANKER ? POOLING_RANK : POOLING_MEAN);
+    put_u32(b, "tokenizer.ggml.token_type_count", 2);
+    put_u32(b, "tokenizer.ggml.seperator_token_id", controls + 1);
+    put_bool(b, "tokenizer.ggml.add_sep_token", true);
+    put_bool(b, "tokenizer.ggml.add_eos_token", true);
+}
+
+static void put_llama(struct lr_buf *b, const struct shape *s)
+{
     put_u32(b, "llama.attention.head_count_kv", s->kv_heads);
     put_u32(b, "llama.rope.dimension_count", s->width / s->heads);
     put_f32(b, "llama.rope.freq_base", 10000.0f);
     put_f32(b, "llama.attention.layer_norm_rms_epsilon", 1e-5f);
+    string(b, LR_STR_LIT("tokenizer.chat_template"));
+    number(b, VALUE_STRING, 4);
+    string(b, s->chat_template);
+}
+
+static void put_metadata(struct lr_buf *b, const struct shape *s)
+{
+    uint32_t controls = s->vocab - LAST;
+    bool is_bert = s->family != FAMILY_LLAMA;
+    put_shape(b, s, is_bert ? "bert" : "llama");
     put_string(b, "tokenizer.ggml.model", "gpt2");
     put_string(b, "tokenizer.ggml.pre", "gpt-2");
     put_tokens(b, s, controls - BYTES);
     put_merges(b, controls - BYTES);
     put_u32(b, "tokenizer.ggml.bos_token_id", controls);
     put_u32(b, "tokenizer.ggml.eos_token_id", controls + 2);
-    string(b, LR_STR_LIT("tokenizer.ggml.add_bos_token"));
-    number(b, VALUE_BOOL, 4);
-    number(b, 0, 1);
-    string(b, LR_STR_LIT("tokenizer.chat_template"));
-    number(b, VALUE_STRING, 4);
-    string(b, s->chat_template);
+    put_bool(b, "tokenizer.ggml.add_bos_token", is_bert);
+    if (is_bert)
+        put_bert(b, s, controls);
+    else
+        put_llama(b, s);
 }
-enum { METADATA = 20 };
+enum { METADATA_LLAMA = 20, METADATA_BERT = 22 };
 
 /* ---- the weights ---- */
 
@@ -249,42 +293,67 @@ static uint64_t tensor_bytes(const struct shape *s, const struct tensor *t)
                         : t->columns * t->rows * sizeof(float);
 }
 
-enum { PER_LAYER = 9 };
+/* Tensors outside of the layers and of one layer. */
+static const struct {
+    uint32_t outer, inner;
+} counts[] = {[FAMILY_LLAMA] = {3, 9}, [FAMILY_BERT] = {4, 10}, [FAMILY_RERANKER] = {8, 10}};
 
 static uint32_t tensor_count(const struct shape *s)
 {
-    return 3 + s->layers * PER_LAYER;
+    return counts[s->family].outer + s->layers * counts[s->family].inner;
+}
+
+static struct tensor outer_tensor(const struct shape *s, uint32_t index)
+{
+    uint64_t w = s->width;
+    float range = sqrtf(3.0f / (float)w); /* keeps the magnitude of activations */
+    const struct tensor llama[] = {
+        {"token_embd.weight", w, s->vocab, 1.0f},
+        {"output_norm.weight", w, 0, 0},
+        {"output.weight", w, s->vocab, 3.0f * range},
+    };
+    const struct tensor bert[] = {
+        {"token_embd.weight", w, s->vocab, 1.0f},
+        {"position_embd.weight", w, s->context, 0.1f},
+        {"token_embd_norm.weight", w, 0, 0},
+        {"token_embd_norm.bias", w, 0, 0.1f},
+        {"cls.weight", w, w, range},
+        {"cls.bias", w, 0, 0.1f},
+        {"cls.output.weight", w, 1, range},
+        {"cls.output.bias", 1, 0, 0.1f},
+    };
+    return s->family == FAMILY_LLAMA ? llama[index] : bert[index];
+}
+
+static struct tensor inner_tensor(const struct shape *s, uint32_t index)
+{
+    uint64_t kv = (uint64_t)s->width / s->heads * s->kv_heads, w = s->width,
+             f = s->feed_forward;
+    float range = sqrtf(3.0f / (float)w), down = sqrtf(3.0f / (float)f);
+    const struct tensor llama[] = {
+        {"attn_norm.weight", w, 0, 0},       {"attn_q.weight", w, w, range},
+        {"attn_k.weight", w, kv, range},     {"attn_v.weight", w, kv, range},
+        {"attn_output.weight", w, w, range}, {"ffn_norm.weight", w, 0, 0},
+        {"ffn_gate.weight", w, f, range},    {"ffn_up.weight", w, f, range},
+        {"ffn_down.weight", f, w, down},
+    };
+    const struct tensor bert[] = {
+        {"attn_q.weight", w, w, range},        {"attn_k.weight", w, w, range},
+        {"attn_v.weight", w, w, range},        {"attn_output.weight", w, w, range},
+        {"attn_output_norm.weight", w, 0, 0},  {"attn_output_norm.bias", w, 0, 0.1f},
+        {"ffn_up.weight", w, f, range},        {"ffn_down.weight", f, w, down},
+        {"layer_output_norm.weight", w, 0, 0}, {"layer_output_norm.bias", w, 0, 0.1f},
+    };
+    return s->family == FAMILY_LLAMA ? llama[index] : bert[index];
 }
 
 static struct tensor tensor_at(const struct shape *s, uint32_t index)
 {
-    uint64_t kv = (uint64_t)s->width / s->heads * s->kv_heads, w = s->width,
-             f = s->feed_forward;
-    float range = sqrtf(3.0f / (float)w); /* keeps the magnitude of activations */
-    struct tensor t = {.columns = w};
-    if (index < 3) {
-        const struct tensor outer[] = {
-            {"token_embd.weight", w, s->vocab, 1.0f},
-            {"output_norm.weight", w, 0, 0},
-            {"output.weight", w, s->vocab, 3.0f * range},
-        };
-        return outer[index];
-    }
-    const struct tensor inner[PER_LAYER] = {
-        {"attn_norm", w, 0, 0},
-        {"attn_q", w, w, range},
-        {"attn_k", w, kv, range},
-        {"attn_v", w, kv, range},
-        {"attn_output", w, w, range},
-        {"ffn_norm", w, 0, 0},
-        {"ffn_gate", w, f, range},
-        {"ffn_up", w, f, range},
-        {"ffn_down", f, w, sqrtf(3.0f / (float)f)},
-    };
-    const struct tensor *from = &inner[(index - 3) % PER_LAYER];
-    t = *from;
-    (void)snprintf(t.name, sizeof(t.name), "blk.%u.%.32s.weight", (index - 3) / PER_LAYER,
-                   from->name);
+    uint32_t outer = counts[s->family].outer, inner = counts[s->family].inner;
+    if (index < outer)
+        return outer_tensor(s, index);
+    struct tensor from = inner_tensor(s, (index - outer) % inner), t = from;
+    (void)snprintf(t.name, sizeof(t.name), "blk.%u.%.40s", (index - outer) / inner, from.name);
     return t;
 }
 
@@ -311,10 +380,10 @@ static void add_weights(struct lr_buf *b, const struct shape *s, const struct te
     uint32_t one;
     const float unit = 1.0f;
     memcpy(&one, &unit, sizeof(one));
-    for (uint64_t i = 0; t->rows == 0 && i < t->columns; i++)
+    for (uint64_t i = 0; t->range == 0 && i < t->columns; i++)
         number(b, one, 4);
-    for (uint64_t i = 0; i < t->columns && t->rows != 0; i++) {
-        if (s->quantized) {
+    for (uint64_t i = 0; i < t->columns && t->range != 0; i++) {
+        if (s->quantized && t->rows != 0) {
             if (i % Q8_BLOCK == 0)
                 number(b, half_bits(t->range / 127.0f), 2);
             number(b, (uint64_t)(draw(state) % 255) - 127, 1);
@@ -349,7 +418,7 @@ static void add_header(struct lr_buf *b, const struct shape *s)
     lr_buf_add_z(b, "GGUF");
     number(b, 3, 4);
     number(b, tensor_count(s), 8);
-    number(b, METADATA, 8);
+    number(b, s->family == FAMILY_LLAMA ? METADATA_LLAMA : METADATA_BERT, 8);
     put_metadata(b, s);
     for (uint32_t i = 0; i < tensor_count(s); i++) {
         struct tensor t = tensor_at(s, i);
@@ -393,7 +462,11 @@ static lr_code read_shape(const struct lr_settings *settings, struct lr_arena *a
                           struct shape *s, struct lr_error *err)
 {
     const char *own_template = lr_settings_str(settings, "chat-template");
+    const char *family = lr_settings_str(settings, "family");
     *s = (struct shape){
+        .family = strcmp(family, "llama") == 0  ? FAMILY_LLAMA
+                  : strcmp(family, "bert") == 0 ? FAMILY_BERT
+                                                : FAMILY_RERANKER,
         .vocab = (uint32_t)lr_settings_int(settings, "vocab"),
         .layers = (uint32_t)lr_settings_int(settings, "layers"),
         .width = (uint32_t)lr_settings_int(settings, "width"),
@@ -469,6 +542,11 @@ static const struct lr_setting flags[] = {
      .type = LR_SETTING_PATH,
      .value = "FILE",
      .help = "the chat template; without it ChatML"},
+    {.name = "family",
+     .type = LR_SETTING_CHOICE,
+     .fallback = "llama",
+     .choices = "llama|bert|reranker",
+     .help = "generates text, gives embeddings, or ranks documents"},
     {.name = "type",
      .type = LR_SETTING_CHOICE,
      .fallback = "f32",
@@ -487,7 +565,7 @@ static const struct lr_setting flags[] = {
 const struct cli_command cli_debug_write_gguf = {
     .name = "write-gguf",
     .summary = "Write a GGUF model with random weights, for tests and benchmarks",
-    .details = "Architecture llama, byte-level BPE, ChatML.  The same options give the same "
+    .details = "Byte-level BPE; llama with ChatML, or bert.  The same options give the same "
                "bytes.\n"
                "  llm-router debug write-gguf --output model.gguf --layers 4 --width 256",
     .flags = {flags, sizeof(flags) / sizeof(flags[0])},

@@ -42,7 +42,9 @@ struct model_descriptor {
     const char *primary; /* path of the index, the single weights file, or the GGUF */
     const struct model_file *files; /* all files of the model except for artifacts */
     size_t file_count;
-    uint64_t weight_bytes;            /* sizes of the weight files */
+    uint64_t weight_bytes; /* sizes of the weight files */
+    uint32_t requests; /* kinds of requests the model takes, as in lr_engine_need; 0: only the
+                          engine knows */
     uint64_t context_tokens;          /* 0: not given */
     uint64_t kv_bytes;                /* KV memory of one whole context; 0: not known */
     const char *chat_template;        /* text; NULL: none, use the default */

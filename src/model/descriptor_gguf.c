@@ -6,6 +6,7 @@
 
 #include "base/buf.h"
 #include "base/file.h"
+#include "llm-router/engine.h"
 #include "model/descriptor_build.h"
 #include "model/gguf.h"
 #include "model/map.h"
@@ -120,6 +121,25 @@ static lr_code token_text(struct model_build *b, const struct model_gguf *g, con
     return model_build_text(b, text, out);
 }
 
+/* A model that pools the states of its tokens gives a vector, a score where it has a head for
+ * ranking.  A model without causal attention cannot generate. */
+static uint32_t requests_of(const struct model_gguf *g, struct lr_str architecture)
+{
+    enum { POOLING_MEAN = 1, POOLING_RANK = 4 }; /* llama.h's numbers */
+    char key[128];
+    uint32_t pooling = 0;
+    (void)snprintf(key, sizeof(key), "%.*s.pooling_type", MODEL_QUOTE(architecture));
+    if (model_gguf_u32(g, key, &pooling) && pooling == POOLING_RANK)
+        return 1u << LR_REQUEST_RERANK;
+    (void)snprintf(key, sizeof(key), "%.*s.attention.causal", MODEL_QUOTE(architecture));
+    const struct model_gguf_value *causal = model_gguf_get(g, key);
+    bool is_encoder = causal != NULL && causal->type == MODEL_GGUF_BOOL &&
+                      causal->raw.len == 1 && causal->raw.ptr[0] == 0;
+    return is_encoder || (pooling >= POOLING_MEAN && pooling < POOLING_RANK)
+               ? 1u << LR_REQUEST_EMBED
+               : 1u << LR_REQUEST_GENERATE;
+}
+
 static lr_code describe(struct model_build *b, const struct model_gguf *g, const char *path)
 {
     struct model_descriptor *d = b->d;
@@ -134,6 +154,7 @@ static lr_code describe(struct model_build *b, const struct model_gguf *g, const
     (void)snprintf(key, sizeof(key), "%.*s.context_length", MODEL_QUOTE(architecture));
     (void)model_gguf_u64(g, key, &d->context_tokens);
     d->runtime = "llama_cpp";
+    d->requests = requests_of(g, architecture);
     if (code == LR_OK && model_gguf_str(g, "tokenizer.chat_template", &text)) {
         if (text.len > MODEL_TEMPLATE_MAX)
             return lr_fail(b->err, LR_MODEL_CORRUPT,

@@ -3,6 +3,7 @@
  * First collects everything that is missing, so that the operator can fetch all of it at once;
  * only a complete snapshot is read further.
  */
+#include "llm-router/engine.h"
 #include "model/config.h"
 #include "model/descriptor_build.h"
 #include "model/map.h"
@@ -94,6 +95,7 @@ static lr_code read_config(struct model_build *b)
     if (code == LR_OK && lr_str_eq_z(lr_str_z(id.runtime), "gptoss")) {
         struct model_config config;
         code = model_config_parse(text, &config, b->err);
+        b->d->requests = 1u << LR_REQUEST_GENERATE;
     }
     if (code != LR_OK) {
         (void)lr_fail_prefix(b->err, "%s", b->dir);

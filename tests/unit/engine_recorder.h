@@ -32,6 +32,8 @@ struct record {
     enum lr_finish reason;
     struct lr_usage usage;
     struct lr_error error;
+    uint32_t vectors, vector_count;
+    float vector[256];
 };
 
 struct recorder {
@@ -92,6 +94,17 @@ static inline void recorder_done(void *ctx, uint64_t id, enum lr_finish reason,
     q->usage = *usage;
     if (error != NULL)
         q->error = *error;
+}
+
+static inline void recorder_vector(void *ctx, uint64_t id, const struct lr_vector *vector)
+{
+    struct record *q = record_of(ctx, id);
+
+    assert_int_equal(q->done_calls, 0);
+    q->vectors++;
+    q->vector_count = vector->count;
+    assert_true(vector->count <= 256);
+    memcpy(q->vector, vector->values, vector->count * sizeof(float));
 }
 
 static inline void recorder_prefill(void *ctx, uint64_t id, uint32_t done, uint32_t total)
@@ -156,6 +169,7 @@ static inline struct recorder *recorder_create(void)
         .fill_mask = recorder_mask,
         .on_step = recorder_step,
         .try_mask = recorder_try_mask,
+        .on_vector = recorder_vector,
     };
     return r;
 }
