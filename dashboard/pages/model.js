@@ -12,8 +12,8 @@ import { Table } from '../lib/table.js';
 import {
   Badge,
   Button,
-  confirm,
   CopyButton,
+  confirm,
   Empty,
   ErrorNote,
   Facts,
@@ -207,7 +207,8 @@ export default function Model({ id }) {
     return html`<${Page} title=${t('models.notFoundTitle', { id })} back=${back}><${Empty} icon="models" title=${t('models.notFoundTitle', { id })} text=${t('models.notFoundText')}><a class="button" href=${href('models')}>${t('models.toModels')}</a><//><//>`;
   const isFetching = model.nodes.some((p) => downloads.has(`${p.node} ${model.id}`));
   const one = model.nodes.find((p) => p.architecture) ?? {};
-  const actions = html`${model.ready && html`<a class="button" href=${`#/playground?model=${encodeURIComponent(model.id)}`}>${t('models.chat')}</a>`}
+  const chats = model.capabilities?.includes('chat') ?? true;
+  const actions = html`${model.ready && chats && html`<a class="button" href=${`#/playground?model=${encodeURIComponent(model.id)}`}>${t('models.chat')}</a>`}
     ${model.ready && html`<${Button} busy=${order.busy === 'load '} onClick=${() => act('load')}>${t('models.load')}<//>`}
     <${Button} icon="trash" onClick=${remove} busy=${order.busy === 'delete'}>${t('models.delete')}<//>`;
   return html`<${Page} title=${model.id} back=${back} actions=${actions}>
@@ -220,6 +221,7 @@ export default function Model({ id }) {
       [t('models.format'), model.format ?? '–'],
       [t('models.source'), t(model.source === 'hub' ? 'models.fromHub' : 'models.fromNode')],
       one.architecture && [t('models.architecture'), one.architecture],
+      model.capabilities && [t('models.can'), model.capabilities.map((word) => t(`models.can_${word}`)).join(', ')],
       one.context_tokens > 0 && [t('models.context'), t('models.tokens', { count: number(one.context_tokens) })],
       one.weight_bytes > 0 && [t('models.size'), bytes(one.weight_bytes)],
       [

@@ -9,7 +9,7 @@ import { ask, speed, toClients, toCurl } from '../lib/chat.js';
 import { newChat, openChats, toolsProblem, toRequest } from '../lib/chats.js';
 import { t } from '../lib/i18n.js';
 import { live } from '../lib/live.js';
-import { Button, confirm, CopyButton, Dialog, Empty, ErrorNote, Icon, Page } from '../lib/ui.js';
+import { Button, CopyButton, confirm, Dialog, Empty, ErrorNote, Icon, Page } from '../lib/ui.js';
 import { History, Settings } from './play_panel.js';
 import { Turns } from './play_turns.js';
 
@@ -26,7 +26,9 @@ function useModels() {
         ({ data }) =>
           isThere &&
           setModels({
-            items: [...data].sort((a, b) => Number(b.ready) - Number(a.ready) || a.id.localeCompare(b.id)),
+            items: data
+              .filter((m) => m.capabilities?.includes('chat') ?? true)
+              .sort((a, b) => Number(b.ready) - Number(a.ready) || a.id.localeCompare(b.id)),
             error: null,
           }),
         (error) => isThere && setModels({ items: [], error }),

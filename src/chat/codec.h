@@ -56,6 +56,7 @@ struct chat_fields {
 
 struct chat_codec {
     const char *name;
+    uint32_t kind;            /* LR_REQUEST_...: what its requests ask of a model */
     const char *id_prefix;    /* prefix of the ids of its answers */
     const char *id_header;    /* second name of the header X-Request-Id; NULL: none */
     const char *prompt_field; /* field with the conversation; the error for a too long prompt
@@ -79,7 +80,11 @@ struct chat_codec {
     X("v1/chat/completions", chat_openai_chat)   \
     X("v1/completions", chat_openai_completions) \
     X("v1/responses", chat_responses)           \
-    X("v1/messages", chat_anthropic)
+    X("v1/messages", chat_anthropic)            \
+    X("v1/embeddings", chat_embeddings)         \
+    X("v1/rerank", chat_rerank)                 \
+    X("v2/rerank", chat_rerank)                 \
+    X("rerank", chat_rerank)
 /* clang-format on */
 
 #define X(path, codec) extern const struct chat_codec codec;

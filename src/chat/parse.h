@@ -2,7 +2,8 @@
  *
  * parse.c walks a body through the codec's table of fields and reads simple values,
  * parse_fields.c has the fields that several APIs share, parse_format.c the fields that define
- * the output format, parse_constraint.c the same under other servers' names.
+ * the output format, parse_constraint.c the same under other servers' names, parse_prompts.c
+ * raw prompts.
  */
 #ifndef CHAT_PARSE_H
 #define CHAT_PARSE_H
@@ -108,6 +109,11 @@ lr_code chat_parse_stop(struct chat_parse *p, const char *name, const struct lr_
 /* Checks stream options and log probabilities together. logprobs_by: the field that asks for
  * log probabilities. */
 lr_code chat_check_answer(struct chat_parse *p, const char *logprobs_by);
+
+/* ---- parse_prompts.c ---- */
+/* A string, token ids, or up to `max` of either: p->req->prompts. */
+lr_code chat_parse_prompts(struct chat_parse *p, const char *name, const struct lr_json *value,
+                           uint32_t max);
 
 /* ---- parse_format.c ---- */
 enum {

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <time.h>
 
+#include "chat/codec.h"
 #include "chat/format.h"
 #include "chat/harmony/template.h"
 #include "chat/template/chatml.h"
@@ -147,6 +148,25 @@ static lr_code take_segments(struct chat_prompt *prompt, struct lr_error *err)
     return LR_OK;
 }
 
+/* What becomes a vector: a text in which no control token is recognised, or ids. */
+static lr_code borrow_raw(const struct chat_raw_prompt *raw, struct chat_prompt *prompt,
+                          struct lr_error *err)
+{
+    prompt->ids = raw->ids;
+    prompt->id_count = raw->id_count;
+    if (raw->ids != NULL)
+        return LR_OK;
+    struct lr_segment *segment = malloc(sizeof(*segment));
+    if (segment == NULL)
+        return lr_fail(err, LR_OUT_OF_RAM, "no memory for a text");
+    *segment = (struct lr_segment){.text = raw->text.ptr, .len = raw->text.len};
+    prompt->owned = segment;
+    prompt->segments = segment;
+    prompt->segment_count = 1;
+    prompt->bytes = raw->text.len;
+    return LR_OK;
+}
+
 /* A raw prompt in one allocation: its ids, or one segment and its text. */
 static lr_code take_raw(const struct chat_raw_prompt *raw, struct chat_prompt *prompt,
                         struct lr_error *err)
@@ -180,6 +200,8 @@ lr_code chat_prompt_render(const struct chat_request *req, const struct chat_mod
 {
     *out = (struct chat_prompt){0};
     jinja_output_init(&out->rendered, JINJA_MAX_OUTPUT);
+    if (req->codec->kind != LR_REQUEST_GENERATE)
+        return borrow_raw(&req->prompts[index], out, err);
     if (req->prompts != NULL)
         return take_raw(&req->prompts[index], out, err);
     lr_code code = render_chat(req, model, now, &out->rendered, err);

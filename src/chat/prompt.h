@@ -32,7 +32,8 @@ static inline enum grammar_format chat_model_format(const struct chat_model *mod
     return model->is_harmony ? GRAMMAR_HARMONY : model->calls;
 }
 
-/* Has either segments or ids.  Owns its memory, so the request may be freed first. */
+/* Has either segments or ids.  Owns its memory, so the request may be freed first; but what
+ * becomes a vector is borrowed from the request. */
 struct chat_prompt {
     const struct lr_segment *segments; /* NULL where ids are given */
     size_t segment_count;

@@ -31,7 +31,10 @@ enum {
     CHAT_STOP_BYTES_MAX = 512, /* of one stop string; a stream may hold back so many bytes */
     CHAT_CHOICES_MAX = 128,    /* prompts x n */
     CHAT_TOP_LOGPROBS_MAX = 20,
-    CHAT_IGNORED_MAX = 512, /* bytes of the list of ignored fields */
+    CHAT_IGNORED_MAX = 512,          /* bytes of the list of ignored fields */
+    CHAT_INPUTS_MAX = 2048,          /* texts of one request for vectors */
+    CHAT_INPUT_BYTES_MAX = 1 << 20,  /* of one of these texts */
+    CHAT_QUERY_BYTES_MAX = 64 << 10, /* of the query of a reranking */
 };
 
 /* Sampling values that the client has set; the model's defaults may replace the others. */
@@ -84,6 +87,13 @@ struct chat_request {
     /* for APIs with raw prompts */
     const struct chat_raw_prompt *prompts; /* NULL: messages */
     uint32_t prompt_count;                 /* 1 for all other APIs */
+
+    /* for APIs that ask for vectors, one for each of `prompts` (chat/vectors/vectors.h) */
+    uint32_t dimensions;  /* of an embedding; 0: all */
+    bool wants_base64;    /* instead of a list of numbers */
+    struct lr_str query;  /* that documents are ranked by */
+    uint32_t top_n;       /* documents in the answer; 0: all */
+    bool wants_documents; /* their texts are in the answer, too */
 
     /* The answer's content, under whatever name the client constrains it. */
     enum grammar_answer format;         /* GRAMMAR_ANSWER_TEXT: it is free */

@@ -157,6 +157,18 @@ bool chat_response_on_token(struct chat_response *r, uint32_t choice,
     return is_written(r) && !c->cut;
 }
 
+void chat_response_on_vector(struct chat_response *r, uint32_t choice,
+                             const struct wire_vector *v, struct lr_buf *out)
+{
+    struct lr_error error;
+    if (choice >= r->choice_count || r->complete || r->writer->vector == NULL)
+        return;
+    struct chat_choice *c = &r->choices[choice];
+    lr_buf_clear(&c->content); /* of a node that has died since */
+    if (r->writer->vector(c, v, &error) != LR_OK)
+        chat_response_on_error(r, &error, out);
+}
+
 void chat_response_on_done(struct chat_response *r, uint32_t choice, enum lr_finish reason,
                            const struct chat_usage *usage, struct lr_buf *out)
 {

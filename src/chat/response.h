@@ -52,6 +52,11 @@ void chat_response_on_prompt(struct chat_response *r, uint32_t choice, uint32_t 
 bool chat_response_on_token(struct chat_response *r, uint32_t choice,
                             const struct wire_token *token, struct lr_buf *out);
 
+/* The choice is a vector. on_done follows; a second vector of the same choice replaces the
+ * first. */
+void chat_response_on_vector(struct chat_response *r, uint32_t choice,
+                             const struct wire_vector *v, struct lr_buf *out);
+
 /* The end of one choice; the last choice completes the answer.  Exactly once a choice. */
 void chat_response_on_done(struct chat_response *r, uint32_t choice, enum lr_finish reason,
                            const struct chat_usage *usage, struct lr_buf *out);

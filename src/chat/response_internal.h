@@ -86,7 +86,9 @@ struct chat_writer {
                  struct lr_str text);
     void (*call)(struct chat_choice *c, uint32_t tool, struct lr_str name);
     void (*call_end)(struct chat_choice *c);
-    void (*finish)(struct chat_choice *c);     /* the client has the whole choice */
+    void (*finish)(struct chat_choice *c); /* the client has the whole choice */
+    /* The choice is a vector: writes it to c->content, which is empty. */
+    lr_code (*vector)(struct chat_choice *c, const struct wire_vector *v, struct lr_error *err);
     void (*complete)(struct chat_response *r); /* every choice is done */
     void (*fail)(struct chat_response *r, const struct lr_error *error);
     /* Only of an API whose answers are stored: fills the record, whose buffers have their

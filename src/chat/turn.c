@@ -12,6 +12,7 @@ enum {
     OUT_BYTES = 96 << 20, /* more than a collected answer may have (chat/response.h) */
     ERROR_BYTES = 16 << 10,
     RECORD_BYTES = 8 << 20, /* of a stored answer with its request: about 2 million tokens */
+    VECTORS_AT_ONCE = 32,   /* generations; more than the slots of most replicas */
 };
 
 #define TO(state) (1u << CHAT_TURN_##state)
@@ -122,6 +123,15 @@ void chat_turn_fail(struct chat_turn *t, const struct lr_error *err)
     fail(t, &(struct chat_error){.error = *err});
 }
 
+void chat_turn_fail_at(struct chat_turn *t, uint32_t index, const struct lr_error *err)
+{
+    struct lr_error told = *err;
+    if (t->codec->kind != LR_REQUEST_GENERATE && err->code == LR_INVALID_ARGUMENT &&
+        t->prompt_count > 1)
+        (void)lr_fail_prefix(&told, "%s[%u]", t->codec->prompt_field, index);
+    chat_turn_fail(t, &told);
+}
+
 void chat_turn_gone(struct chat_turn *t)
 {
     if (chat_turn_is_over(t))
@@ -200,6 +210,7 @@ bool chat_turn_prepare(struct chat_turn *t, const struct chat_model *model, stru
     int64_t now = lr_clock_wall_ms(NULL) / 1000;
     struct lr_error err;
     chat_answer_id(t->codec, t->id);
+    t->query = (struct lr_segment){.text = t->request->query.ptr, .len = t->request->query.len};
     t->seed = t->request->has_seed ? t->request->sampling.seed : lr_random_u64();
     lr_code code = render(t, model, now, &err);
     if (code == LR_OK)
@@ -210,20 +221,28 @@ bool chat_turn_prepare(struct chat_turn *t, const struct chat_model *model, stru
     return false;
 }
 
-bool chat_turn_start(struct chat_turn *t)
+/* False: the turn has failed, and its owner may have freed it. */
+static bool start_some(struct chat_turn *t)
 {
+    uint32_t at_once =
+        t->codec->kind == LR_REQUEST_GENERATE ? t->generation_count : VECTORS_AT_ONCE;
     struct lr_error err;
-    if (!move(t, CHAT_TURN_RUNNING))
-        return false;
-    for (uint32_t i = 0; i < t->generation_count && is_running(t); i++) {
+    while (is_running(t) && t->started < t->generation_count &&
+           t->started - t->over < at_once) {
+        uint32_t i = t->started++;
         t->generations[i] = CHAT_GENERATION_RUNNING;
         if (t->generator->start(t->owner, i, &err) == LR_OK)
             continue;
         t->generations[i] = CHAT_GENERATION_OVER;
-        chat_turn_fail(t, &err);
+        chat_turn_fail_at(t, i, &err);
         return false;
     }
     return is_running(t);
+}
+
+bool chat_turn_start(struct chat_turn *t)
+{
+    return move(t, CHAT_TURN_RUNNING) && start_some(t);
 }
 
 bool chat_turn_queued(const struct chat_turn *t, struct chat_record *out)
@@ -245,6 +264,14 @@ void chat_turn_ask(const struct chat_turn *t, uint32_t index, struct wire_genera
     out->max_tokens = req->max_tokens;
     out->ignore_stop = req->ignore_stop;
     out->constraint = t->constraint;
+    out->kind = t->codec->kind;
+    out->dimensions = req->dimensions;
+    if (out->kind == LR_REQUEST_RERANK) {
+        out->document = prompt->segments;
+        out->document_count = prompt->segment_count;
+        out->segments = &t->query;
+        out->segment_count = 1;
+    }
 }
 
 /* ---- events ---- */
@@ -268,11 +295,18 @@ void chat_turn_token(struct chat_turn *t, uint32_t index, const struct wire_toke
         chat_turn_done(t, index, LR_FINISH_STOP, &usage);
 }
 
+void chat_turn_vector(struct chat_turn *t, uint32_t index, const struct wire_vector *v)
+{
+    if (is_running(t))
+        chat_response_on_vector(t->response, index, v, &t->out);
+}
+
 void chat_turn_done(struct chat_turn *t, uint32_t index, enum lr_finish reason,
                     const struct chat_usage *usage)
 {
     if (!is_running(t))
         return;
+    t->over += t->generations[index] != CHAT_GENERATION_OVER;
     t->generations[index] = CHAT_GENERATION_OVER;
     chat_response_on_done(t->response, index, reason, usage, &t->out);
 }
@@ -324,7 +358,7 @@ void chat_turn_flush(struct chat_turn *t)
         finish(t);
         return;
     }
-    if (is_running(t) && t->request->stream && t->out.len != 0)
+    if (start_some(t) && t->request->stream && t->out.len != 0)
         put(t);
     if (is_running(t) && chat_response_is_due(t->response))
         keep(t);

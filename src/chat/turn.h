@@ -17,6 +17,9 @@
  * KEEPING the answer is generated and is being stored; it cannot fail any more.  After ENDED
  * every call is ignored.
  *
+ * Of the generations that ask for a vector only some run at once: one request may have
+ * thousands, and the queue of the model belongs to all clients.
+ *
  * A generation of a turn:
  *
  *    IDLE ---> RUNNING ---> OVER         its last event has come, or the turn has ended
@@ -95,6 +98,8 @@ struct chat_turn {
     struct chat_prompt *prompts;             /* in the arena */
     enum chat_generation_state *generations; /* in the arena */
     uint32_t prompt_count, generation_count;
+    uint32_t started, over;   /* of the generations */
+    struct lr_segment query;  /* of a reranking; borrowed from the request */
     struct lr_str constraint; /* of the output, in the arena; empty: none */
     uint64_t seed;
     char id[CHAT_ANSWER_ID_MAX];
@@ -132,11 +137,14 @@ static inline const struct chat_prompt *chat_turn_prompt(const struct chat_turn 
 /* The engine has counted the prompt.  Comes before the first token, or not at all. */
 void chat_turn_prompt_tokens(struct chat_turn *t, uint32_t index, uint32_t tokens);
 void chat_turn_token(struct chat_turn *t, uint32_t index, const struct wire_token *token);
+/* The result of a generation that asked for a vector; chat_turn_done follows. */
+void chat_turn_vector(struct chat_turn *t, uint32_t index, const struct wire_vector *v);
 /* The last event of a generation. */
 void chat_turn_done(struct chat_turn *t, uint32_t index, enum lr_finish reason,
                     const struct chat_usage *usage);
 
-/* Sends pending bytes, and ends a turn whose answer is complete.  An owner that expects more
+/* Sends pending bytes, starts generations that wait for others to end, and ends a turn whose
+ * answer is complete.  An owner that expects more
  * events at once may call this after them. */
 void chat_turn_flush(struct chat_turn *t);
 bool chat_turn_is_complete(const struct chat_turn *t);
@@ -149,6 +157,8 @@ void chat_turn_kept(struct chat_turn *t, bool is_kept);
 
 /* ---- ends ---- */
 void chat_turn_fail(struct chat_turn *t, const struct lr_error *err);
+/* The same for a failure of one generation: of several texts the wrong one is named. */
+void chat_turn_fail_at(struct chat_turn *t, uint32_t index, const struct lr_error *err);
 /* The client has left. */
 void chat_turn_gone(struct chat_turn *t);
 

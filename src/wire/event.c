@@ -112,6 +112,32 @@ lr_code wire_token_decode(struct lr_str body, struct wire_token *out, struct lr_
     return wire_cursor_done(&c) ? LR_OK : wire_malformed(err, "token");
 }
 
+void wire_vector_encode(struct lr_buf *buf, uint64_t request, const float *values,
+                        uint32_t count)
+{
+    size_t start = wire_event_begin(buf, WIRE_VECTOR, request);
+    wire_put_u32(buf, count);
+    for (uint32_t i = 0; i < count; i++)
+        wire_put_f32(buf, values[i]);
+    wire_frame_end(buf, start);
+}
+
+lr_code wire_vector_decode(struct lr_str body, struct wire_vector *out, struct lr_error *err)
+{
+    struct wire_cursor c = event_cursor(body, &out->request);
+    out->count = wire_get_u32(&c);
+    bool is_sane = out->count != 0 && out->count <= WIRE_VECTOR_MAX;
+    out->values = wire_take(&c, is_sane ? out->count * sizeof(uint32_t) : 0);
+    return is_sane && wire_cursor_done(&c) ? LR_OK : wire_malformed(err, "vector");
+}
+
+float wire_vector_value(const struct wire_vector *m, uint32_t index)
+{
+    struct wire_cursor c =
+        wire_cursor(lr_str((const char *)m->values + index * sizeof(uint32_t), 4));
+    return wire_get_f32(&c);
+}
+
 static void put_error(struct lr_buf *buf, const struct lr_error *e)
 {
     wire_put_u32(buf, (uint32_t)e->code);
@@ -306,6 +332,8 @@ void wire_need_encode(struct lr_buf *buf, enum wire_type type, const struct lr_e
     wire_put_u32(buf, m->max_context);
     wire_put_u32(buf, m->max_sequences);
     wire_put_u32(buf, m->vocab_size);
+    wire_put_u32(buf, m->requests);
+    wire_put_u32(buf, m->dimensions);
     wire_frame_end(buf, start);
 }
 
@@ -322,6 +350,8 @@ lr_code wire_need_decode(struct lr_str body, struct lr_engine_need *out, struct 
     out->max_context = wire_get_u32(&c);
     out->max_sequences = wire_get_u32(&c);
     out->vocab_size = wire_get_u32(&c);
+    out->requests = wire_get_u32(&c);
+    out->dimensions = wire_get_u32(&c);
     return wire_cursor_done(&c) ? LR_OK : wire_malformed(err, "need");
 }
 

@@ -13,7 +13,7 @@
 #include "llm-router/engine.h"
 #include "wire/frame.h"
 
-enum { WIRE_TOP_MAX = 20, WIRE_TOKEN_BYTES_MAX = 64 << 10 };
+enum { WIRE_TOP_MAX = 20, WIRE_TOKEN_BYTES_MAX = 64 << 10, WIRE_VECTOR_MAX = 1 << 16 };
 
 enum { WIRE_EVENT_HEAD_LEN = 16 };
 
@@ -40,6 +40,14 @@ struct wire_token {
     struct lr_str bytes; /* raw; may begin or end inside a UTF-8 sequence */
     uint32_t top_count;
     struct wire_alternative top[WIRE_TOP_MAX]; /* most likely first */
+};
+
+/* The numbers lie in the body, as little-endian float32 and at any address: wire_vector_value
+ * reads them. */
+struct wire_vector {
+    uint64_t request;
+    uint32_t count; /* 1 to WIRE_VECTOR_MAX */
+    const unsigned char *values;
 };
 
 struct wire_done {
@@ -86,6 +94,9 @@ struct wire_hello {
 };
 
 void wire_token_encode(struct lr_buf *buf, const struct wire_token *m);
+/* count is at most WIRE_VECTOR_MAX. */
+void wire_vector_encode(struct lr_buf *buf, uint64_t request, const float *values,
+                        uint32_t count);
 void wire_done_encode(struct lr_buf *buf, const struct wire_done *m);
 void wire_prefill_encode(struct lr_buf *buf, const struct wire_prefill *m);
 void wire_loading_encode(struct lr_buf *buf, const struct wire_loading *m);
@@ -102,6 +113,9 @@ void wire_empty_encode(struct lr_buf *buf, enum wire_type type);               /
 
 LR_MUST_USE lr_code wire_token_decode(struct lr_str body, struct wire_token *out,
                                       struct lr_error *err);
+LR_MUST_USE lr_code wire_vector_decode(struct lr_str body, struct wire_vector *out,
+                                       struct lr_error *err);
+float wire_vector_value(const struct wire_vector *m, uint32_t index);
 LR_MUST_USE lr_code wire_done_decode(struct lr_str body, struct wire_done *out,
                                      struct lr_error *err);
 LR_MUST_USE lr_code wire_prefill_decode(struct lr_str body, struct wire_prefill *out,
@@ -130,7 +144,7 @@ static inline bool wire_event_is_last(enum wire_type type)
 
 static inline bool wire_is_event(enum wire_type type)
 {
-    return type >= WIRE_LOADING && type <= WIRE_REFUSED;
+    return (type >= WIRE_LOADING && type <= WIRE_REFUSED) || type == WIRE_VECTOR;
 }
 
 /* ---- the head of an event, without the rest ---- */

@@ -1,5 +1,6 @@
 #include "wire/fleet.h"
 
+#include "llm-router/engine.h"
 #include "wire/fleet_live.h"
 
 enum { TEXT_MAX = 512 << 10 }; /* of one string: a chat template is the longest */
@@ -24,6 +25,7 @@ static void write_model(struct lr_json_writer *w, const struct wire_fleet_model 
     lr_json_member_u64(w, "slots", m->slots);
     if (m->max_context != 0)
         lr_json_member_u64(w, "max_context", m->max_context);
+    lr_json_member_u64(w, "requests", m->requests);
     lr_json_member_u64(w, "live", m->live);
     lr_json_member_u64(w, "queued", m->queued);
     if (m->failures != 0)
@@ -178,6 +180,9 @@ static bool take_model(const struct lr_json *v, struct wire_fleet_model *m,
         .is_pinned = read_flag(v, "pinned"),
         .slots = (uint32_t)take_number(v, "slots", WIRE_FLEET_SLOTS_MAX, out),
         .max_context = take_number(v, "max_context", UINT32_MAX, out),
+        .requests = lr_json_get(v, "requests") != NULL
+                        ? (uint32_t)take_number(v, "requests", UINT32_MAX, out)
+                        : 1u << LR_REQUEST_GENERATE,
         .live = (uint32_t)take_number(v, "live", UINT32_MAX, out),
         .queued = (uint32_t)take_number(v, "queued", UINT32_MAX, out),
         .failures = take_number(v, "failures", UINT32_MAX, out),

@@ -37,6 +37,9 @@ struct wire_fleet_model {
     bool is_loaded, is_pinned;
     uint32_t slots;       /* sequences that the engine computes at once; 0: not known */
     uint64_t max_context; /* tokens of one sequence, as the engine states; 0: not known */
+    uint32_t requests;    /* kinds of requests it takes, bit 1 << LR_REQUEST_...; 0: only its
+                             engine knows, so each kind may be tried.  A node of a release that
+                             does not tell takes GENERATE alone */
     uint32_t live;
     uint32_t queued;
     uint64_t failures;    /* failures in a row, of loading or of serving */
@@ -52,6 +55,16 @@ struct wire_fleet_model {
     uint64_t weight_bytes;
     uint64_t kv_bytes; /* KV memory of one whole context; 0: not known */
 };
+
+/* The words for `requests`: "chat", "completion", "embed", "rerank", as a list in JSON (nothing
+ * where they are not known) or with commas between them. */
+void wire_abilities_write(struct lr_json_writer *w, uint32_t requests);
+enum { WIRE_ABILITIES_MAX = 48 };
+const char *wire_abilities_text(uint32_t requests, char out[WIRE_ABILITIES_MAX]);
+/* UNSUPPORTED, with the model's name and its abilities, where it does not take this kind.
+ * `requests` as in struct wire_fleet_model. */
+LR_MUST_USE lr_code wire_abilities_check(uint32_t requests, uint32_t kind, const char *model,
+                                         struct lr_error *err);
 
 struct wire_fleet_pool {
     struct lr_str name;

@@ -35,11 +35,12 @@ static void put_sampling(struct lr_buf *buf, const struct lr_sampling *s)
  *   u64 request   u64 deadline_ms   u32 generated   u32 cohort   u8 entry   u8 flags   u16 zero
  *   request_id   model   trace   leaves          a node reads up to here
  *   sampling   ...   constraint
+ *   with FLAG_VECTOR: u8 kind   u32 dimensions   the segments of the document
  *   the generated tokens, last, so that a continuation changes only the frame's end
  */
 
 enum { AT_REQUEST = 0, AT_GENERATED = 16 };
-enum { FLAG_NO_QUEUE = 1, FLAG_IGNORE_STOP = 2, FLAG_HAS_IDS = 4 };
+enum { FLAG_NO_QUEUE = 1, FLAG_IGNORE_STOP = 2, FLAG_HAS_IDS = 4, FLAG_VECTOR = 8 };
 
 static void put_node_part(struct lr_buf *buf, const struct wire_generate *g)
 {
@@ -50,12 +51,22 @@ static void put_node_part(struct lr_buf *buf, const struct wire_generate *g)
     wire_put_u8(buf, (uint8_t)g->entry);
     wire_put_u8(buf, (uint8_t)((g->no_queue ? FLAG_NO_QUEUE : 0) |
                                (g->ignore_stop ? FLAG_IGNORE_STOP : 0) |
-                               (g->prompt_ids != NULL ? FLAG_HAS_IDS : 0)));
+                               (g->prompt_ids != NULL ? FLAG_HAS_IDS : 0) |
+                               (g->kind != LR_REQUEST_GENERATE ? FLAG_VECTOR : 0)));
     wire_put_u16(buf, 0);
     wire_put_str(buf, lr_str_sub(g->request_id, 0, WIRE_REQUEST_ID_MAX));
     wire_put_str(buf, g->model);
     wire_put_str(buf, g->trace);
     wire_put_str(buf, lr_str_sub(g->leaves, 0, WIRE_REQUEST_ID_MAX));
+}
+
+static void put_segments(struct lr_buf *buf, const struct lr_segment *segments, size_t count)
+{
+    wire_put_u32(buf, (uint32_t)count);
+    for (size_t i = 0; i < count; i++) {
+        wire_put_u8(buf, segments[i].control != 0);
+        wire_put_str(buf, lr_str(segments[i].text, segments[i].len));
+    }
 }
 
 void wire_submit_encode(struct lr_buf *buf, const struct wire_generate *g)
@@ -66,14 +77,15 @@ void wire_submit_encode(struct lr_buf *buf, const struct wire_generate *g)
     wire_put_u32(buf, g->max_tokens);
     wire_put_u32(buf, (uint32_t)g->priority);
     wire_put_str(buf, g->cache_scope);
-    wire_put_u32(buf, (uint32_t)g->segment_count);
-    for (size_t i = 0; i < g->segment_count; i++) {
-        wire_put_u8(buf, g->segments[i].control != 0);
-        wire_put_str(buf, lr_str(g->segments[i].text, g->segments[i].len));
-    }
+    put_segments(buf, g->segments, g->segment_count);
     wire_put_u32s(buf, g->prompt_ids, g->prompt_id_count);
     wire_put_u32s(buf, g->stop_ids, g->stop_id_count);
     wire_put_str(buf, g->constraint);
+    if (g->kind != LR_REQUEST_GENERATE) {
+        wire_put_u8(buf, (uint8_t)g->kind);
+        wire_put_u32(buf, g->dimensions);
+        put_segments(buf, g->document, g->document_count);
+    }
     for (size_t i = 0; i < g->generated_count; i++)
         wire_put_u32(buf, g->generated[i]);
     wire_frame_end(buf, start);
@@ -167,6 +179,22 @@ static const uint32_t *get_u32s(struct lr_arena *arena, struct wire_cursor *c, s
     return ids;
 }
 
+static const struct lr_segment *get_segments(struct lr_arena *arena, struct wire_cursor *c,
+                                             size_t *count)
+{
+    size_t n = wire_get_u32(c);
+    struct lr_segment *segments =
+        get_array(arena, c, n, 5, sizeof(*segments), WIRE_SEGMENTS_MAX);
+    for (size_t i = 0; segments != NULL && i < n; i++) {
+        uint8_t control = wire_get_u8(c);
+        struct lr_str text = wire_get_str(c);
+        segments[i] =
+            (struct lr_segment){.text = text.ptr, .len = text.len, .control = control};
+    }
+    *count = segments != NULL ? n : 0;
+    return segments;
+}
+
 /* Rejects sampling values that no client may ask for (wire/generate_json.c). */
 static bool is_sane(const struct lr_sampling *s)
 {
@@ -227,22 +255,18 @@ lr_code wire_submit_decode(struct lr_arena *arena, struct lr_str body,
     out->max_tokens = wire_get_u32(&c);
     out->priority = (int32_t)wire_get_u32(&c);
     out->cache_scope = wire_get_str(&c);
-    size_t count = wire_get_u32(&c);
-    struct lr_segment *segments =
-        get_array(arena, &c, count, 5, sizeof(*segments), WIRE_SEGMENTS_MAX);
-    for (size_t i = 0; segments != NULL && i < count; i++) {
-        uint8_t control = wire_get_u8(&c);
-        struct lr_str text = wire_get_str(&c);
-        segments[i] =
-            (struct lr_segment){.text = text.ptr, .len = text.len, .control = control};
-    }
-    out->segments = segments;
-    out->segment_count = segments != NULL ? count : 0;
+    out->segments = get_segments(arena, &c, &out->segment_count);
     out->prompt_ids = get_u32s(arena, &c, WIRE_IDS_MAX, &out->prompt_id_count);
     if (!has_ids)
         out->prompt_ids = NULL;
     out->stop_ids = get_u32s(arena, &c, WIRE_STOP_IDS_MAX, &out->stop_id_count);
     out->constraint = wire_get_str(&c);
+    if ((flags & FLAG_VECTOR) != 0) {
+        out->kind = wire_get_u8(&c);
+        out->dimensions = wire_get_u32(&c);
+        out->document = get_segments(arena, &c, &out->document_count);
+        c.failed = c.failed || out->kind == LR_REQUEST_GENERATE;
+    }
     out->generated = get_ids(arena, &c, head.generated_count, WIRE_IDS_MAX);
     out->generated_count = out->generated != NULL ? head.generated_count : 0;
     if (!wire_cursor_done(&c) || (!has_ids && out->prompt_id_count != 0) ||

@@ -48,6 +48,10 @@ struct wire_generate {
     const uint32_t *stop_ids;
     size_t stop_id_count;
     struct lr_str constraint; /* on the output (grammar/constraint.h); empty: none */
+    uint32_t kind; /* LR_REQUEST_...; only GENERATE has a JSON form, as the two that follow: */
+    uint32_t dimensions;               /* EMBED: of the result; 0: all */
+    const struct lr_segment *document; /* RERANK: the text to be scored */
+    size_t document_count;
     int32_t priority;
     bool ignore_stop;
     bool no_queue;         /* the caller has its own queue; without a free slot the node answers

@@ -125,6 +125,19 @@ static void on_token(void *ctx, uint64_t request_id, const struct lr_token *toke
     worker_link_send(host->link, &host->out);
 }
 
+/* A result that no frame can carry is left out: the request then ends without one. */
+static void on_vector(void *ctx, uint64_t request_id, const struct lr_vector *vector)
+{
+    struct worker_host *host = ctx;
+    if (vector->count == 0 || vector->count > WIRE_VECTOR_MAX) {
+        on_log(host, 3, "vector.size", "an engine's vector has too many numbers or none");
+        return;
+    }
+    wire_vector_encode(&host->out, request_id, vector->values, vector->count);
+    worker_link_send(host->link,
+                     &host->out); /* vectors of a whole step may be too many bytes */
+}
+
 static void on_done(void *ctx, uint64_t request_id, enum lr_finish reason,
                     const struct lr_usage *usage, const struct lr_error *error)
 {
@@ -186,6 +199,7 @@ void worker_host_init(struct worker_host *host, struct worker_link *link)
         .fill_mask = on_mask,
         .on_enter = on_enter,
         .try_mask = on_try_mask,
+        .on_vector = on_vector,
     };
     worker_constraints_init(&host->constraints, 0);
     lr_buf_init(&host->out, FRAME_MAX);

@@ -161,7 +161,7 @@ static lr_code submit(struct worker *w, const struct wire_generate *g, struct lr
 {
     struct lr_engine_request request = {
         .size = sizeof(request),
-        .kind = LR_REQUEST_GENERATE,
+        .kind = g->kind,
         .id = g->id,
         .segments = g->segments,
         .segment_count = g->segment_count,
@@ -178,6 +178,9 @@ static lr_code submit(struct worker *w, const struct wire_generate *g, struct lr
             g->cache_scope.len != 0 ? lr_arena_copy(&w->scratch, g->cache_scope) : NULL,
         .priority = g->priority,
         .constrained = g->constraint.len != 0,
+        .document = g->document,
+        .document_count = g->document_count,
+        .dimensions = g->dimensions,
     };
     lr_code code = w->api->submit(w->model, &request, err);
     if (code != LR_OK)

@@ -21,15 +21,18 @@ const CHAT = { url: '/v1/chat/completions', body: { model: 'm', messages: text('
 const COMPLETIONS = { url: '/v1/completions', body: { model: 'm', prompt: 'hi', max_tokens: 2 } };
 const RESPONSES = { url: '/v1/responses', body: { model: 'm', input: 'hi', max_output_tokens: 2 } };
 const MESSAGES = { url: '/v1/messages', body: { model: 'm', messages: text('hi'), max_tokens: 2 } };
+const EMBEDDINGS = { url: '/v1/embeddings', body: { model: 'm', input: 'hi' } };
+const RERANK = { url: '/v1/rerank', body: { model: 'm', query: 'hi', documents: ['a', 'b'] } };
 const ask = ({ url, body }, more, { strict, server = up } = {}) =>
   call(`${server.url}${url}`, { body: { ...body, ...more }, headers: strict ? { Prefer: 'handling=strict' } : {} });
 const ignored = (answer) => (answer.headers.get('x-llm-router-ignored') ?? '').split(', ').filter(Boolean);
 
-// The rows of a page: { list: 'Honoured' | 'Ignored' | 'Refused fields', field, apis }.
-function rowsOf(page, apis) {
+// The rows of a page, or of its part between two headings: { list: 'Honoured' | 'Ignored' | 'Refused fields', field, apis }.
+function rowsOf(page, apis, part = 0) {
   const rows = [];
   let list = '';
-  for (const line of fs.readFileSync(path.join(ROOT, 'docs', page), 'utf8').split('\n')) {
+  const text = fs.readFileSync(path.join(ROOT, 'docs', page), 'utf8');
+  for (const line of (part ? text.split('\n## ')[part] : text).split('\n')) {
     const title = line.match(/^##+ (.*)/)?.[1];
     if (title) list = ['Honoured', 'Ignored', 'Refused fields'].includes(title) ? title : '';
     const cells = line.match(/^\| `(\w+)` \|(.*)\|$/);
@@ -43,6 +46,8 @@ const rows = [
   ...rowsOf('api-fields.md', [CHAT, COMPLETIONS]),
   ...rowsOf('responses.md', [RESPONSES]),
   ...rowsOf('messages.md', [MESSAGES]),
+  ...rowsOf('embeddings.md', [EMBEDDINGS], 1),
+  ...rowsOf('embeddings.md', [RERANK], 2),
 ];
 
 const tool = { type: 'function', name: 'f', function: { name: 'f' } };
@@ -53,6 +58,12 @@ const samples = {
   messages: {},
   prompt: {},
   input: {},
+  encoding_format: { encoding_format: 'base64' },
+  dimensions: { dimensions: 4 },
+  query: {},
+  documents: {},
+  top_n: { top_n: 1 },
+  return_documents: { return_documents: true },
   instructions: { instructions: 'x' },
   stream: { stream: true },
   stream_options: { stream: true, stream_options: { include_obfuscation: false } },
@@ -143,7 +154,7 @@ test('every honoured field is taken, every ignored one is named in the header, e
 });
 
 test('a field that is in no table is ignored and named; a strict request gets a 400 that names it', async () => {
-  for (const api of [CHAT, COMPLETIONS, RESPONSES, MESSAGES]) {
+  for (const api of [CHAT, COMPLETIONS, RESPONSES, MESSAGES, EMBEDDINGS, RERANK]) {
     const answer = await ask(api, { no_such_field: 1, 'x\r\nSet-Cookie: a': 1 });
     assert.equal(answer.status, 200, answer.text);
     assert.deepEqual(ignored(answer), ['no_such_field', 'x??Set-Cookie??a']);

@@ -17,6 +17,7 @@ static void decode_any(struct lr_str body, uint8_t which)
     struct lr_buf out, again;
     struct wire_generate g;
     struct wire_open open;
+    struct wire_vector vector;
     struct wire_token token;
     struct wire_done done;
     struct wire_error error;
@@ -29,7 +30,7 @@ static void decode_any(struct lr_str body, uint8_t which)
     lr_arena_init(&arena, 16 << 20);
     lr_buf_init(&out, 16 << 20);
     lr_buf_init(&again, 16 << 20);
-    switch (which % 11) {
+    switch (which % 12) {
     case 0:
         if (wire_submit_decode(&arena, body, &g, NULL) != LR_OK)
             break;
@@ -63,6 +64,11 @@ static void decode_any(struct lr_str body, uint8_t which)
     case 5:
         if (wire_error_decode(body, &error, NULL) == LR_OK)
             wire_error_encode(&out, WIRE_ERROR, &error);
+        break;
+    case 11:
+        if (wire_vector_decode(body, &vector, NULL) == LR_OK)
+            for (uint32_t i = 0; i < vector.count; i++)
+                (void)wire_vector_value(&vector, i);
         break;
     case 10:
         if (wire_lost_decode(body, &lost, NULL) == LR_OK)

@@ -17,11 +17,13 @@ struct lr_error chat_openai_error_told(const struct lr_error *error)
     } else if (error->code == LR_INVALID_ARGUMENT && at != NULL) {
         for (const char *c = at + strlen(mark); *c >= '0' && *c <= '9'; c++)
             tokens = tokens * 10 + (uint64_t)(*c - '0');
-        (void)lr_fail(
-            &told, error->code,
-            "This model's maximum context length is %llu tokens. However, %.*s, and at "
-            "least one token must be left for the answer: shorten the conversation.",
-            (unsigned long long)tokens, len, error->text);
+        bool answers = strstr(at, "left for the answer") != NULL;
+        (void)lr_fail(&told, error->code,
+                      "This model's maximum context length is %llu tokens. However, %.*s%s",
+                      (unsigned long long)tokens, len, error->text,
+                      answers ? ", and at least one token must be left for the answer: shorten "
+                                "the conversation."
+                              : ": send a shorter text.");
     }
     return told;
 }

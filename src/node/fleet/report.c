@@ -30,6 +30,7 @@ static void describe(const struct node_model *m, struct wire_fleet_model *out)
                  : m->has_need                          ? m->need.max_sequences
                                                         : 0,
         .max_context = node_model_max_context(m),
+        .requests = node_model_requests(m),
         .live = node_model_live(m),
         .queued = m->queue_count,
         .failures = m->breaker.failures,

@@ -4,6 +4,7 @@
 #include "base/random.h"
 #include "chat/turn.h"
 #include "node/http/api.h"
+#include "wire/fleet.h"
 
 struct choice {
     struct call *call;
@@ -76,6 +77,13 @@ static void on_token(const struct choice *choice, struct lr_str body)
     node_batch_add(&call->node->models.batch, &call->flush);
 }
 
+static void on_vector(const struct choice *choice, struct lr_str body)
+{
+    struct wire_vector v;
+    if (wire_vector_decode(body, &v, NULL) == LR_OK)
+        chat_turn_vector(&choice->call->turn, choice->index, &v);
+}
+
 static void on_done(const struct choice *choice, struct lr_str body)
 {
     struct call *call = choice->call;
@@ -99,13 +107,15 @@ static void on_event(void *ctx, const struct wire_frame *frame)
         return;
     if (frame->type == WIRE_TOKEN)
         on_token(choice, frame->body);
+    else if (frame->type == WIRE_VECTOR)
+        on_vector(choice, frame->body);
     else if (frame->type == WIRE_DONE)
         on_done(choice, frame->body);
     else if (frame->type == WIRE_PREFILL &&
              wire_prefill_decode(frame->body, &prefill, NULL) == LR_OK)
         chat_turn_prompt_tokens(turn, choice->index, prefill.total);
     else if (frame->type == WIRE_ERROR && wire_error_decode(frame->body, &e, NULL) == LR_OK)
-        chat_turn_fail(turn, &e.error);
+        chat_turn_fail_at(turn, choice->index, &e.error);
     else if (frame->type == WIRE_TICK) /* a queue, a load or a long prompt */
         chat_turn_keep_alive(turn);
 }
@@ -175,7 +185,9 @@ lr_code node_api_complete(struct node *node, struct net_request *req, struct lr_
         return LR_OK; /* answered */
     net_response_ignored(req, turn->request->ignored);
     call->model = node_need_model(node, turn->request->model, err);
-    if (call->model == NULL)
+    if (call->model == NULL ||
+        wire_abilities_check(node_model_requests(call->model), turn->codec->kind,
+                             call->model->id, err) != LR_OK)
         chat_turn_fail(turn, err);
     else if (chat_turn_prepare(turn, &call->model->chat, lr_str_z(call->model->id)) &&
              make_choices(call) && chat_turn_start(turn))

@@ -4,6 +4,7 @@
 #include "node/fetch/fetch.h"
 #include "node/http/api.h"
 #include "node/workers/reload.h"
+#include "wire/fleet.h"
 
 enum { BODY_BYTES = 4 << 20 };
 
@@ -26,6 +27,7 @@ lr_code node_api_v1_models(struct node *node, struct net_request *req, struct lr
         if (context != 0)
             LR_JSON_MEMBERS(w, LR_UINT("max_model_len", context),
                             LR_UINT("context_length", context));
+        wire_abilities_write(w, node_model_requests(m));
         lr_json_end_object(w);
     }
     lr_json_end_array(w);
@@ -83,6 +85,7 @@ static void put_model(struct lr_json_writer *w, const struct node_model *m)
             LR_TEXT("architecture", d->architecture), LR_TEXT("dir", d->model_dir),
             LR_UINT("weight_bytes", d->weight_bytes), LR_UINT("context", d->context_tokens),
             LR_UINT("kv_bytes", d->kv_bytes));
+    wire_abilities_write(w, node_model_requests(m));
     node_fetch_put(w, m);
     lr_json_member_u64(w, "failures", m->breaker.failures);
     if (m->breaker.due_ms != 0)

@@ -451,9 +451,15 @@ lr_code node_generation_prove(struct node_worker *worker, struct node_sink sink,
     struct wire_submit ask;
     struct lr_str frame;
     wire_generate_defaults(&g);
+    uint32_t can = worker->need.requests;
     g.request_id = lr_str_z("reload");
     g.segments = &hello;
     g.segment_count = 1;
+    if (can != 0 && (can >> LR_REQUEST_GENERATE & 1) == 0) {
+        g.kind = (can >> LR_REQUEST_EMBED & 1) != 0 ? LR_REQUEST_EMBED : LR_REQUEST_RERANK;
+        g.document = &hello;
+        g.document_count = 1;
+    }
     g.max_tokens = 1;
     g.ignore_stop = true;
     lr_code code = encode(worker->models, &g, &frame, &ask, err);

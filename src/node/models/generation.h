@@ -144,7 +144,7 @@ void node_generation_stop(struct node_generation *generation);
 
 /* Into the worker, which is sent the frame. */
 void node_generation_submit(struct node_generation *generation, struct node_worker *worker);
-/* Asks a worker for one token, to see that it can. */
+/* Asks a worker for one token or one vector, to see that it can. */
 LR_MUST_USE lr_code node_generation_prove(struct node_worker *worker, struct node_sink sink,
                                           struct lr_error *err);
 /* Passes an event on to the owner. */

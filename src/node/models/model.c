@@ -113,6 +113,15 @@ uint64_t node_model_max_context(const struct node_model *model)
     return need->max_context != 0 ? need->max_context : from_files;
 }
 
+uint32_t node_model_requests(const struct node_model *model)
+{
+    uint32_t from_files = model->descriptor != NULL ? model->descriptor->requests : 0;
+    if (!model->has_need)
+        return from_files;
+    /* An engine that leaves it 0 generates text. */
+    return model->need.requests != 0 ? model->need.requests : 1u << LR_REQUEST_GENERATE;
+}
+
 uint32_t node_model_live(const struct node_model *model)
 {
     uint32_t live = 0;

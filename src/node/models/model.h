@@ -107,6 +107,9 @@ struct node_worker *node_model_worker(const struct node_model *model);
 /* Tokens of one sequence: as the engine states, else as the files say; 0: not known. */
 uint64_t node_model_max_context(const struct node_model *model);
 
+/* Kinds of requests that it takes, as in wire_fleet_model; 0: not known before it is probed. */
+uint32_t node_model_requests(const struct node_model *model);
+
 /* Loads it without a request.  `because` names the cause for the log. */
 void node_model_load(struct node_model *model);
 /* Lets its worker finish and go; queued requests wait for the next one. */

@@ -114,6 +114,16 @@ static void token(struct node_worker *w, const struct wire_frame *frame)
     node_generation_tell(g, frame);
 }
 
+/* The result of an embedding or a score; DONE follows. */
+static void vector(struct node_worker *w, const struct wire_frame *frame)
+{
+    struct node_generation *g = generation_of(w, wire_event_request(frame->body));
+    if (g == NULL)
+        return;
+    note_token(w, g);
+    node_generation_tell(g, frame);
+}
+
 /* A new value counts a fifth. */
 static void average(uint64_t *value, uint64_t measured)
 {
@@ -192,6 +202,9 @@ static void on_frame(struct node_worker *w, const struct wire_frame *frame)
     case WIRE_DONE:
         done(w, frame);
         break;
+    case WIRE_VECTOR:
+        vector(w, frame);
+        break;
     case WIRE_PREFILL:
         if ((g = generation_of(w, wire_event_request(frame->body))) != NULL)
             node_generation_tell(g, frame);
@@ -233,7 +246,8 @@ static bool count_ahead(struct node_worker *w, const struct wire_reader *frames)
     unsigned connections = 0;
     /* The events for routers leave together at the end of the read. */
     while (w->connection_count != 0 && wire_reader_look(frames, &at, &frame)) {
-        if (frame.type != WIRE_TOKEN && frame.type != WIRE_DONE && frame.type != WIRE_PREFILL)
+        if (frame.type != WIRE_TOKEN && frame.type != WIRE_DONE && frame.type != WIRE_PREFILL &&
+            frame.type != WIRE_VECTOR)
             continue;
         struct node_generation *g = generation_of(w, wire_event_request(frame.body));
         if (g != NULL && g->attempt.ahead++ == 0)

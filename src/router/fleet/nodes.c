@@ -202,6 +202,7 @@ static void take_load(struct router_replica *replica, const struct wire_fleet_mo
         replica->slots = m->slots;
     if (m->max_context != 0)
         replica->max_context = m->max_context;
+    replica->requests = m->requests;
     replica->live = m->live;
     replica->queued = m->queued;
     replica->is_full = false;
@@ -389,6 +390,20 @@ struct router_prompt_info *router_nodes_info(const struct router_nodes *nodes,
             return replica->info;
     }
     return NULL;
+}
+
+uint32_t router_nodes_requests(const struct router_nodes *nodes, struct lr_str folded)
+{
+    uint32_t requests = 0;
+    for (size_t i = 0; i < nodes->count; i++) {
+        const struct router_replica *replica = router_node_replica(nodes->all[i], folded);
+        if (replica == NULL || !replica->can_run || !router_node_serves(nodes->all[i], NULL))
+            continue;
+        if (replica->requests == 0)
+            return 0;
+        requests |= replica->requests;
+    }
+    return requests;
 }
 
 /* ---- the database ---- */

@@ -167,6 +167,10 @@ bool router_node_serves(const struct router_node *node, const char **why_not);
 struct router_prompt_info *router_nodes_info(const struct router_nodes *nodes,
                                              struct lr_str folded);
 
+/* Kinds of requests that the nodes that can run the model take, together (wire/fleet.h); 0: not
+ * known. */
+uint32_t router_nodes_requests(const struct router_nodes *nodes, struct lr_str folded);
+
 /* ASCII lower case, cut at ROUTER_ID_MAX: ids are compared without case. */
 struct lr_str router_fold(struct lr_str id, char out[ROUTER_ID_MAX]);
 

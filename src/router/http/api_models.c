@@ -19,7 +19,8 @@ struct outlook {
     const struct router_replica *best;
     uint64_t counts[STATES]; /* nodes that serve, by its state there */
     uint64_t inflight, weight_bytes;
-    uint64_t context; /* tokens that every node takes; 0: not known */
+    uint64_t context;  /* tokens that every node takes; 0: not known */
+    uint32_t requests; /* kinds that some node takes; 0: not known */
 };
 
 static size_t rank(const char *state)
@@ -54,6 +55,7 @@ static struct outlook look(const struct router *r, const struct router_model *mo
             out.context = context_of(replica);
         out.counts[rank(replica->state)]++;
         out.inflight += replica->inflight;
+        out.requests |= replica->requests;
         if (replica->weight_bytes > out.weight_bytes)
             out.weight_bytes = replica->weight_bytes;
     }
@@ -103,6 +105,7 @@ static void put_v1_model(struct lr_json_writer *w, const struct router_caller *c
     if (o->context != 0) /* under the names that other servers have for it */
         LR_JSON_MEMBERS(w, LR_UINT("max_model_len", o->context),
                         LR_UINT("context_length", o->context));
+    wire_abilities_write(w, o->requests);
 }
 
 /* NOT_FOUND: unknown, or not for this caller, which err does not tell apart. */
@@ -224,6 +227,7 @@ static void put_v0_model(struct lr_json_writer *w, const struct router *r,
                     LR_TEXT("reason", o.reason[0] != '\0' ? o.reason : NULL),
                     LR_UINT("queued", router_schedule_waiting(&m->schedule)));
     put_aliases(w, m);
+    wire_abilities_write(w, o.requests);
     if (is_brief)
         put_counts(w, &o);
     else

@@ -316,6 +316,10 @@ static lr_code find_model(struct router_call *call, struct lr_str name, struct l
         model, &relay->nodes->infos, router_nodes_info(relay->nodes, lr_str_z(model->folded)));
     if (info == NULL)
         return router_refuse_nobody(relay->dispatch, model, err);
+    code = wire_abilities_check(router_nodes_requests(relay->nodes, lr_str_z(model->folded)),
+                                call->turn.codec->kind, model->id, err);
+    if (code != LR_OK)
+        return code;
     call->model = router_model_ref(model);
     call->info = router_prompt_info_ref(info);
     return LR_OK;
@@ -370,6 +374,8 @@ static void hash_prefixes(struct router_call *call)
 {
     const struct chat_turn *turn = &call->turn;
     bool is_short = true;
+    if (turn->codec->kind != LR_REQUEST_GENERATE)
+        return; /* no engine keeps anything of a text that became a vector */
     for (uint32_t i = 0; i < turn->prompt_count; i++)
         is_short = is_short && !router_has_prefixes(&turn->prompts[i]);
     if (!is_short)
@@ -419,6 +425,7 @@ static bool make_generations(struct router_call *call)
         (void)snprintf(g->ticket.name, sizeof(g->ticket.name), "%s.%.8s.%u",
                        call->access->request_id, id, i);
         g->ticket.key = key != NULL ? key->number : 0;
+        g->ticket.kind = call->turn.codec->kind;
         g->ticket.prefixes = call->prefixes != NULL ? &call->prefixes[i / n] : NULL;
         /* About four bytes a token in the languages people write to models. */
         g->ticket.prompt_tokens =

@@ -124,7 +124,7 @@ static void end(struct router_generation *g)
 static void fail(struct router_generation *g, const struct lr_error *err)
 {
     end(g);
-    chat_turn_fail(&g->call->turn, err);
+    chat_turn_fail_at(&g->call->turn, g->index, err);
 }
 
 /* ---- the next attempt ---- */
@@ -230,6 +230,14 @@ static void on_token(struct router_generation *g, const struct wire_token *token
     }
     note_token(g);
     chat_turn_token(&g->call->turn, g->index, token);
+}
+
+/* After this only the usage comes.  A node that dies before it told the usage makes the vector
+ * a second time. */
+static void on_vector(struct router_generation *g, const struct wire_vector *v)
+{
+    note_token(g);
+    chat_turn_vector(&g->call->turn, g->index, v);
 }
 
 /* ---- events: the end ---- */
@@ -339,6 +347,7 @@ static lr_code take_event(struct router_generation *g, const struct wire_frame *
 {
     union {
         struct wire_token token;
+        struct wire_vector vector;
         struct wire_done done;
         struct wire_error error;
         struct wire_lost lost;
@@ -349,6 +358,10 @@ static lr_code take_event(struct router_generation *g, const struct wire_frame *
     case WIRE_TOKEN:
         if ((code = wire_token_decode(event->body, &m.token, err)) == LR_OK)
             on_token(g, &m.token);
+        break;
+    case WIRE_VECTOR:
+        if ((code = wire_vector_decode(event->body, &m.vector, err)) == LR_OK)
+            on_vector(g, &m.vector);
         break;
     case WIRE_DONE:
         if ((code = wire_done_decode(event->body, &m.done, err)) == LR_OK)

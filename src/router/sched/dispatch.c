@@ -53,7 +53,9 @@ static size_t find_replicas(void *arg, const struct router_schedule *schedule,
     for (size_t at = 0;
          count < capacity && (node = router_nodes_next(d->nodes, &at)) != NULL;) {
         struct router_replica *replica = replica_on(node, model);
-        if (replica != NULL && (!is_bound || node == t->bound))
+        bool is_able = replica != NULL && (t == NULL || replica->requests == 0 ||
+                                           (replica->requests >> t->kind & 1) != 0);
+        if (is_able && (!is_bound || node == t->bound))
             out[count++] = (struct router_candidate){.node = node, .replica = replica};
     }
     return drop_waiting(out, count);

@@ -45,6 +45,7 @@ struct router_replica {
     uint32_t live, queued; /* sequences, of all routers */
     uint64_t context_tokens, weight_bytes;
     uint64_t max_context;            /* tokens of one sequence there; 0: not known */
+    uint32_t requests;               /* kinds it takes (wire/fleet.h); 0: not known */
     uint64_t kv_bytes;               /* of one whole context; 0: not known */
     struct router_prompt_info *info; /* reference; NULL: none */
     uint64_t fetched_bytes, fetch_bytes, fetch_rate; /* of a download under way; else 0 */

@@ -59,6 +59,7 @@ struct router_ticket {
     enum router_priority priority;
     char name[ROUTER_TICKET_NAME_MAX];           /* that nodes know the generation by */
     uint32_t prompt_tokens;                      /* estimated */
+    uint32_t kind;                               /* LR_REQUEST_... */
     const struct router_prefix_hashes *prefixes; /* the owner's; NULL: none */
     const struct router_node *bound; /* the only node it may use as long as that node can run
                                       * it: there the request is under suspicion, and other

@@ -206,6 +206,31 @@ static void a_relayed_event_keeps_its_body_under_another_head(void **state)
     lr_buf_free(&out);
 }
 
+static void a_vector_arrives_whole_or_not_at_all(void **state)
+{
+    (void)state;
+    const float values[] = {0.5f, -2.0f, 1e-20f};
+    struct wire_vector got;
+    struct lr_buf buf;
+    lr_buf_init(&buf, 4096);
+    wire_vector_encode(&buf, 9, values, 3);
+    struct wire_frame frame = only_frame(&buf);
+    assert_int_equal(frame.type, WIRE_VECTOR);
+    assert_true(wire_is_event(frame.type) && !wire_event_is_last(frame.type));
+    assert_int_equal(wire_vector_decode(frame.body, &got, NULL), LR_OK);
+    assert_true(got.request == 9 && got.count == 3);
+    for (uint32_t i = 0; i < 3; i++)
+        assert_true(wire_vector_value(&got, i) == values[i]);
+    for (size_t len = 0; len < frame.body.len; len++)
+        assert_int_equal(wire_vector_decode(lr_str_sub(frame.body, 0, len), &got, NULL),
+                         LR_INVALID_ARGUMENT);
+    lr_buf_clear(&buf);
+    wire_vector_encode(&buf, 9, values, 0);
+    assert_int_equal(wire_vector_decode(only_frame(&buf).body, &got, NULL),
+                     LR_INVALID_ARGUMENT);
+    lr_buf_free(&buf);
+}
+
 static void a_frame_without_room_leaves_no_half_of_itself(void **state)
 {
     (void)state;
@@ -227,6 +252,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_token_arrives_with_its_alternatives),
+        cmocka_unit_test(a_vector_arrives_whole_or_not_at_all),
         cmocka_unit_test(a_body_cut_anywhere_is_refused),
         cmocka_unit_test(a_frame_waits_for_its_last_byte),
         cmocka_unit_test(another_version_and_a_giant_frame_end_the_stream),

@@ -152,6 +152,25 @@ static void a_join_is_refused_for_who_it_is_and_for_nothing_else(void **state)
     }
 }
 
+static void a_node_that_does_not_say_what_a_model_can_do_generates_text(void **state)
+{
+    (void)state;
+    struct wire_heartbeat heartbeat =
+        heartbeat_of("{\"models\":[{\"id\":\"old\",\"state\":\"ready\"},{\"id\":\"open\","
+                     "\"state\":\"ready\","
+                     "\"requests\":0},{\"id\":\"bert\",\"state\":\"ready\",\"requests\":2}]}");
+    const struct wire_fleet_model *m = heartbeat.models;
+    assert_int_equal(wire_abilities_check(m[0].requests, 0, "old", &err), LR_OK);
+    assert_int_equal(wire_abilities_check(m[0].requests, 1, "old", &err), LR_UNSUPPORTED);
+    assert_string_equal(err.text,
+                        "model \"old\" gives no embeddings; it can: chat, completion");
+    for (uint32_t kind = 0; kind < 3; kind++) /* only its engine knows */
+        assert_int_equal(wire_abilities_check(m[1].requests, kind, "open", &err), LR_OK);
+    assert_int_equal(wire_abilities_check(m[2].requests, 1, "bert", &err), LR_OK);
+    assert_int_equal(wire_abilities_check(m[2].requests, 2, "bert", &err), LR_UNSUPPORTED);
+    assert_string_equal(err.text, "model \"bert\" ranks no documents; it can: embed");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -161,6 +180,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(
             what_is_no_model_or_memory_is_left_out_and_the_others_stay, begin, end),
         cmocka_unit_test_setup_teardown(lists_of_another_type_are_empty, begin, end),
+        cmocka_unit_test_setup_teardown(
+            a_node_that_does_not_say_what_a_model_can_do_generates_text, begin, end),
         cmocka_unit_test_setup_teardown(of_too_many_models_the_first_ones_are_taken, begin,
                                         end),
         cmocka_unit_test_setup_teardown(a_join_is_refused_for_who_it_is_and_for_nothing_else,

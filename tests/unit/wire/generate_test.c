@@ -281,6 +281,39 @@ static void open_carries_limits_and_devices(void **state)
     lr_buf_free(&buf);
 }
 
+static void a_request_for_a_vector_keeps_its_kind_and_its_document(void **state)
+{
+    (void)state;
+    struct wire_generate g = sample(), got;
+    struct wire_submit head;
+    struct lr_buf frame, plain;
+    struct lr_arena arena;
+    lr_arena_init(&arena, 1 << 20);
+    lr_buf_init(&frame, 1 << 20);
+    lr_buf_init(&plain, 1 << 20);
+    wire_submit_encode(&plain, &g);
+    g.kind = LR_REQUEST_RERANK;
+    g.dimensions = 12;
+    g.document = segments;
+    g.document_count = 2;
+    wire_submit_encode(&frame, &g);
+    struct lr_str body = lr_str_sub(lr_buf_str(&frame), WIRE_HEADER_LEN, frame.len);
+    assert_int_equal(wire_submit_head_decode(body, &head, NULL), LR_OK);
+    assert_int_equal(wire_submit_decode(&arena, body, &got, NULL), LR_OK);
+    assert_int_equal(got.kind, LR_REQUEST_RERANK);
+    assert_int_equal(got.dimensions, 12);
+    assert_int_equal(got.document_count, 2);
+    assert_memory_equal(got.document[1].text, segments[1].text, segments[1].len);
+    assert_int_equal(got.generated_count, 3); /* still the frame's last */
+    assert_int_equal(got.generated[2], 200002);
+    body = lr_str_sub(lr_buf_str(&plain), WIRE_HEADER_LEN, plain.len);
+    assert_int_equal(wire_submit_decode(&arena, body, &got, NULL), LR_OK);
+    assert_int_equal(got.kind, LR_REQUEST_GENERATE);
+    lr_buf_free(&frame);
+    lr_buf_free(&plain);
+    lr_arena_free(&arena);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -291,6 +324,7 @@ int main(void)
         cmocka_unit_test(a_count_beyond_the_body_allocates_nothing),
         cmocka_unit_test(a_bad_member_is_named),
         cmocka_unit_test(open_carries_limits_and_devices),
+        cmocka_unit_test(a_request_for_a_vector_keeps_its_kind_and_its_document),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
