@@ -10,8 +10,9 @@ import http from 'node:http';
 import { createRequire } from 'node:module';
 import path from 'node:path';
 import { pathToFileURL } from 'node:url';
+import { stripVTControlCharacters } from 'node:util';
 import { after, before, describe, test } from 'node:test';
-import { DEMO, LONG, makeEcho, ROOT, startUp, tempDir } from './support.mjs';
+import { DEMO, LONG, makeEcho, ROOT, startUp, tempDir, until } from './support.mjs';
 
 const CLIENTS = path.join(ROOT, 'tests/clients');
 const bin = (name) => path.join(CLIENTS, 'node_modules/.bin', name);
@@ -22,12 +23,18 @@ async function startRecorder(target) {
   const { hostname, port } = new URL(target);
   const seen = [];
   const server = http.createServer((req, res) => {
-    const entry = { path: `${req.method} ${req.url.split('?')[0]}`, body: '' };
+    const entry = { path: `${req.method} ${req.url.split('?')[0]}`, body: '', answer: '' };
     seen.push(entry);
     const { host, ...headers } = req.headers;
     const onward = http.request({ hostname, port, method: req.method, path: req.url, headers }, (answer) => {
       entry.status = answer.statusCode;
       res.writeHead(answer.statusCode, answer.headers);
+      answer.on('data', (data) => {
+        entry.answer += data;
+      });
+      answer.on('end', () => {
+        entry.isOver = true;
+      });
       answer.pipe(res);
     });
     onward.on('error', () => res.destroy());
@@ -116,6 +123,51 @@ describe('clients that only make test-long installs', () => {
     const counts = recorder.seen.slice(from).filter((r) => r.path === 'POST /v1/messages/count_tokens');
     assert.ok(counts.length >= 5, `${counts.length} requests`);
     assert.deepEqual([...new Set(counts.map((r) => r.status))], [200]);
+  });
+
+  test('Claude Code in a terminal: the request for a title gets JSON of its schema', async () => {
+    const { CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC: _, ...env } = quiet(tempDir('terminal')); // it leaves titles out
+    fs.writeFileSync(
+      path.join(env.HOME, '.claude.json'),
+      JSON.stringify({
+        hasCompletedOnboarding: true,
+        lastOnboardingVersion: '2.1.325',
+        theme: 'dark',
+        projects: { [fs.realpathSync(env.HOME)]: { hasTrustDialogAccepted: true } },
+      }),
+    );
+    const from = recorder.seen.length;
+    // script gives the program a terminal.
+    const child = spawn(
+      'script',
+      ['-qfc', `stty cols 100 rows 40; exec ${bin('claude')} --model agent --tools ''`, '/dev/null'],
+      {
+        env,
+        cwd: env.HOME,
+      },
+    );
+    let screen = '';
+    child.stdout.on('data', (data) => {
+      screen += data;
+    });
+    const shows = (text) => stripVTControlCharacters(screen).includes(text);
+    try {
+      await until('the prompt is shown', () => shows('\u276f'), 60000);
+      const title = () => recorder.seen.slice(from).find((r) => r.body.includes('"json_schema"') && r.isOver);
+      for (const key of ['Hello there, please tell me about the weather in Paris', '\r']) {
+        child.stdin.write(key);
+        await until('the key has arrived', () => key === '\r' || shows('Paris'), 60000);
+      }
+      await until('the title is asked for', title, 60000);
+      assert.equal(title().status, 200);
+      assert.equal(title().path, 'POST /v1/messages');
+      const text = [...title().answer.matchAll(/"text_delta","text":("(?:[^"\\]|\\.)*")/g)].map(([, said]) =>
+        JSON.parse(said),
+      );
+      assert.match(text.join(''), /^\s*\{\s*"title"\s*:\s*"/, title().answer);
+    } finally {
+      child.kill('SIGKILL');
+    }
   });
 
   test('Codex: a prompt is answered, and it runs the command that the model asks for', async () => {

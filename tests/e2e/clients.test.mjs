@@ -58,9 +58,9 @@ const streamed = async (request) => {
   return { steps: await result.steps, text: await result.text, messages: (await result.response).messages };
 };
 
-test('ai with @ai-sdk/openai: three turns with tools by chat completions, whole and streamed', async () => {
+test('ai with @ai-sdk/openai: three turns with tools, by its default API and by chat completions, whole and streamed', async () => {
   const openai = createOpenAI({ baseURL: `${up.url}/v1`, apiKey: 'none' });
-  for (const [name, model] of Object.entries({ chat: openai.chat('demo') }))
+  for (const [name, model] of Object.entries({ responses: openai('demo'), chat: openai.chat('demo') }))
     for (const ask of [whole, streamed]) {
       const turns = await converse(model, ask);
       assert.deepEqual(

@@ -191,6 +191,17 @@ test('errors arrive as the typed exceptions of the client', async () => {
   );
 });
 
+test("a key's rate limit arrives as the exception that tells when to retry", async () => {
+  const limited = clientOf(up, await makeKey(up, { requests_per_minute: 1 }));
+  await limited.messages.create(body('Hello', { max_tokens: 2 }));
+  await assert.rejects(limited.messages.create(body('Hello')), (e) => {
+    assert.ok(e instanceof Anthropic.RateLimitError, `${e}`);
+    assert.deepEqual([e.error.type, e.error.error.type], ['error', 'rate_limit_error']);
+    assert.ok(Number(e.headers.get('retry-after')) >= 1);
+    return true;
+  });
+});
+
 test('count_tokens equals what the answer reports, without loading the model', async () => {
   const { router } = await fleet(1, DEMO, { nodeArgs: ['--no-preload'], isLoaded: false });
   const own = clientOf(router, await makeKey(router));

@@ -390,7 +390,11 @@ test('an unsupported field arrives as a typed exception that names it', async ()
   await assert.rejects(client.responses.create({ model: 'nobody/knows', input: 'x' }), OpenAI.NotFoundError);
   await assert.rejects(
     create({ input: 'word '.repeat(200000) }),
-    (e) => e instanceof OpenAI.BadRequestError && e.code === 'context_length_exceeded' && e.param === 'input',
+    (e) =>
+      e instanceof OpenAI.BadRequestError &&
+      e.code === 'context_length_exceeded' &&
+      e.param === 'input' &&
+      e.error.message.startsWith("This model's maximum context length is 32768 tokens"),
   );
 });
 
