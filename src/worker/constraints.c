@@ -95,6 +95,7 @@ static void work_on(struct worker_mask_thread *t, struct worker_constraint *c)
     struct worker_constraints *all = t->all;
     bool has_token = c->has_token, ready = false;
     c->has_token = false;
+    t->is_busy = true;
     if (c->state != CONSTRAINT_DROPPED) {
         move(c, CONSTRAINT_WORKING);
         (void)pthread_mutex_unlock(&all->lock);
@@ -107,8 +108,10 @@ static void work_on(struct worker_mask_thread *t, struct worker_constraint *c)
         (void)pthread_mutex_unlock(&all->lock);
         destroy(c);
         (void)pthread_mutex_lock(&all->lock);
+        t->is_busy = false;
         return;
     }
+    t->is_busy = false;
     c->made_at = t->pieces;
     move(c, c->code != LR_OK ? CONSTRAINT_FAILED
             : ready          ? CONSTRAINT_READY
@@ -124,7 +127,7 @@ static void *run(void *arg)
     struct worker_mask_thread *t = arg;
     (void)pthread_mutex_lock(&t->all->lock);
     while (!t->all->stopping) {
-        struct worker_constraint *c = pop(t);
+        struct worker_constraint *c = t->is_busy ? NULL : pop(t);
         if (c != NULL)
             work_on(t, c);
         else
@@ -267,6 +270,14 @@ void worker_constraints_free(struct worker_constraints *all)
 
 /* ---- the engine's side ---- */
 
+/* Called with the lock held: the thread's next piece, on the main thread. */
+static void lend_a_hand(struct worker_mask_thread *t)
+{
+    work_on(t, pop(t));
+    if (t->first != NULL)
+        (void)pthread_cond_signal(&t->work);
+}
+
 /* Called with the lock held: until the mask is ready or has failed.  has_limit: at most for the
  * rest of the step's budget. */
 static void await(struct worker_constraints *all, struct worker_constraint *c, bool has_limit)
@@ -277,9 +288,15 @@ static void await(struct worker_constraints *all, struct worker_constraint *c, b
                                    .tv_nsec = (long)(until % 1000000000)};
     int rc = has_limit && all->waited_ns >= all->budget_ns ? ETIMEDOUT : 0;
     all->awaited = c;
-    while (!is_settled(c) && rc != ETIMEDOUT)
-        rc = has_limit ? pthread_cond_timedwait(&all->made, &all->lock, &limit)
-                       : pthread_cond_wait(&all->made, &all->lock);
+    while (!is_settled(c) && rc != ETIMEDOUT) {
+        if (c->state == CONSTRAINT_WAITING && !c->home->is_busy) {
+            lend_a_hand(c->home);
+            rc = has_limit && lr_clock_ns(NULL) >= until ? ETIMEDOUT : 0;
+        } else {
+            rc = has_limit ? pthread_cond_timedwait(&all->made, &all->lock, &limit)
+                           : pthread_cond_wait(&all->made, &all->lock);
+        }
+    }
     all->awaited = NULL;
     all->waited_ns += lr_elapsed(began, lr_clock_ns(NULL));
 }

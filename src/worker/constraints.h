@@ -6,7 +6,8 @@
  * A few threads do the work, while the engine computes.  Each request belongs to one thread.
  * The thread takes the token that the engine sampled, and makes the mask for the next one in
  * pieces, in turns with the other requests of the thread: a cheap mask waits for one piece of
- * each expensive mask, not for the whole.
+ * each expensive mask, not for the whole.  If the engine asks for a mask that waits while the
+ * thread is idle, the main thread does the work of the thread meanwhile.
  *
  *     add          a token
  *      |   +-------------------------+
@@ -54,7 +55,8 @@ struct worker_mask_thread {
     /* Under the lock: */
     pthread_cond_t work;
     struct worker_constraint *first, **end; /* WAITING, and DROPPED that are to be freed */
-    uint64_t pieces;                        /* made so far */
+    bool is_busy;    /* some matcher of this thread is worked on: they share scratch memory */
+    uint64_t pieces; /* made so far */
 };
 
 struct worker_constraints {

@@ -204,16 +204,17 @@ test('a tools round trip: the model calls get_weather, its items are sent back u
   const all = await events(await create({ tools: weather, input: input.slice(0, 1), stream: true }));
   assert.equal(textOf(all, 'function_call_arguments'), made.arguments);
   assert.equal(all.find((e) => e.type === 'response.function_call_arguments.done').arguments, made.arguments);
+  // Without its tool the model talks on until it is cut off.
+  const none = await create({ tools: weather, tool_choice: 'none', input: input.slice(0, 1), max_output_tokens: 200 });
   assert.equal(
-    (await create({ tools: weather, tool_choice: 'none', input: input.slice(0, 1) })).output.find(
-      (item) => item.type === 'function_call',
-    ),
+    none.output.find((item) => item.type === 'function_call'),
     undefined,
   );
   const named = await create({
     tools: weather,
     tool_choice: { type: 'function', name: 'get_weather' },
     input: 'Hello',
+    max_output_tokens: 200, // the city may have any length
   });
   assert.equal(named.output.at(-1).name, 'get_weather');
 });
