@@ -10,9 +10,9 @@ import { ask, BIN, copyEngine, ENGINES, generate, isAlive, startNode, tempDir, u
 
 const demo = path.resolve(path.dirname(fileURLToPath(import.meta.url)), '../../models/demo');
 
-function makeGguf(models, id) {
+function makeGguf(models, id, ...args) {
   const file = path.join(models, id, 'model.gguf');
-  execFileSync(BIN, ['debug', 'write-gguf', '--output', file]);
+  execFileSync(BIN, ['debug', 'write-gguf', '--output', file, ...args]);
   return file;
 }
 
@@ -156,6 +156,41 @@ if (fs.existsSync(path.join(ENGINES, 'llama_cpp', 'manifest.json'))) {
       stop = true;
       await Promise.all(clients);
       assert.equal((await node.worker('demo')).pid, other.pid);
+    });
+  });
+
+  describe('a model that gives vectors', () => {
+    const asks = [
+      ['bert', '/v1/embeddings', { input: 'x' }],
+      ['reranker', '/v1/rerank', { query: 'x', documents: ['y'] }],
+    ];
+    let node;
+    before(async () => {
+      const engines = tempDir('engines');
+      const models = tempDir('models');
+      copyEngine(engines, 'llama_cpp');
+      for (const [id] of asks) makeGguf(models, id, '--family', id, '--context', '128');
+      node = await startNode({ engines, models });
+    });
+    after(() => node.stop());
+
+    it('proves itself by a vector when its engine is replaced, and answers as before', async () => {
+      const answers = () =>
+        Promise.all(asks.map(async ([model, url, body]) => (await node.post(url, { model, ...body })).json()));
+      const values = (all) => all.map((a) => a.data ?? a.results);
+      const first = values(await answers());
+      const old = await Promise.all(asks.map(([id]) => node.worker(id)));
+      assert.equal((await node.post('/v0/engines/llama_cpp/reload?force=true')).status, 200);
+      for (const [i, [id]] of asks.entries())
+        await until(
+          'a new worker serves',
+          async () => {
+            const worker = await node.worker(id);
+            return worker !== undefined && worker.pid !== old[i].pid;
+          },
+          30000,
+        );
+      assert.deepEqual(values(await answers()), first);
     });
   });
 
