@@ -1,4 +1,5 @@
-/* chat/codec.h - the client APIs of /v1: one codec for each, and the table of all codecs.
+/* chat/codec.h - the client APIs of /v1 and /api: one codec for each, and the table of all
+ * codecs.
  *
  * A codec parses a client's JSON body into a chat_request and writes the events of a generation
  * as the API's answer.  The router, the node and the rest of this folder do not know any API. A
@@ -68,7 +69,9 @@ struct chat_codec {
     lr_code (*find_stored)(struct lr_arena *arena, const struct lr_json *root,
                            struct chat_wanted *out, struct chat_error *e);
     const struct chat_writer *body;   /* writes an answer in one piece */
-    const struct chat_writer *stream; /* writes an answer as server-sent events */
+    const struct chat_writer *stream; /* writes an answer as a stream */
+    const char *stream_type;          /* content type of a stream; NULL: text/event-stream */
+    const char *keep_alive; /* bytes that clients skip in a stream; NULL: a comment of SSE */
     /* Appends an error body in the API's form. */
     void (*error)(struct lr_buf *out, const struct chat_codec *codec,
                   const struct chat_error *e);
@@ -79,12 +82,14 @@ struct chat_codec {
 #define CHAT_CODECS(X)                           \
     X("v1/chat/completions", chat_openai_chat)   \
     X("v1/completions", chat_openai_completions) \
-    X("v1/responses", chat_responses)           \
-    X("v1/messages", chat_anthropic)            \
-    X("v1/embeddings", chat_embeddings)         \
-    X("v1/rerank", chat_rerank)                 \
-    X("v2/rerank", chat_rerank)                 \
-    X("rerank", chat_rerank)
+    X("v1/responses", chat_responses)            \
+    X("v1/messages", chat_anthropic)             \
+    X("v1/embeddings", chat_embeddings)          \
+    X("v1/rerank", chat_rerank)                  \
+    X("v2/rerank", chat_rerank)                  \
+    X("rerank", chat_rerank)                     \
+    X("api/chat", chat_ollama_chat)              \
+    X("api/generate", chat_ollama_generate)
 /* clang-format on */
 
 #define X(path, codec) extern const struct chat_codec codec;
@@ -96,6 +101,15 @@ const struct chat_codec *chat_codec_at(size_t index);
 
 /* The codec of a request's path ("/v1/responses"); NULL: none. */
 const struct chat_codec *chat_codec_of(struct lr_str path);
+
+static inline const char *chat_codec_stream_type(const struct chat_codec *codec)
+{
+    return codec->stream_type != NULL ? codec->stream_type : "text/event-stream";
+}
+
+/* Clients of Ollama write "name:latest" and "hf.co/org/name" for "name" and "org/name".  The
+ * shorter name; false: `name` has neither. */
+bool chat_model_plain(struct lr_str name, struct lr_str *out);
 
 /* Parses and validates.  *out lies in `arena` and borrows from `body`, so both must outlive it;
  * NULL on failure.  The request is not strict.  An arena limit of sixteen times the body plus

@@ -1,9 +1,9 @@
 /* chat/parse.h - request parsing shared by all codecs (internal to src/chat).
  *
  * parse.c walks a body through the codec's table of fields and reads simple values,
- * parse_fields.c has the fields that several APIs share, parse_format.c the fields that define
- * the output format, parse_constraint.c the same under other servers' names, parse_prompts.c
- * raw prompts.
+ * parse_fields.c has the fields that several APIs share, parse_options.c Ollama's `options`,
+ * parse_format.c the fields that define the output format, parse_constraint.c the same under
+ * other servers' names, parse_prompts.c raw prompts.
  */
 #ifndef CHAT_PARSE_H
 #define CHAT_PARSE_H
@@ -24,6 +24,7 @@ struct chat_parse {
     bool has_stream_options;
     bool tool_choice_none;
     bool logprobs;
+    uint32_t max_tokens;         /* also as options.num_predict; 0: not given */
     uint64_t top_logprobs_given; /* 1 + value; 0: not given */
     char constrained_by[64];     /* the field that constrains the answer; empty: none */
 };
@@ -114,6 +115,15 @@ lr_code chat_check_answer(struct chat_parse *p, const char *logprobs_by);
 /* A string, token ids, or up to `max` of either: p->req->prompts. */
 lr_code chat_parse_prompts(struct chat_parse *p, const char *name, const struct lr_json *value,
                            uint32_t max);
+
+/* ---- parse_options.c: Ollama's `options`, which other APIs take, too ---- */
+lr_code chat_parse_repeat_penalty(struct chat_parse *p, const char *name,
+                                  const struct lr_json *value);
+lr_code chat_parse_options(struct chat_parse *p, const char *name, const struct lr_json *value);
+/* The same with every name that Ollama knows: names without an effect here are ignored, also in
+ * a strict request. */
+lr_code chat_parse_ollama_options(struct chat_parse *p, const char *name,
+                                  const struct lr_json *value);
 
 /* ---- parse_format.c ---- */
 enum {

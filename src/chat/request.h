@@ -111,6 +111,7 @@ struct chat_request {
     uint32_t stop_count;
 
     /* Answer */
+    bool loads_only; /* the client wants the model to be loaded, and no text */
     bool stream;
     bool include_usage;
 

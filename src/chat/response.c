@@ -296,6 +296,25 @@ void chat_id_letters(const struct chat_response *r, uint32_t n, char out[CHAT_ID
     }
 }
 
+void chat_arguments_object(struct lr_str text, struct lr_buf *out)
+{
+    struct lr_arena arena;
+    const struct lr_json *value;
+    struct lr_str trimmed = lr_str_trim(text);
+    lr_arena_init(&arena, (64 << 10) + 16 * text.len);
+    if (trimmed.len == 0) {
+        lr_buf_add_z(out, "{}");
+    } else if (lr_json_parse(&arena, trimmed, NULL, &value, NULL) == LR_OK &&
+               value->type == LR_JSON_OBJECT) {
+        lr_buf_add_str(out, trimmed);
+    } else {
+        lr_buf_add_z(out, "{\"INVALID_JSON\":");
+        lr_json_quote(out, text);
+        lr_buf_add_char(out, '}');
+    }
+    lr_arena_free(&arena);
+}
+
 void chat_call_id(const struct chat_choice *c, uint32_t tool, char out[CHAT_CALL_ID_LEN])
 {
     memcpy(out, "call_", 5);

@@ -5,7 +5,7 @@
  * choice.  No I/O: every call appends bytes to `out`, and the caller sends them at once
  * (docs/promises.md: token-at-once).
  *
- * - streaming: complete server-sent events, the last of them the API's end of a stream; -
+ * - streaming: complete events or lines, the last of them the API's end of a stream; -
  * otherwise: nothing until the last choice is done, then one JSON body.
  *
  * Router and node use the same object.  It copies what it needs from the request.  A streaming

@@ -107,6 +107,10 @@ void chat_call_id(const struct chat_choice *c, uint32_t tool, char out[CHAT_CALL
 enum { CHAT_ID_LETTERS = 24 };
 void chat_id_letters(const struct chat_response *r, uint32_t n, char out[CHAT_ID_LETTERS]);
 
+/* Appends the arguments of a call as a JSON object.  Text that is no object (a call that was
+ * cut) is given in the member that Anthropic's documentation names for it, INVALID_JSON. */
+void chat_arguments_object(struct lr_str text, struct lr_buf *out);
+
 /* logprobs.c */
 void chat_logprobs_add(struct chat_choice *c, const struct wire_token *token);
 /* Writes and drops the records whose text was sent; "null" if there are none.  Raw answers have

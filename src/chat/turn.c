@@ -368,6 +368,8 @@ void chat_turn_keep_alive(struct chat_turn *t)
 {
     if (!is_running(t) || !t->request->stream)
         return;
-    lr_buf_add_z(&t->out, ": working\n\n"); /* after the pending bytes */
+    /* after the pending bytes */
+    lr_buf_add_z(&t->out,
+                 t->codec->keep_alive != NULL ? t->codec->keep_alive : ": working\n\n");
     put(t);
 }

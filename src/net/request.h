@@ -142,8 +142,11 @@ void net_request_upgrade(struct net_request *req, const char *protocol,
 
 /* ---- server-sent events ---- */
 
-/* net_stream_begin with text/event-stream and Cache-Control: no-cache.  If no event follows at
- * once, net_stream_flush tells the client that it is connected. */
+/* net_stream_begin for a stream whose pieces must arrive at once: no cache and no proxy holds
+ * them back. */
+void net_live_begin(struct net_request *req, const char *content_type);
+/* The same with text/event-stream.  If no event follows at once, net_stream_flush tells the
+ * client that it is connected. */
 void net_sse_begin(struct net_request *req);
 /* Sends one event; every line of data gets its "data: ".  Returns the codes of
  * net_stream_write. */

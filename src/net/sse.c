@@ -6,12 +6,17 @@
 
 /* ---- writing ---- */
 
-void net_sse_begin(struct net_request *req)
+void net_live_begin(struct net_request *req, const char *content_type)
 {
     net_response_header(req, "Cache-Control", LR_STR_LIT("no-cache"));
     /* Tells nginx not to buffer, so that each event leaves at once. */
     net_response_header(req, "X-Accel-Buffering", LR_STR_LIT("no"));
-    net_stream_begin(req, 200, "text/event-stream");
+    net_stream_begin(req, 200, content_type);
+}
+
+void net_sse_begin(struct net_request *req)
+{
+    net_live_begin(req, "text/event-stream");
 }
 
 static lr_code put_event(struct net_request *req, const char *name, struct lr_str data)

@@ -63,14 +63,14 @@ static inline void render(const struct chat_request *req)
     chat_prompt_free(&prompt);
 }
 
-/* Every line of data is JSON. */
-static inline void check_events(struct lr_arena *arena, struct lr_str text)
+/* Every line of data is JSON; begin: of such a line. */
+static inline void check_lines(struct lr_arena *arena, struct lr_str text, const char *begin)
 {
     struct lr_str line;
     const struct lr_json *root;
     while (lr_str_split(&text, '\n', &line))
-        if (lr_str_starts(line, "data: ") &&
-            lr_json_parse(arena, lr_str_sub(line, 6, line.len),
+        if (line.len > 0 && lr_str_starts(line, begin) &&
+            lr_json_parse(arena, lr_str_sub(line, strlen(begin), line.len),
                           &(struct lr_json_limits){.max_depth = 80}, &root, NULL) != LR_OK)
             abort();
 }
@@ -101,7 +101,7 @@ static inline void fuzz_codec(const struct chat_codec *codec, struct lr_str call
         answer(req, call, &out);
     }
     if (code == LR_OK && req->stream)
-        check_events(&scratch, lr_buf_str(&out));
+        check_lines(&scratch, lr_buf_str(&out), codec->stream_type == NULL ? "data: " : "");
     else if (lr_json_parse(&scratch, lr_buf_str(&out), NULL, &root, NULL) != LR_OK)
         abort();
     lr_buf_free(&out);

@@ -133,27 +133,6 @@ static void write_block(const struct chat_choice *c, uint32_t tool, struct lr_st
     }
 }
 
-/* The arguments of a call as an object.  Text that is no object (a call that was cut) is given
- * in the member that Anthropic's documentation names for it. */
-static void write_input(struct lr_str text, struct lr_buf *out)
-{
-    struct lr_arena arena;
-    const struct lr_json *value;
-    struct lr_str trimmed = lr_str_trim(text);
-    lr_arena_init(&arena, (64 << 10) + 16 * text.len);
-    if (trimmed.len == 0) {
-        ADD(out, "{}");
-    } else if (lr_json_parse(&arena, trimmed, NULL, &value, NULL) == LR_OK &&
-               value->type == LR_JSON_OBJECT) {
-        lr_buf_add_str(out, trimmed);
-    } else {
-        ADD(out, "{\"INVALID_JSON\":");
-        lr_json_quote(out, text);
-        lr_buf_add_char(out, '}');
-    }
-    lr_arena_free(&arena);
-}
-
 static void open_block(struct chat_choice *c, enum block kind, uint32_t tool,
                        struct lr_str name)
 {
@@ -211,7 +190,7 @@ static void close_block(struct chat_choice *c)
         end_event(r->out);
     } else if (a->open == BLOCK_TOOL) {
         ADD(&a->blocks, ",\"input\":");
-        write_input(lr_buf_str(&a->text), &a->blocks);
+        chat_arguments_object(lr_buf_str(&a->text), &a->blocks);
         lr_buf_add_char(&a->blocks, '}');
     } else {
         lr_buf_add_z(&a->blocks, a->open == BLOCK_TEXT ? ",\"text\":" : ",\"thinking\":");

@@ -8,7 +8,7 @@ enum { COMPLETIONS_MAX_TOKENS = 16 };
 static lr_code check_lengths(struct chat_openai_parse *o)
 {
     struct chat_request *req = o->p.req;
-    uint32_t old = o->max_tokens, new = o->max_completion_tokens;
+    uint32_t old = o->p.max_tokens, new = o->max_completion_tokens;
     if (o->p.is_strict && old != 0 && new != 0 && old != new)
         return chat_parse_fail(&o->p, "max_tokens", "invalid_value", LR_INVALID_ARGUMENT,
                                "'max_tokens' (%u) and 'max_completion_tokens' (%u) say "

@@ -22,7 +22,7 @@ static lr_code parse_max(struct chat_parse *p, const char *name, const struct lr
     struct chat_openai_parse *o = chat_openai_parse_of(p);
     bool is_new = strcmp(name, "max_completion_tokens") == 0;
     return chat_parse_max_tokens(p, name, value,
-                                 is_new ? &o->max_completion_tokens : &o->max_tokens);
+                                 is_new ? &o->max_completion_tokens : &p->max_tokens);
 }
 
 static lr_code parse_include_usage(struct chat_parse *p, const char *name,
@@ -168,8 +168,8 @@ static const struct chat_field fields[] = {
     {{"think", YES, CHAT, "extension, as in Ollama: boolean as `enable_thinking`, or a word as `reasoning_effort`"}, chat_openai_think},
     {{"thinking", YES, CHAT, "extension: boolean, or `{\"type\": \"enabled\"}`, `disabled`, `adaptive`, `auto`; other members are ignored"}, chat_openai_thinking},
     {{"reasoning", YES, CHAT, "extension, as in OpenRouter: `effort` as `reasoning_effort`, `enabled` as `enable_thinking`, `exclude: true` as `include_reasoning: false`; other members are ignored"}, chat_openai_reasoning},
-    {{"repeat_penalty", YES, BOTH, "extension, as in llama.cpp and Ollama: `repetition_penalty`"}, chat_openai_repeat_penalty},
-    {{"options", YES, BOTH, "extension, as in Ollama: `temperature`, `top_p`, `top_k`, `min_p`, `seed`, `stop`, `num_predict`, `repeat_penalty`, `presence_penalty`, `frequency_penalty`; other members are ignored"}, chat_openai_options},
+    {{"repeat_penalty", YES, BOTH, "extension, as in llama.cpp and Ollama: `repetition_penalty`"}, chat_parse_repeat_penalty},
+    {{"options", YES, BOTH, "extension, as in Ollama: `temperature`, `top_p`, `top_k`, `min_p`, `seed`, `stop`, `num_predict`, `repeat_penalty`, `presence_penalty`, `frequency_penalty`; other members are ignored"}, chat_parse_options},
     {{"usage", YES, BOTH, "extension, as in OpenRouter: `include` as `stream_options.include_usage`"}, chat_openai_usage_option},
     {{"min_tokens", YES, BOTH, "extension: `0`; a minimum length is refused"}, chat_openai_min_tokens},
     {{"add_generation_prompt", YES, CHAT, "extension: `true`; `false` is refused"}, chat_parse_must_be_true},

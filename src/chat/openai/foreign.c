@@ -64,50 +64,6 @@ lr_code chat_openai_reasoning(struct chat_parse *p, const char *name,
     return chat_parse_object(p, name, value, members);
 }
 
-/* ---- options ---- */
-
-lr_code chat_openai_repeat_penalty(struct chat_parse *p, const char *name,
-                                   const struct lr_json *value)
-{
-    lr_code code = chat_parse_sampling(p, "repetition_penalty", value);
-    if (code != LR_OK)
-        (void)snprintf(p->e->param, sizeof(p->e->param), "%s", name);
-    return code;
-}
-
-static lr_code parse_predict(struct chat_parse *p, const char *name,
-                             const struct lr_json *value)
-{
-    return chat_parse_max_tokens(p, name, value, &chat_openai_parse_of(p)->max_tokens);
-}
-
-/* `name` is "options.top_p". */
-static lr_code parse_sampling(struct chat_parse *p, const char *name,
-                              const struct lr_json *value)
-{
-    lr_code code = chat_parse_sampling(p, strchr(name, '.') + 1, value);
-    if (code != LR_OK)
-        (void)snprintf(p->e->param, sizeof(p->e->param), "%s", name);
-    return code;
-}
-
-lr_code chat_openai_options(struct chat_parse *p, const char *name, const struct lr_json *value)
-{
-    static const struct chat_member members[] = {{"temperature", parse_sampling},
-                                                 {"top_p", parse_sampling},
-                                                 {"top_k", parse_sampling},
-                                                 {"min_p", parse_sampling},
-                                                 {"presence_penalty", parse_sampling},
-                                                 {"frequency_penalty", parse_sampling},
-                                                 {"repeat_penalty", chat_openai_repeat_penalty},
-                                                 {"seed", chat_parse_seed},
-                                                 {"stop", chat_parse_stop},
-                                                 {"num_predict", parse_predict},
-                                                 {"num_ctx", NULL},
-                                                 {NULL, NULL}};
-    return chat_parse_object(p, name, value, members);
-}
-
 /* ---- others ---- */
 
 static lr_code parse_include(struct chat_parse *p, const char *name,

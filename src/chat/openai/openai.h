@@ -24,7 +24,6 @@ struct chat_openai_parse {
     bool has_prompt;
     bool hide_reasoning;
     enum chat_thinking thinking; /* from a field other than reasoning_effort */
-    uint32_t max_tokens;         /* under either of its two names; 0: not given */
     uint32_t max_completion_tokens;
     uint32_t best_of;
 };
@@ -47,12 +46,8 @@ lr_code chat_openai_thinking(struct chat_parse *p, const char *name,
                              const struct lr_json *value);
 lr_code chat_openai_reasoning(struct chat_parse *p, const char *name,
                               const struct lr_json *value);
-lr_code chat_openai_options(struct chat_parse *p, const char *name,
-                            const struct lr_json *value);
 lr_code chat_openai_usage_option(struct chat_parse *p, const char *name,
                                  const struct lr_json *value);
-lr_code chat_openai_repeat_penalty(struct chat_parse *p, const char *name,
-                                   const struct lr_json *value);
 lr_code chat_openai_min_tokens(struct chat_parse *p, const char *name,
                                const struct lr_json *value);
 

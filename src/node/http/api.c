@@ -79,6 +79,9 @@ void node_api_request(void *arg, struct net_request *req)
 struct node_model *node_need_model(struct node *node, struct lr_str id, struct lr_error *err)
 {
     struct node_model *m = node_find_model(&node->models, id);
+    struct lr_str plain;
+    if (m == NULL && chat_model_plain(id, &plain))
+        m = node_find_model(&node->models, plain);
     if (m != NULL)
         return m;
     struct lr_buf list;

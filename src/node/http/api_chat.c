@@ -30,12 +30,17 @@ static void flush(void *arg)
 
 /* ---- the client ---- */
 
+static void begin_stream(struct call *call)
+{
+    if (!net_response_begun(call->req))
+        net_live_begin(call->req, chat_codec_stream_type(call->turn.codec));
+}
+
 static lr_code write_piece(void *owner, struct lr_str bytes)
 {
-    struct net_request *req = ((struct call *)owner)->req;
-    if (!net_response_begun(req))
-        net_sse_begin(req);
-    return net_stream_write(req, bytes);
+    struct call *call = owner;
+    begin_stream(call);
+    return net_stream_write(call->req, bytes);
 }
 
 static void finish(void *owner, lr_code status, struct lr_str bytes)
@@ -46,8 +51,7 @@ static void finish(void *owner, lr_code status, struct lr_str bytes)
         net_respond(call->req, lr_code_http(status), "application/json", bytes);
         return;
     }
-    if (!net_response_begun(call->req))
-        net_sse_begin(call->req);
+    begin_stream(call);
     (void)net_stream_finish(call->req, bytes); /* it is all there is */
 }
 

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "base/clock.h"
+#include "chat/codec.h"
 
 enum { ID_BYTES_MAX = 200 };
 
@@ -164,10 +165,13 @@ struct router_model *router_registry_resolve(const struct router_registry *regis
                                              struct lr_str name)
 {
     char folded[ROUTER_ID_MAX];
+    struct lr_str plain;
     struct router_model *model = router_registry_find(registry, name);
-    if (model != NULL || name.len >= ROUTER_ID_MAX)
-        return model;
-    return lr_strmap_get(&registry->aliases, router_fold(name, folded));
+    if (model == NULL && name.len < ROUTER_ID_MAX)
+        model = lr_strmap_get(&registry->aliases, router_fold(name, folded));
+    return model == NULL && chat_model_plain(name, &plain)
+               ? router_registry_resolve(registry, plain)
+               : model;
 }
 
 struct router_model *router_registry_at(const struct router_registry *registry, size_t index)

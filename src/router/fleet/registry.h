@@ -78,7 +78,8 @@ struct router_model *router_registry_at(const struct router_registry *registry, 
 /* By id.  Borrowed; NULL: none. */
 struct router_model *router_registry_find(const struct router_registry *registry,
                                           struct lr_str id);
-/* By id or alias, as clients name a model. */
+/* By id or alias, as clients name a model: also by a longer name that only Ollama's clients
+ * write (chat_model_plain). */
 struct router_model *router_registry_resolve(const struct router_registry *registry,
                                              struct lr_str name);
 /* A model that was read into another registry: adds it, with a reference of its own.  False: no

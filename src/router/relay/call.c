@@ -199,7 +199,7 @@ static void begin_stream(struct router_call *call)
     if (net_response_begun(call->req))
         return;
     add_headers(call);
-    net_sse_begin(call->req);
+    net_live_begin(call->req, chat_codec_stream_type(call->turn.codec));
 }
 
 static lr_code write_piece(void *owner, struct lr_str bytes)
