@@ -23,6 +23,9 @@ const RESPONSES = { url: '/v1/responses', body: { model: 'm', input: 'hi', max_o
 const MESSAGES = { url: '/v1/messages', body: { model: 'm', messages: text('hi'), max_tokens: 2 } };
 const EMBEDDINGS = { url: '/v1/embeddings', body: { model: 'm', input: 'hi' } };
 const RERANK = { url: '/v1/rerank', body: { model: 'm', query: 'hi', documents: ['a', 'b'] } };
+const short = { model: 'm', stream: false, options: { num_predict: 2 } };
+const OLLAMA_CHAT = { url: '/api/chat', body: { ...short, messages: text('hi') } };
+const OLLAMA_GENERATE = { url: '/api/generate', body: { ...short, prompt: 'hi' } };
 const ask = ({ url, body }, more, { strict, server = up } = {}) =>
   call(`${server.url}${url}`, { body: { ...body, ...more }, headers: strict ? { Prefer: 'handling=strict' } : {} });
 const ignored = (answer) => (answer.headers.get('x-llm-router-ignored') ?? '').split(', ').filter(Boolean);
@@ -48,6 +51,7 @@ const rows = [
   ...rowsOf('messages.md', [MESSAGES]),
   ...rowsOf('embeddings.md', [EMBEDDINGS], 1),
   ...rowsOf('embeddings.md', [RERANK], 2),
+  ...rowsOf('ollama.md', [OLLAMA_CHAT, OLLAMA_GENERATE]),
 ];
 
 const tool = { type: 'function', name: 'f', function: { name: 'f' } };
@@ -80,11 +84,11 @@ const samples = {
   seed: { seed: 1 },
   n: { n: 2 },
   stop: { stop: ['a', 'b', 'c', 'd', 'e'] },
-  logprobs: (api) => ({ ...onDemo, logprobs: api === CHAT ? true : 1 }),
+  logprobs: (api) => ({ ...onDemo, logprobs: api === COMPLETIONS ? 1 : true }),
   top_logprobs: (api) => ({
     ...onDemo,
     top_logprobs: 1,
-    ...(api === CHAT ? { logprobs: true } : { include: ['message.output_text.logprobs'] }),
+    ...(api === RESPONSES ? { include: ['message.output_text.logprobs'] } : { logprobs: true }),
   }),
   tools: (api) => ({ tools: [api === MESSAGES ? { name: 'f', input_schema: { type: 'object' } } : tool] }),
   tool_choice: (api) => ({
@@ -129,11 +133,19 @@ const samples = {
   guided_grammar: { ...onDemo, guided_grammar: 'root ::= "a"' },
   grammar: { ...onDemo, grammar: 'root ::= "a"' },
   json_schema: { ...onDemo, json_schema: { type: 'integer' } },
+  format: { ...onDemo, format: { type: 'integer' } },
+  raw: { raw: true },
+  images: { images: [] },
+  suffix: { suffix: '' },
+  template: { template: '' },
+  context: { context: [] },
   // ignored
   user: { user: 'u' },
   store: { store: true },
   verbosity: { verbosity: 'low' },
   max_tool_calls: { max_tool_calls: 1 },
+  truncate: { truncate: true },
+  shift: { shift: true },
 };
 
 test('every honoured field is taken, every ignored one is named in the header, every refused one is a 400', async () => {
@@ -154,7 +166,7 @@ test('every honoured field is taken, every ignored one is named in the header, e
 });
 
 test('a field that is in no table is ignored and named; a strict request gets a 400 that names it', async () => {
-  for (const api of [CHAT, COMPLETIONS, RESPONSES, MESSAGES, EMBEDDINGS, RERANK]) {
+  for (const api of [CHAT, COMPLETIONS, RESPONSES, MESSAGES, EMBEDDINGS, RERANK, OLLAMA_CHAT, OLLAMA_GENERATE]) {
     const answer = await ask(api, { no_such_field: 1, 'x\r\nSet-Cookie: a': 1 });
     assert.equal(answer.status, 200, answer.text);
     assert.deepEqual(ignored(answer), ['no_such_field', 'x??Set-Cookie??a']);
@@ -162,8 +174,9 @@ test('a field that is in no table is ignored and named; a strict request gets a 
     for (const how of [{ strict: true }, { server: strictUp }]) {
       const refused = await ask(api, { no_such_field: 1 }, how);
       assert.equal(refused.status, 400);
-      assert.match(refused.json.error.message, /no_such_field/);
-      if (api !== MESSAGES) assert.equal(refused.json.error.param, 'no_such_field');
+      const { error } = refused.json;
+      assert.match(error.message ?? error, /no_such_field/);
+      if ([CHAT, COMPLETIONS, RESPONSES].includes(api)) assert.equal(error.param, 'no_such_field');
       assert.equal((await ask(api, {}, how)).status, 200);
     }
   }

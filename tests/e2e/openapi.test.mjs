@@ -23,7 +23,7 @@ for (let i = 0, at = '', schema = ''; i < lines.length; i++) {
   const code = line.match(/^ {8}"(\d+)":$/)?.[1];
   if (code) (operations.at(-1).codes ??= []).push(code);
   const answer = line.match(/schemas\/(\w+)'/)?.[1];
-  if (answer && answer !== 'Error' && !answer.endsWith('Request')) operations.at(-1).schema ??= answer;
+  if (answer && !/Error$/.test(answer) && !answer.endsWith('Request')) operations.at(-1).schema ??= answer;
   schema = line.match(/^ {4}([A-Z]\w+):$/)?.[1] ?? schema;
   const member = line.match(/^ {8}(\w+): \{type: (\w+)/);
   if (member && schema) (schemas[schema] ??= {})[member[1]] = member[2];
@@ -98,10 +98,18 @@ test('the answers of the server have the members that the page lists', async () 
   await check('POST', '/v1/messages/count_tokens', '/v1/messages/count_tokens', {
     body: { model: 'doc', ...say('hi') },
   });
+  const whole = { model: 'doc', stream: false };
+  await check('POST', '/api/chat', '/api/chat', { body: { ...whole, ...say('hi') } });
+  await check('POST', '/api/generate', '/api/generate', { body: { ...whole, prompt: 'hi' } });
+  await check('POST', '/api/show', '/api/show', { body: { model: 'doc' } });
+  await check('POST', '/api/pull', '/api/pull', { body: whole });
   await check('POST', '/v1/completions', '/v1/completions', { body: { model: 'doc', prompt: 'hi', max_tokens: 2 } });
   for (const [template, url] of [
     ['/v1/models', '/v1/models'],
     ['/v1/models/{id}', '/v1/models/doc'],
+    ['/api/tags', '/api/tags'],
+    ['/api/ps', '/api/ps'],
+    ['/api/version', '/api/version'],
     ['/v0/explain', '/v0/explain?model=doc'],
     ['/v0/whoami', '/v0/whoami'],
     ['/v0/models', '/v0/models'],

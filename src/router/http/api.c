@@ -93,7 +93,7 @@ static void acted(void *arg, const struct lr_error *err)
     else if (err == NULL && act->done(act->req, act->arg, &failure) != LR_OK)
         err = &failure;
     if (err != NULL)
-        net_respond_error(act->req, err);
+        router_answer_error(act->req, err);
 }
 
 lr_code router_act(struct net_request *req, const struct router_action *action,
@@ -121,6 +121,8 @@ const struct chat_codec *router_codec_of(const struct net_request *req)
 {
     struct lr_str path = net_request_path(req);
     const size_t tail = sizeof("/count_tokens") - 1;
+    if (lr_str_starts(path, "/api/"))
+        return lr_str_eq_z(path, "/api/generate") ? &chat_ollama_generate : &chat_ollama_chat;
     if (lr_str_ends(path, "/count_tokens"))
         path = lr_str_sub(path, 0, path.len - tail);
     return chat_codec_of(path);

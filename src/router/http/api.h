@@ -76,7 +76,8 @@ LR_MUST_USE lr_code router_body(struct net_request *req, const struct lr_json **
                                 struct lr_error *err);
 /* An error outside of a turn, in the form of the API that the client speaks. */
 void router_answer_error(struct net_request *req, const struct lr_error *err);
-/* The codec of the request's path, also of a path below it; NULL: none. */
+/* The codec whose form errors of the request's path have: of the path itself, of a path below
+ * it, and for every path of /api one of Ollama's; NULL: none. */
 const struct chat_codec *router_codec_of(const struct net_request *req);
 /* NOT_FOUND: there is no such thing. */
 lr_code router_fail_absent(const char *what, struct lr_str id, struct lr_error *err);
@@ -89,6 +90,19 @@ lr_code router_fail_absent(const char *what, struct lr_str id, struct lr_error *
 typedef lr_code (*router_api_done)(struct net_request *req, void *arg, struct lr_error *err);
 lr_code router_act(struct net_request *req, const struct router_action *action,
                    router_store_fn fn, router_api_done done, void *arg, struct lr_error *err);
+
+/* api_register.c: registers a model as POST /v0/models/register with this body does.  told(arg)
+ * is called once, perhaps before this returns, and never where this fails; the request waits
+ * for it.  NULL: the request is answered.  id: of the model, borrowed for the call; err: why it
+ * is not registered. */
+typedef void router_registered_fn(void *arg, const char *id, const struct lr_error *err);
+LR_MUST_USE lr_code router_begin_registration(struct router *r, struct net_request *req,
+                                              const struct lr_json *body,
+                                              router_registered_fn *told, void *arg,
+                                              struct lr_error *err);
+/* api_ollama.c: the model that the body of one of Ollama's clients names. */
+LR_MUST_USE lr_code router_ollama_name(const struct lr_json *body, struct lr_str *out,
+                                       struct lr_error *err);
 
 /* cors.c: pages of other origins.  check is for the start; the others are for on_head. */
 LR_MUST_USE lr_code router_cors_check(const struct lr_settings *s, bool needs_key,
@@ -133,6 +147,9 @@ router_api_fn router_api_complete, router_api_v1_models, router_api_v1_model, ro
     router_api_audit, router_api_events, router_api_whoami, router_api_sign_in,
     router_api_sign_out, router_api_stats, router_api_alerts, router_api_health,
     router_api_metrics, router_api_dashboard, router_api_asset, router_api_response,
-    router_api_response_delete, router_api_response_items, router_api_response_cancel;
+    router_api_response_delete, router_api_response_items, router_api_response_cancel,
+    router_api_ollama_version, router_api_ollama_tags, router_api_ollama_ps,
+    router_api_ollama_show, router_api_ollama_embed, router_api_ollama_pull,
+    router_api_ollama_delete;
 
 #endif

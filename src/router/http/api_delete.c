@@ -1,5 +1,5 @@
-/* router/http/api_delete.c - DELETE /v0/models/{id}: the registration goes, then the nodes are
- * told.
+/* router/http/api_delete.c - DELETE /v0/models/{id} and Ollama's DELETE /api/delete: the
+ * registration goes, then the nodes are told.
  *
  * The registration is erased first, so that no node fetches again what another is asked
  * to give up.  Without ?purge=true files stay where they are and a node only lets go of
@@ -7,6 +7,7 @@
  * answer says per node what became of the files.  A node that was busy is asked again by
  * the same words: files without a registration may be purged too.
  */
+#include "chat/codec.h"
 #include "hub/url.h"
 #include "router/http/api.h"
 #include "router/state.h"
@@ -120,13 +121,9 @@ static bool is_left_over(const struct router *r, struct lr_str folded)
     return false;
 }
 
-lr_code router_api_delete_model(struct router *r, struct net_request *req, struct lr_error *err)
+static lr_code remove_model(struct router *r, struct net_request *req, struct lr_str id,
+                            bool is_purge, struct lr_error *err)
 {
-    struct lr_str id = router_access(req)->match.tail, purge;
-    bool is_purge = router_wants(req, "purge");
-    if (net_request_query_get(req, "purge", &purge) && !is_purge &&
-        !lr_str_eq_z(purge, "false"))
-        return lr_fail(err, LR_INVALID_ARGUMENT, "\"purge\" must be true or false");
     struct removing *a = router_memory(req, sizeof(*a), err);
     if (a == NULL)
         return LR_OUT_OF_RAM;
@@ -141,4 +138,33 @@ lr_code router_api_delete_model(struct router *r, struct net_request *req, struc
         return router_fail_absent("model", id, err);
     struct router_action action = {NULL, "model.delete", a->id, is_purge ? "purge" : ""};
     return router_act(req, &action, is_left ? NULL : erase, erased, a, err);
+}
+
+lr_code router_api_delete_model(struct router *r, struct net_request *req, struct lr_error *err)
+{
+    struct lr_str purge;
+    bool is_purge = router_wants(req, "purge");
+    if (net_request_query_get(req, "purge", &purge) && !is_purge &&
+        !lr_str_eq_z(purge, "false"))
+        return lr_fail(err, LR_INVALID_ARGUMENT, "\"purge\" must be true or false");
+    return remove_model(r, req, router_access(req)->match.tail, is_purge, err);
+}
+
+/* DELETE /api/delete: Ollama deletes the files, too. */
+lr_code router_api_ollama_delete(struct router *r, struct net_request *req,
+                                 struct lr_error *err)
+{
+    const struct lr_json *body;
+    struct lr_str name, plain;
+    lr_code code = router_body(req, &body, err);
+    if (code == LR_OK)
+        code = router_ollama_name(body, &name, err);
+    if (code != LR_OK)
+        return code;
+    router_lock(r);
+    bool is_known = router_registry_find(&r->registry, name) != NULL;
+    router_unlock(r);
+    if (!is_known && chat_model_plain(name, &plain))
+        name = plain;
+    return remove_model(r, req, name, true, err);
 }

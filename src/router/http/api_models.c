@@ -1,31 +1,18 @@
 /* router/http/api_models.c - /v1/models, /v0/models, what nodes ask, explain. */
 #include "router/http/api.h"
+#include "router/http/outlook.h"
 #include "router/state.h"
 #include "wire/reply.h"
 
 enum { REGISTRY_BYTES = 16 << 20, AT_ONCE = 16 };
 
-enum { STATES = 10 };
-static const char *const states[STATES] = {"failed",    "absent",  "waiting",  "fetching",
-                                           "verifying", "present", "draining", "starting",
-                                           "loading",   "ready"}; /* the better, the later */
-
-/* What a client may expect of a model, over all nodes. */
-struct outlook {
-    bool can_run;  /* at least one online node can run it */
-    bool is_ready; /* files verified and engine resolved on one */
-    const char *state;
-    const char *reason;
-    const struct router_replica *best;
-    uint64_t counts[STATES]; /* nodes that serve, by its state there */
-    uint64_t inflight, weight_bytes;
-    uint64_t context;  /* tokens that every node takes; 0: not known */
-    uint32_t requests; /* kinds that some node takes; 0: not known */
-};
+static const char *const states[ROUTER_MODEL_STATES] = {
+    "failed",  "absent",   "waiting",  "fetching", "verifying",
+    "present", "draining", "starting", "loading",  "ready"}; /* the better, the later */
 
 static size_t rank(const char *state)
 {
-    for (size_t i = 0; i < STATES; i++)
+    for (size_t i = 0; i < ROUTER_MODEL_STATES; i++)
         if (strcmp(states[i], state) == 0)
             return i;
     return 0;
@@ -36,9 +23,9 @@ static uint64_t context_of(const struct router_replica *replica)
     return replica->max_context != 0 ? replica->max_context : replica->context_tokens;
 }
 
-static struct outlook look(const struct router *r, const struct router_model *model)
+struct router_outlook router_look(const struct router *r, const struct router_model *model)
 {
-    struct outlook out = {.state = "absent", .reason = "no online node has it"};
+    struct router_outlook out = {.state = "absent", .reason = "no online node has it"};
     struct lr_str folded = lr_str_z(model->folded);
     const struct router_node *node;
     for (size_t at = 0; (node = router_nodes_next(&r->nodes, &at)) != NULL;) {
@@ -58,6 +45,9 @@ static struct outlook look(const struct router *r, const struct router_model *mo
         out.requests |= replica->requests;
         if (replica->weight_bytes > out.weight_bytes)
             out.weight_bytes = replica->weight_bytes;
+        out.is_loaded = out.is_loaded || replica->is_loaded;
+        if (replica->is_loaded && strcmp(node->device, "cpu") != 0)
+            out.gpu_bytes = replica->weight_bytes;
     }
     if (out.best != NULL) {
         out.state = out.best->state;
@@ -67,7 +57,8 @@ static struct outlook look(const struct router *r, const struct router_model *mo
 }
 
 /* A node's own words name its folders. */
-static const char *reason_for(const struct router_caller *caller, const struct outlook *o)
+static const char *reason_for(const struct router_caller *caller,
+                              const struct router_outlook *o)
 {
     if (o->reason[0] == '\0')
         return NULL;
@@ -88,7 +79,7 @@ static void put_aliases(struct lr_json_writer *w, const struct router_model *m)
 /* name: the model's id, or an alias. */
 static void put_v1_model(struct lr_json_writer *w, const struct router_caller *caller,
                          const struct router_model *m, struct lr_str name,
-                         const struct outlook *o)
+                         const struct router_outlook *o)
 {
     struct lr_str id = lr_str_z(m->id);
     size_t slash = lr_str_find_char(id, '/');
@@ -108,8 +99,7 @@ static void put_v1_model(struct lr_json_writer *w, const struct router_caller *c
     wire_abilities_write(w, o->requests);
 }
 
-/* NOT_FOUND: unknown, or not for this caller, which err does not tell apart. */
-static lr_code find_for_caller(struct router *r, struct net_request *req, struct lr_str id,
+lr_code router_find_for_caller(struct router *r, struct net_request *req, struct lr_str id,
                                struct router_model **out, struct lr_error *err)
 {
     *out = router_registry_resolve(&r->registry, id);
@@ -118,30 +108,43 @@ static lr_code find_for_caller(struct router *r, struct net_request *req, struct
                         : router_fail_no_model(id, err);
 }
 
-lr_code router_api_v1_models(struct router *r, struct net_request *req, struct lr_error *err)
+void router_each_name(struct router *r, struct net_request *req, router_name_fn *fn, void *ctx)
 {
-    struct lr_json_writer *w = router_answer_begin(req);
     const struct router_caller *caller = &router_access(req)->caller;
     const struct router_model *model;
     bool wants_all = router_wants(req, "all");
-    (void)err;
-    lr_json_member_z(w, "object", "list");
-    lr_json_member_array(w, "data");
     router_lock(r);
     for (size_t i = 0; (model = router_registry_at(&r->registry, i)) != NULL; i++) {
-        struct outlook o = look(r, model);
+        struct router_outlook o = router_look(r, model);
         if ((!wants_all && !o.can_run) ||
             router_key_check_model(caller->key, lr_str_z(model->id), NULL) != LR_OK)
             continue;
         /* An entry for each name: some clients show only names they know. */
         struct lr_str name = lr_str_z(model->id), rest = lr_str_z(model->aliases);
-        do {
-            lr_json_begin_object(w);
-            put_v1_model(w, caller, model, name, &o);
-            lr_json_end_object(w);
-        } while (router_alias_next(&rest, &name));
+        do
+            fn(ctx, model, name, &o);
+        while (router_alias_next(&rest, &name));
     }
     router_unlock(r);
+}
+
+static void put_name(void *ctx, const struct router_model *model, struct lr_str name,
+                     const struct router_outlook *o)
+{
+    struct net_request *req = ctx;
+    struct lr_json_writer *w = &router_access(req)->json.writer;
+    lr_json_begin_object(w);
+    put_v1_model(w, &router_access(req)->caller, model, name, o);
+    lr_json_end_object(w);
+}
+
+lr_code router_api_v1_models(struct router *r, struct net_request *req, struct lr_error *err)
+{
+    struct lr_json_writer *w = router_answer_begin(req);
+    (void)err;
+    lr_json_member_z(w, "object", "list");
+    lr_json_member_array(w, "data");
+    router_each_name(r, req, put_name, req);
     lr_json_end_array(w);
     return router_answer(req, 200);
 }
@@ -150,9 +153,9 @@ lr_code router_api_v1_model(struct router *r, struct net_request *req, struct lr
 {
     struct router_model *model;
     router_lock(r);
-    lr_code code = find_for_caller(r, req, router_access(req)->match.tail, &model, err);
+    lr_code code = router_find_for_caller(r, req, router_access(req)->match.tail, &model, err);
     if (code == LR_OK) {
-        struct outlook o = look(r, model);
+        struct router_outlook o = router_look(r, model);
         put_v1_model(router_answer_begin(req), &router_access(req)->caller, model,
                      lr_str_z(model->id), &o);
     }
@@ -194,12 +197,12 @@ static void put_replica(struct lr_json_writer *w, const struct router_node *node
 
 /* How many nodes have it in which state, instead of each node: a list of a thousand models on
  * a hundred nodes stays small. */
-static void put_counts(struct lr_json_writer *w, const struct outlook *o)
+static void put_counts(struct lr_json_writer *w, const struct router_outlook *o)
 {
     LR_JSON_MEMBERS(w, LR_UINT("inflight", o->inflight),
                     LR_UINT("weight_bytes", o->weight_bytes));
     lr_json_member_object(w, "states");
-    for (size_t i = 0; i < STATES; i++)
+    for (size_t i = 0; i < ROUTER_MODEL_STATES; i++)
         if (o->counts[i] != 0)
             lr_json_member_u64(w, states[i], o->counts[i]);
     lr_json_end_object(w);
@@ -218,7 +221,7 @@ static void put_nodes(struct lr_json_writer *w, const struct router *r,
 static void put_v0_model(struct lr_json_writer *w, const struct router *r,
                          const struct router_model *m, bool is_brief)
 {
-    struct outlook o = look(r, m);
+    struct router_outlook o = router_look(r, m);
     lr_json_begin_object(w);
     LR_JSON_MEMBERS(w, LR_TEXT("id", m->id), LR_TEXT("source", m->source),
                     LR_TEXT("format", m->format[0] != '\0' ? m->format : NULL),
@@ -330,7 +333,7 @@ lr_code router_api_explain(struct router *r, struct net_request *req, struct lr_
     struct lr_json_writer *w = router_answer_begin(req);
     bool is_admin = router_access(req)->caller.role == ROUTER_ADMIN; /* may know the nodes */
     router_lock(r);
-    lr_code code = find_for_caller(r, req, id, &model, err);
+    lr_code code = router_find_for_caller(r, req, id, &model, err);
     if (code == LR_OK) {
         size_t count =
             router_sched_candidates(&r->dispatch.sched, &model->schedule, NULL,

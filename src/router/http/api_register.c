@@ -40,6 +40,8 @@ struct need {
 struct registering {
     struct router *router;
     struct net_request *req;
+    router_registered_fn *told; /* NULL: the request is answered with the model */
+    void *told_arg;
     struct lr_str repo, format, revision, filename, name, chat_template, path; /* the body's */
     struct lr_str aliases;
     char id[ROUTER_ID_MAX];
@@ -240,14 +242,25 @@ static void finish(struct registering *a)
     atomic_fetch_sub(&asking_count, 1);
 }
 
+static void refuse(struct registering *a, const struct lr_error *err)
+{
+    if (a->told != NULL)
+        a->told(a->told_arg, NULL, err);
+    else
+        net_respond_error(a->req, err);
+}
+
 /* 201 with the model, its manifest where it has one, and warnings. */
 static void registered(void *arg, const struct lr_error *err)
 {
     struct registering *a = arg;
     struct lr_buf warning;
-    if (err != NULL) {
+    if (err != NULL || a->told != NULL) {
         finish(a);
-        net_respond_error(a->req, err);
+        if (err != NULL)
+            refuse(a, err);
+        else
+            a->told(a->told_arg, a->id, NULL);
         return;
     }
     lr_buf_init(&warning, 1024);
@@ -347,7 +360,7 @@ static void ask_next(struct registering *a)
             (void)lr_fail(&a->fault, LR_UNAVAILABLE,
                           "no node is online that could look at \"" LR_STR_FMT "\"",
                           LR_STR_ARG(lr_str_sub(a->path, 0, 200)));
-        net_respond_error(a->req, &a->fault);
+        refuse(a, &a->fault);
         return;
     }
     lr_buf_init(&body, INSPECT_BYTES);
@@ -368,7 +381,7 @@ static void ask_next(struct registering *a)
                                             &a->nodes[a->at], &question, on_inspected, a, &err);
     lr_buf_free(&body);
     if (code != LR_OK)
-        net_respond_error(a->req, &err);
+        refuse(a, &err);
 }
 
 /* A model that an online node lists under this very name. */
@@ -429,7 +442,7 @@ static void on_asked(void *arg)
     }
     net_response_retry_after(a->req, a->retry_after_s);
     finish(a);
-    net_respond_error(a->req, &a->err);
+    refuse(a, &a->err);
 }
 
 static void foresee_context(struct registering *a, struct lr_str config)
@@ -518,15 +531,18 @@ static lr_code register_repo(struct registering *a, struct lr_error *err)
     return code;
 }
 
-lr_code router_api_register(struct router *r, struct net_request *req, struct lr_error *err)
+lr_code router_begin_registration(struct router *r, struct net_request *req,
+                                  const struct lr_json *body, router_registered_fn *told,
+                                  void *told_arg, struct lr_error *err)
 {
-    const struct lr_json *body;
+    lr_code code = LR_OK;
     struct registering *a = router_memory(req, sizeof(*a), err);
     if (a == NULL)
         return LR_OUT_OF_RAM;
     a->router = r;
     a->req = req;
-    lr_code code = router_body(req, &body, err);
+    a->told = told;
+    a->told_arg = told_arg;
     for (uint32_t i = 0; code == LR_OK && i < body->count; i++)
         code = read_member(body->members[i].key, &body->members[i].value, a, err);
     if (code == LR_OK)
@@ -534,6 +550,13 @@ lr_code router_api_register(struct router *r, struct net_request *req, struct lr
     if (code != LR_OK)
         return code;
     return a->path.len != 0 ? register_path(a, err) : register_repo(a, err);
+}
+
+lr_code router_api_register(struct router *r, struct net_request *req, struct lr_error *err)
+{
+    const struct lr_json *body;
+    lr_code code = router_body(req, &body, err);
+    return code == LR_OK ? router_begin_registration(r, req, body, NULL, NULL, err) : code;
 }
 
 /* ---- PATCH /v0/models/{id} ---- */

@@ -155,7 +155,7 @@ lr_code router_authenticate(struct router *r, const struct net_request *req,
         struct net_guard_rules rules = {
             .is_trusted_page = router_cors_trusts(r->settings, req, route),
             .is_management = strncmp(route->at.pattern, "v0/", 3) == 0 ||
-                             strcmp(route->at.pattern, "metrics") == 0,
+                             route->role == ROUTER_ADMIN || route->role == ROUTER_METRICS,
         };
         lr_code code = net_guard_request(req, &rules, err);
         if (code != LR_OK)

@@ -1,8 +1,8 @@
 /* router/http/cors.c - web pages of other origins that the operator lets ask (cors-origin).
  *
- * They reach /v1 only, with a key in a header or on loopback without one; never with a
- * session's cookie, which is why credentials are not allowed.  Without the setting a
- * browser keeps every other page from reading an answer.
+ * They reach the routes of clients in /v1 and /api only, with a key in a header or on loopback
+ * without one; never with a session's cookie, which is why credentials are not allowed.
+ * Without the setting a browser keeps every other page from reading an answer.
  */
 #include <stdio.h>
 
@@ -47,8 +47,10 @@ bool router_cors_trusts(const struct lr_settings *s, const struct net_request *r
                         const struct router_route *route)
 {
     struct lr_str origin;
-    return strncmp(route->at.pattern, "v1/", 3) == 0 &&
-           net_request_header(req, "Origin", &origin) && is_listed(s, origin);
+    bool is_for_clients =
+        strncmp(route->at.pattern, "v1/", 3) == 0 ||
+        (strncmp(route->at.pattern, "api/", 4) == 0 && route->role != ROUTER_ADMIN);
+    return is_for_clients && net_request_header(req, "Origin", &origin) && is_listed(s, origin);
 }
 
 void router_cors_answer(const struct lr_settings *s, struct net_request *req,

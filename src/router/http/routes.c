@@ -12,6 +12,15 @@ static const struct router_route routes[] = {
     {{"POST", "v1/responses/*/cancel"}, ROUTER_API, router_api_response_cancel},
     {{"GET", "v0/explain"}, ROUTER_API, router_api_explain},
 
+    {{"GET", "api/version"}, ROUTER_API, router_api_ollama_version},
+    {{"GET", "api/tags"}, ROUTER_API, router_api_ollama_tags},
+    {{"GET", "api/ps"}, ROUTER_API, router_api_ollama_ps},
+    {{"POST", "api/show"}, ROUTER_API, router_api_ollama_show},
+    {{"POST", "api/embed"}, ROUTER_API, router_api_ollama_embed},
+    {{"POST", "api/embeddings"}, ROUTER_API, router_api_ollama_embed},
+    {{"POST", "api/pull"}, ROUTER_ADMIN, router_api_ollama_pull},
+    {{"DELETE", "api/delete"}, ROUTER_ADMIN, router_api_ollama_delete},
+
     {{"GET", "v0/whoami"}, ROUTER_PUBLIC, router_api_whoami},
     {{"POST", "v0/session"}, ROUTER_PUBLIC, router_api_sign_in},
     {{"DELETE", "v0/session"}, ROUTER_API, router_api_sign_out},

@@ -1,0 +1,324 @@
+/* router/http/api_pull.c - POST /api/pull: a registration that Ollama's clients watch.
+ *
+ * The model is registered, unless it is, and then followed until a node has its files and can
+ * run it.  The client gets a line of JSON when something has changed, and now and then while
+ * nothing has; with "stream": false it gets one answer at the end.  The registration stays
+ * where the client leaves or a node fails: nodes try again by themselves.
+ *
+ *    REGISTERING ---> FOLLOWING ---> ENDED
+ *      |     |                         ^
+ *      |     +-------------------------+   the registration was refused
+ *      +--> ABANDONED -----------------+   the client has left; the registration still runs
+ *
+ * Thread: the request's loop.
+ */
+#include <stdio.h>
+
+#include "base/machine.h"
+#include "chat/codec.h"
+#include "router/http/api.h"
+#include "router/http/outlook.h"
+#include "router/state.h"
+
+enum {
+    LOOK_MS = 250,
+    REPEAT_MS = 5000,   /* so that a silent connection is not taken for a dead one */
+    REASON_MS = 5000,   /* a node may have said why not before it tried anew */
+    UNTAKEN_MS = 60000, /* for a node to read the registration */
+    LINE_BYTES = 2048,
+};
+
+enum pull_state { PULL_REGISTERING, PULL_ABANDONED, PULL_FOLLOWING, PULL_ENDED };
+
+#define TO(name) LR_STATE(PULL_##name)
+static const struct lr_machine machine = {
+    "pull",
+    {
+        [PULL_REGISTERING] = {"registering", TO(ABANDONED) | TO(FOLLOWING) | TO(ENDED)},
+        [PULL_ABANDONED] = {"abandoned", TO(ENDED)},
+        [PULL_FOLLOWING] = {"following", TO(ENDED)},
+        [PULL_ENDED] = {"ended", 0},
+    }};
+
+/* In the request's arena. */
+struct pulling {
+    struct router *router;
+    struct net_request *req;
+    enum pull_state state;
+    bool is_stream;
+    char id[ROUTER_ID_MAX]; /* of the model */
+    struct net_timer *timer;
+    uint64_t moved_ms; /* when the model last made progress; begins with FOLLOWING */
+    uint64_t sent_ms;  /* when the last line was sent */
+    struct lr_buf line;
+    char last[LINE_BYTES]; /* the last line */
+};
+
+/* An illegal move ends the pull: the client sees that the answer is not complete. */
+static void move(struct pulling *p, enum pull_state to)
+{
+    p->state = lr_machine_allows(&machine, p->id, p->state, to) ? to : PULL_ENDED;
+}
+
+/* ---- the answer ---- */
+
+static void release(struct pulling *p)
+{
+    move(p, PULL_ENDED);
+    net_timer_stop(p->timer);
+    lr_buf_free(&p->line);
+}
+
+/* err NULL: the model is ready. */
+static void end(struct pulling *p, const struct lr_error *err)
+{
+    struct lr_buf out;
+    lr_buf_init(&out, LINE_BYTES);
+    if (err != NULL)
+        chat_error_write(&out, &chat_ollama_chat, &(struct chat_error){.error = *err});
+    else
+        lr_buf_add_z(&out, "{\"status\":\"success\"}");
+    release(p);
+    if (net_response_begun(p->req)) {
+        lr_buf_add_char(&out, '\n');
+        (void)net_stream_finish(p->req, lr_buf_str(&out));
+    } else if (err != NULL) {
+        net_respond_error_body(p->req, err, lr_buf_str(&out));
+    } else {
+        net_respond(p->req, 200, "application/json", lr_buf_str(&out));
+    }
+    lr_buf_free(&out);
+}
+
+static void abort_pull(struct pulling *p)
+{
+    release(p);
+    net_stream_abort(p->req);
+}
+
+/* Sends p->line, unless the client has it. */
+static void send_line(struct pulling *p)
+{
+    uint64_t now = net_loop_now_ms(net_request_loop(p->req));
+    const char *line = lr_buf_z(&p->line);
+    if (!p->is_stream || (strcmp(line, p->last) == 0 && now - p->sent_ms < REPEAT_MS))
+        return;
+    LR_COPY(p->last, lr_str_z(line));
+    p->sent_ms = now;
+    lr_buf_add_char(&p->line, '\n');
+    if (!net_response_begun(p->req))
+        net_live_begin(p->req, chat_codec_stream_type(&chat_ollama_chat));
+    if (net_stream_write(p->req, lr_buf_str(&p->line)) == LR_TOO_LARGE)
+        abort_pull(p); /* the client does not read */
+}
+
+static struct lr_json_writer *begin_line(struct pulling *p, struct lr_json_writer *w,
+                                         const char *status)
+{
+    lr_buf_clear(&p->line);
+    lr_json_writer_init(w, &p->line);
+    lr_json_begin_object(w);
+    lr_json_member_z(w, "status", status);
+    return w;
+}
+
+/* ---- following ---- */
+
+static bool has_online_node(const struct router *r)
+{
+    const struct router_node *node;
+    for (size_t at = 0; (node = router_nodes_next(&r->nodes, &at)) != NULL;)
+        if (router_node_is_online(node))
+            return true;
+    return false;
+}
+
+/* Lock held.  The line for what nodes do with the model now; false: nothing that leads on. */
+static bool write_progress(struct pulling *p, const struct router_model *m,
+                           const struct router_outlook *o)
+{
+    struct lr_json_writer w;
+    char text[LR_SHA256_HEX_LEN + 16];
+    bool is_fetching = strcmp(o->state, "fetching") == 0;
+    bool is_verifying = strcmp(o->state, "verifying") == 0;
+    if (is_fetching) {
+        (void)snprintf(text, sizeof(text), "pulling %.12s", m->manifest_sha256);
+        begin_line(p, &w, text);
+        (void)snprintf(text, sizeof(text), "sha256:%s", m->manifest_sha256);
+        lr_json_member_z(&w, "digest", text);
+        if (o->best->fetch_bytes != 0)
+            LR_JSON_MEMBERS(&w, LR_UINT("total", o->best->fetch_bytes),
+                            LR_UINT("completed", o->best->fetched_bytes));
+    } else {
+        begin_line(p, &w, is_verifying ? "verifying sha256 digest" : "waiting for a node");
+    }
+    lr_json_end_object(&w);
+    return is_fetching || is_verifying;
+}
+
+/* Lock held.  LR_OK: *is_ready, or p->line says how far it is. */
+static lr_code look(struct pulling *p, uint64_t now, bool *is_ready, struct lr_error *err)
+{
+    struct router *r = p->router;
+    const struct router_model *m = router_registry_find(&r->registry, lr_str_z(p->id));
+    if (m == NULL)
+        return lr_fail(err, LR_NOT_FOUND, "the model \"%.200s\" was deleted", p->id);
+    struct router_outlook o = router_look(r, m);
+    *is_ready = o.is_ready;
+    if (o.is_ready)
+        return LR_OK;
+    if (!has_online_node(r))
+        return lr_fail(err, LR_UNAVAILABLE,
+                       "\"%.200s\" is registered, but no node is online: a node fetches it "
+                       "when it joins (llm-router nodes token)",
+                       p->id);
+    if (write_progress(p, m, &o) || p->moved_ms == 0)
+        p->moved_ms = now;
+    bool has_reason = o.best != NULL && o.reason[0] != '\0';
+    if (now - p->moved_ms < (has_reason ? REASON_MS : UNTAKEN_MS))
+        return LR_OK;
+    return lr_fail(err, LR_UNAVAILABLE,
+                   "\"%.160s\" is registered, but no node can run it: %.300s", p->id, o.reason);
+}
+
+static void on_look(void *arg)
+{
+    struct pulling *p = arg;
+    struct router *r = p->router;
+    struct lr_error err;
+    bool is_ready = false;
+    lr_code code = LR_OK;
+    if (atomic_load(&r->is_draining))
+        code = lr_fail(&err, LR_UNAVAILABLE, "this router is shutting down");
+    else if (!router_may_listen(r, p->req))
+        code = lr_fail(&err, LR_UNAUTHENTICATED, "the key of this request was revoked");
+    if (code == LR_OK) {
+        router_lock(r);
+        code = look(p, net_loop_now_ms(net_request_loop(p->req)), &is_ready, &err);
+        router_unlock(r);
+    }
+    if (code != LR_OK || is_ready)
+        end(p, code != LR_OK ? &err : NULL);
+    else
+        send_line(p);
+}
+
+static void follow(struct pulling *p, struct lr_str id)
+{
+    LR_COPY(p->id, id);
+    move(p, PULL_FOLLOWING);
+    p->timer = net_timer_start(net_request_loop(p->req), 0, LOOK_MS, on_look, p);
+}
+
+/* ---- registering ---- */
+
+static void on_gone(void *arg)
+{
+    struct pulling *p = arg;
+    if (p->state == PULL_REGISTERING)
+        move(p, PULL_ABANDONED);
+    else if (p->state == PULL_FOLLOWING)
+        abort_pull(p);
+}
+
+static void on_registered(void *arg, const char *id, const struct lr_error *err)
+{
+    struct pulling *p = arg;
+    if (p->state == PULL_ABANDONED)
+        abort_pull(p);
+    else if (err != NULL)
+        end(p, err);
+    else
+        follow(p, lr_str_z(id));
+}
+
+/* Lock held. */
+static bool is_listed(const struct router *r, struct lr_str name)
+{
+    char folded[ROUTER_ID_MAX];
+    const struct router_node *node;
+    for (size_t at = 0; (node = router_nodes_next(&r->nodes, &at)) != NULL;)
+        if (router_node_is_online(node) &&
+            router_node_replica(node, router_fold(name, folded)) != NULL)
+            return true;
+    return false;
+}
+
+/* The body of a registration: a repository, or a model that a node lists already. */
+static lr_code make_body(struct pulling *p, struct lr_str name, const struct lr_json **out,
+                         struct lr_error *err)
+{
+    struct lr_json_writer w;
+    bool is_repo = lr_str_find_char(name, '/') != LR_STR_NONE;
+    router_lock(p->router);
+    bool is_on_node = is_listed(p->router, name);
+    router_unlock(p->router);
+    if (!is_repo && !is_on_node)
+        return lr_fail(err, LR_NOT_FOUND,
+                       "there is no model \"" LR_STR_FMT
+                       "\": models come from Hugging Face here; pull org/name",
+                       LR_STR_ARG(lr_str_sub(name, 0, 100)));
+    lr_buf_clear(&p->line);
+    lr_json_writer_init(&w, &p->line);
+    lr_json_begin_object(&w);
+    lr_json_member_str(&w, is_on_node ? "path" : "repo", name);
+    lr_json_end_object(&w);
+    const char *text =
+        p->line.failed ? NULL : lr_arena_copy(net_request_arena(p->req), lr_buf_str(&p->line));
+    if (text == NULL)
+        return lr_fail(err, LR_INVALID_ARGUMENT, "\"model\" is too long");
+    return lr_json_parse(net_request_arena(p->req), lr_str_z(text), NULL, out, err);
+}
+
+static lr_code begin(struct pulling *p, struct lr_str name, struct lr_error *err)
+{
+    const struct lr_json *body;
+    struct lr_json_writer w;
+    struct router *r = p->router;
+    char id[ROUTER_ID_MAX];
+    router_lock(r);
+    const struct router_model *model = router_registry_resolve(&r->registry, name);
+    if (model != NULL)
+        memcpy(id, model->id, sizeof(id));
+    router_unlock(r);
+    (void)chat_model_plain(name, &name);
+    lr_code code = model == NULL ? make_body(p, name, &body, err) : LR_OK;
+    if (code != LR_OK)
+        return code;
+    net_request_on_gone(p->req, on_gone, p);
+    begin_line(p, &w, "pulling manifest");
+    lr_json_end_object(&w);
+    send_line(p);
+    if (p->state != PULL_REGISTERING)
+        return LR_OK; /* the client does not read */
+    if (model != NULL)
+        follow(p, lr_str_z(id));
+    else
+        code = router_begin_registration(r, p->req, body, on_registered, p, err);
+    if (code != LR_OK)
+        end(p, err);
+    return LR_OK;
+}
+
+lr_code router_api_ollama_pull(struct router *r, struct net_request *req, struct lr_error *err)
+{
+    const struct lr_json *body, *flag;
+    struct lr_str name;
+    struct pulling *p = router_memory(req, sizeof(*p), err);
+    if (p == NULL)
+        return LR_OUT_OF_RAM;
+    *p = (struct pulling){.router = r, .req = req, .is_stream = true};
+    lr_code code = router_body(req, &body, err);
+    if (code == LR_OK)
+        code = router_ollama_name(body, &name, err);
+    flag = code == LR_OK ? lr_json_get(body, "stream") : NULL;
+    if (flag != NULL && flag->type != LR_JSON_NULL && !lr_json_bool(flag, &p->is_stream))
+        code = lr_fail(err, LR_INVALID_ARGUMENT, "\"stream\" must be true or false");
+    if (code != LR_OK)
+        return code;
+    lr_buf_init(&p->line, LINE_BYTES);
+    code = begin(p, name, err);
+    if (code != LR_OK)
+        lr_buf_free(&p->line);
+    return code;
+}
