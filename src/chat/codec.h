@@ -89,7 +89,9 @@ struct chat_codec {
     X("v2/rerank", chat_rerank)                  \
     X("rerank", chat_rerank)                     \
     X("api/chat", chat_ollama_chat)              \
-    X("api/generate", chat_ollama_generate)
+    X("api/generate", chat_ollama_generate)      \
+    X("api/embed", chat_ollama_embed)            \
+    X("api/embeddings", chat_ollama_embeddings)
 /* clang-format on */
 
 #define X(path, codec) extern const struct chat_codec codec;

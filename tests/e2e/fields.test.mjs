@@ -25,6 +25,8 @@ const EMBEDDINGS = { url: '/v1/embeddings', body: { model: 'm', input: 'hi' } };
 const RERANK = { url: '/v1/rerank', body: { model: 'm', query: 'hi', documents: ['a', 'b'] } };
 const short = { model: 'm', stream: false, options: { num_predict: 2 } };
 const OLLAMA_CHAT = { url: '/api/chat', body: { ...short, messages: text('hi') } };
+const OLLAMA_EMBED = { url: '/api/embed', body: { model: 'm', input: 'hi' } };
+const OLLAMA_EMBEDDINGS = { url: '/api/embeddings', body: { model: 'm', prompt: 'hi' } };
 const OLLAMA_GENERATE = { url: '/api/generate', body: { ...short, prompt: 'hi' } };
 const ask = ({ url, body }, more, { strict, server = up } = {}) =>
   call(`${server.url}${url}`, { body: { ...body, ...more }, headers: strict ? { Prefer: 'handling=strict' } : {} });
@@ -51,7 +53,8 @@ const rows = [
   ...rowsOf('messages.md', [MESSAGES]),
   ...rowsOf('embeddings.md', [EMBEDDINGS], 1),
   ...rowsOf('embeddings.md', [RERANK], 2),
-  ...rowsOf('ollama.md', [OLLAMA_CHAT, OLLAMA_GENERATE]),
+  ...rowsOf('ollama.md', [OLLAMA_CHAT, OLLAMA_GENERATE], 1),
+  ...rowsOf('ollama.md', [OLLAMA_EMBED, OLLAMA_EMBEDDINGS], 4),
 ];
 
 const tool = { type: 'function', name: 'f', function: { name: 'f' } };
@@ -166,7 +169,8 @@ test('every honoured field is taken, every ignored one is named in the header, e
 });
 
 test('a field that is in no table is ignored and named; a strict request gets a 400 that names it', async () => {
-  for (const api of [CHAT, COMPLETIONS, RESPONSES, MESSAGES, EMBEDDINGS, RERANK, OLLAMA_CHAT, OLLAMA_GENERATE]) {
+  const ollama = [OLLAMA_CHAT, OLLAMA_GENERATE, OLLAMA_EMBED, OLLAMA_EMBEDDINGS];
+  for (const api of [CHAT, COMPLETIONS, RESPONSES, MESSAGES, EMBEDDINGS, RERANK, ...ollama]) {
     const answer = await ask(api, { no_such_field: 1, 'x\r\nSet-Cookie: a': 1 });
     assert.equal(answer.status, 200, answer.text);
     assert.deepEqual(ignored(answer), ['no_such_field', 'x??Set-Cookie??a']);

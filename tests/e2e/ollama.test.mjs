@@ -264,6 +264,29 @@ test('a request without messages or prompt loads the model; tags, ps and show te
   assert.deepEqual((await clientOf(router, limited).list()).models, [], 'a key sees the models that it may use');
 });
 
+test('embed and embeddings give the numbers of /v1/embeddings', async () => {
+  const own = await startUp({ args: ['--model', makeEcho('e')] });
+  try {
+    const input = ['first', 'second text'];
+    const plain = (await call(`${own.url}/v1/embeddings`, { body: { model: 'e', input } })).json;
+    const wanted = plain.data.map((d) => d.embedding);
+    const answer = await clientOf(own).embed({ model: 'e:latest', input, truncate: true });
+    assert.deepEqual(
+      [answer.model, answer.embeddings, answer.prompt_eval_count],
+      ['e', wanted, plain.usage.prompt_tokens],
+    );
+    assert.ok(answer.total_duration > 0);
+    assert.deepEqual(await clientOf(own).embeddings({ model: 'e', prompt: 'first' }), { embedding: wanted[0] });
+    const cut = await clientOf(own).embed({ model: 'e', input: 'first', dimensions: 4 });
+    assert.equal(cut.embeddings[0].length, 4);
+    await refused(clientOf(own).embed({ model: 'e' }), 400, /input/);
+    await refused(client.embed({ model: 'demo', input: 'x' }), 400, /gives no embeddings/);
+    assert.ok((await clientOf(own).show({ model: 'e' })).capabilities.includes('embedding'));
+  } finally {
+    await own.stop();
+  }
+});
+
 test('kill -9 of a node in the middle of streams: they continue with the text of an undisturbed run, and the key pays', async () => {
   const { router, all } = await fleet(2, DEMO);
   const key = await makeKey(router);

@@ -101,6 +101,8 @@ test('the answers of the server have the members that the page lists', async () 
   const whole = { model: 'doc', stream: false };
   await check('POST', '/api/chat', '/api/chat', { body: { ...whole, ...say('hi') } });
   await check('POST', '/api/generate', '/api/generate', { body: { ...whole, prompt: 'hi' } });
+  await check('POST', '/api/embed', '/api/embed', { body: { model: 'doc', input: 'hi' } });
+  await check('POST', '/api/embeddings', '/api/embeddings', { body: { model: 'doc', prompt: 'hi' } });
   await check('POST', '/api/show', '/api/show', { body: { model: 'doc' } });
   await check('POST', '/api/pull', '/api/pull', { body: whole });
   await check('POST', '/v1/completions', '/v1/completions', { body: { model: 'doc', prompt: 'hi', max_tokens: 2 } });

@@ -161,22 +161,27 @@ const struct chat_fields chat_ollama_chat_fields = {fields, FIELD_COUNT, CHAT, "
 const struct chat_fields chat_ollama_generate_fields = {fields, FIELD_COUNT, GENERATE,
                                                         "ollama.md"};
 
-static void print_list(struct lr_buf *out, enum chat_field_list list)
+void chat_ollama_print_fields(struct lr_buf *out, const struct chat_fields *table,
+                              const char *first, const char *second)
 {
-    lr_buf_add_z(out, "| field | chat | generate | values |\n|---|---|---|---|\n");
-    for (size_t i = 0; i < FIELD_COUNT; i++) {
-        const struct chat_field_row *row = &fields[i].row;
-        if (row->list == list)
-            lr_buf_addf(out, "| `%s` | %s | %s | %s |\n", row->name,
-                        (row->in & CHAT) != 0 ? "yes" : "",
-                        (row->in & GENERATE) != 0 ? "yes" : "", row->note);
+    static const struct {
+        enum chat_field_list list;
+        const char *title;
+    } lists[] = {{YES, "### Honoured"}, {NONE, "\n### Ignored"}};
+    for (size_t k = 0; k < sizeof(lists) / sizeof(lists[0]); k++) {
+        lr_buf_addf(out, "%s\n\n| field | %s | %s | values |\n|---|---|---|---|\n",
+                    lists[k].title, first, second);
+        for (size_t i = 0; i < table->count; i++) {
+            const struct chat_field_row *row = &table->rows[i].row;
+            if (row->list == lists[k].list)
+                lr_buf_addf(out, "| `%s` | %s | %s | %s |\n", row->name,
+                            (row->in & 1) != 0 ? "yes" : "", (row->in & 2) != 0 ? "yes" : "",
+                            row->note);
+        }
     }
 }
 
 void chat_ollama_fields_markdown(struct lr_buf *out)
 {
-    lr_buf_add_z(out, "### Honoured\n\n");
-    print_list(out, CHAT_FIELD_HONOURED);
-    lr_buf_add_z(out, "\n### Ignored\n\n");
-    print_list(out, CHAT_FIELD_NO_EFFECT);
+    chat_ollama_print_fields(out, &chat_ollama_chat_fields, "chat", "generate");
 }

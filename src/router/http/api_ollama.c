@@ -1,6 +1,6 @@
 /* router/http/api_ollama.c - what Ollama's clients ask about models: /api/tags, /api/show,
- * /api/ps and /api/version.  Chat and generate are codecs (chat/ollama); pull and delete are in
- * api_pull.c and api_delete.c.
+ * /api/ps and /api/version.  Chat, generate and embed are codecs (chat/ollama); pull and delete
+ * are in api_pull.c and api_delete.c.
  */
 #include <stdio.h>
 
@@ -135,7 +135,10 @@ static void put_show(struct router *r, struct router_model *m, struct lr_json_wr
     put_details(w, m, &o);
     put_time(w, m);
     lr_json_member_array(w, "capabilities");
-    lr_json_put_z(w, "completion");
+    if (o.requests == 0 || (o.requests >> LR_REQUEST_GENERATE & 1) != 0)
+        lr_json_put_z(w, "completion");
+    if ((o.requests >> LR_REQUEST_EMBED & 1) != 0)
+        lr_json_put_z(w, "embedding");
     if (info != NULL && chat_model_format(&info->chat) != GRAMMAR_PLAIN)
         lr_json_put_z(w, "tools");
     if (info != NULL && info->chat.is_harmony)
@@ -166,14 +169,4 @@ lr_code router_api_ollama_show(struct router *r, struct net_request *req, struct
         put_show(r, model, router_answer_begin(req));
     router_unlock(r);
     return code == LR_OK ? router_answer(req, 200) : code;
-}
-
-/* POST /api/embed and /api/embeddings. */
-lr_code router_api_ollama_embed(struct router *r, struct net_request *req, struct lr_error *err)
-{
-    (void)r;
-    (void)err;
-    net_respond(req, 501, "application/json",
-                LR_STR_LIT("{\"error\":\"embeddings are not served yet\"}"));
-    return LR_OK;
 }

@@ -16,8 +16,6 @@ static const struct router_route routes[] = {
     {{"GET", "api/tags"}, ROUTER_API, router_api_ollama_tags},
     {{"GET", "api/ps"}, ROUTER_API, router_api_ollama_ps},
     {{"POST", "api/show"}, ROUTER_API, router_api_ollama_show},
-    {{"POST", "api/embed"}, ROUTER_API, router_api_ollama_embed},
-    {{"POST", "api/embeddings"}, ROUTER_API, router_api_ollama_embed},
     {{"POST", "api/pull"}, ROUTER_ADMIN, router_api_ollama_pull},
     {{"DELETE", "api/delete"}, ROUTER_ADMIN, router_api_ollama_delete},
 

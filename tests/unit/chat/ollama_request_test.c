@@ -307,10 +307,16 @@ static void the_page_lists_the_fields_of_the_table(void **state)
     struct lr_buf wanted, page;
     lr_buf_init(&wanted, 1 << 20);
     lr_buf_init(&page, 1 << 20);
-    chat_ollama_fields_markdown(&wanted);
     assert_int_equal(lr_file_read_buf(LR_SOURCE_DIR "/docs/ollama.md", &page, NULL), LR_OK);
-    if (strstr(lr_buf_z(&page), lr_buf_z(&wanted)) == NULL)
-        fail_msg("docs/ollama.md lacks these lists:\n%s", lr_buf_z(&wanted));
+    for (int i = 0; i < 2; i++) {
+        lr_buf_clear(&wanted);
+        if (i == 0)
+            chat_ollama_fields_markdown(&wanted);
+        else
+            chat_ollama_embed_markdown(&wanted);
+        if (strstr(lr_buf_z(&page), lr_buf_z(&wanted)) == NULL)
+            fail_msg("docs/ollama.md lacks these lists:\n%s", lr_buf_z(&wanted));
+    }
     lr_buf_free(&wanted);
     lr_buf_free(&page);
 }
