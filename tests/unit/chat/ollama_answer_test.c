@@ -9,6 +9,7 @@
 
 #include "chat/codec.h"
 #include "chat/response.h"
+#include "chat/turn.h"
 
 struct session {
     struct lr_arena arena;
@@ -231,6 +232,64 @@ static void an_answer_past_the_ceiling_is_an_error_and_not_a_part_of_it(void **s
     close_session(&s);
 }
 
+/* ---- a turn that only records its bytes ---- */
+
+static lr_code start(void *owner, uint32_t index, struct lr_error *err)
+{
+    (void)owner;
+    (void)index;
+    (void)err;
+    return LR_OK;
+}
+
+static bool stop(void *owner, uint32_t index, struct chat_usage *usage)
+{
+    (void)owner;
+    (void)index;
+    (void)usage;
+    return false;
+}
+
+static lr_code write_piece(void *owner, struct lr_str bytes)
+{
+    lr_buf_add_str(owner, bytes);
+    return LR_OK;
+}
+
+static void fail_turn(void *owner, const struct lr_error *err, struct lr_str bytes)
+{
+    (void)owner;
+    (void)err;
+    (void)bytes;
+}
+
+static void silence_is_white_space_before_the_next_line(void **state)
+{
+    static const struct chat_generator generator = {.start = start, .stop = stop};
+    static const struct chat_sink sink = {.write = write_piece, .fail = fail_turn};
+    struct chat_model model = {0};
+    struct wire_token token = {.bytes = LR_STR_LIT("Hi")};
+    struct chat_turn turn;
+    struct lr_arena arena;
+    struct lr_buf out;
+    struct lr_str name;
+    (void)state;
+    lr_arena_init(&arena, 1 << 20);
+    lr_buf_init(&out, 1 << 20);
+    chat_turn_init(&turn, &chat_ollama_chat, &arena, &generator, &sink, &out);
+    assert_true(chat_turn_read(&turn, LR_STR_LIT("{\"model\":\"m\"" MESSAGES "}"), &name) &&
+                chat_turn_parse(&turn) && chat_turn_prepare(&turn, &model, name) &&
+                chat_turn_start(&turn));
+    chat_turn_keep_alive(&turn);
+    assert_string_equal(lr_buf_z(&out), " ");
+    chat_turn_token(&turn, 0, &token);
+    chat_turn_flush(&turn);
+    assert_int_equal(strncmp(lr_buf_z(&out), " {\"model\":\"m\",", 14), 0);
+    chat_turn_gone(&turn);
+    lr_buf_free(&out);
+    lr_arena_free(&arena);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -239,6 +298,7 @@ int main(void)
         cmocka_unit_test(lines_are_json_however_tokens_are_split),
         cmocka_unit_test(a_failure_in_the_middle_is_a_last_line_with_the_error),
         cmocka_unit_test(an_answer_past_the_ceiling_is_an_error_and_not_a_part_of_it),
+        cmocka_unit_test(silence_is_white_space_before_the_next_line),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

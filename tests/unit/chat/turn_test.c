@@ -445,20 +445,6 @@ static void silence_becomes_a_comment_that_begins_the_stream(void **state)
     close_fixture(&f);
 }
 
-static void silence_in_lines_of_json_is_white_space_before_the_next_line(void **state)
-{
-    struct fixture f;
-    (void)state;
-    run(&f, &chat_ollama_chat, SAY "}", false);
-    chat_turn_keep_alive(&f.turn);
-    assert_string_equal(lr_buf_z(&f.bytes), " ");
-    token(&f, 0, "Hi");
-    chat_turn_flush(&f.turn);
-    assert_true(client_has(&f, " {\"model\":\"model-1\""));
-    chat_turn_gone(&f.turn);
-    close_fixture(&f);
-}
-
 /* ---- stop strings, tools, schemas ---- */
 
 static void a_stop_string_stops_its_generation_and_no_other(void **state)
@@ -789,7 +775,6 @@ int main(void)
         cmocka_unit_test(a_client_that_disconnects_cancels_its_running_generations),
         cmocka_unit_test(a_client_that_does_not_read_ends_its_turn),
         cmocka_unit_test(silence_becomes_a_comment_that_begins_the_stream),
-        cmocka_unit_test(silence_in_lines_of_json_is_white_space_before_the_next_line),
         cmocka_unit_test(a_stop_string_stops_its_generation_and_no_other),
         cmocka_unit_test(a_generator_that_knows_the_usage_ends_a_stopped_generation_at_once),
         cmocka_unit_test(a_stopped_generation_is_cancelled_where_the_client_leaves),
