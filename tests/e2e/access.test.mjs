@@ -39,6 +39,7 @@ const routes = page
   .flatMap((part) => {
     const at = part
       .match(/^\S+(?=:)/)[0]
+      .replace('/responses/{id}', '/responses/resp_x')
       .replace('{id}', 'org/name')
       .replace(/\{\w+\}/g, 'x');
     return [...part.matchAll(/^ {4}(get|post|patch|delete):$[^]*?^ {6}x-role: (\w+)$/gm)].map(([, method, role]) => [

@@ -60,6 +60,22 @@ static void a_chunk_shrinks_when_its_steps_are_longer_than_the_aim(void **state)
     assert_int_equal(tokens_of(&p, GPTOSS_PACE_GAP), 64);
 }
 
+static void
+on_a_fast_device_the_first_prompt_has_the_largest_chunk_and_streams_the_least(void **state)
+{
+    struct gptoss_pace p;
+
+    (void)state;
+    gptoss_pace_init(&p, 64, 2048, 25, 10000);
+    gptoss_pace_begin_large(&p);
+    assert_int_equal(p.work[GPTOSS_PACE_ALONE], gptoss_pace_work(&p, 0, 2048));
+    assert_int_equal(p.work[GPTOSS_PACE_SEVERAL], gptoss_pace_work(&p, 0, 2048));
+    assert_int_equal(p.work[GPTOSS_PACE_GAP], gptoss_pace_work(&p, 0, 64));
+    /* It was too much after all. */
+    gptoss_pace_measured(&p, GPTOSS_PACE_ALONE, p.work[GPTOSS_PACE_ALONE], true, 10000000000);
+    assert_int_equal(p.work[GPTOSS_PACE_ALONE], gptoss_pace_work(&p, 0, 1024));
+}
+
 static void a_chunk_that_the_operator_set_is_fixed(void **state)
 {
     struct gptoss_pace p = pace_of(0, 512);
@@ -443,6 +459,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_chunk_grows_while_its_steps_are_shorter_than_the_aim),
         cmocka_unit_test(a_chunk_shrinks_when_its_steps_are_longer_than_the_aim),
+        cmocka_unit_test(
+            on_a_fast_device_the_first_prompt_has_the_largest_chunk_and_streams_the_least),
         cmocka_unit_test(a_chunk_that_the_operator_set_is_fixed),
         cmocka_unit_test(the_kind_of_a_step_depends_on_who_waits_for_its_end),
         cmocka_unit_test(a_short_prompt_passes_long_ones_and_the_oldest_gets_a_quarter),
