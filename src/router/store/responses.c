@@ -209,8 +209,10 @@ static lr_code take_id(void *ctx, const struct router_row *row, struct lr_error 
 {
     struct ids *ids = ctx;
     (void)err;
-    if (ids->count < SWEEP_ROWS)
-        LR_COPY(ids->list[ids->count++], router_row_text(row, 0));
+    if (ids->count < SWEEP_ROWS) {
+        LR_COPY(ids->list[ids->count], router_row_text(row, 0));
+        ids->count++;
+    }
     return LR_OK;
 }
 
