@@ -276,10 +276,12 @@ static bool is_free_string(const struct grammar_matcher *m)
     for (uint32_t i = 0; i < m->count; i++) {
         const struct thread *t = &m->threads[i];
         const struct grammar_step *s = &m->program->steps[t->step];
+        if (s->op == GRAMMAR_BYTE && s->low == '"' && s->high == '"')
+            continue;
+        if (s->op != GRAMMAR_CHARS || t->part != 0)
+            return false;
         const struct grammar_length *l = &m->program->lengths[s->other];
-        bool is_quote = s->op == GRAMMAR_BYTE && s->low == '"' && s->high == '"';
-        if (!is_quote && !(s->op == GRAMMAR_CHARS && t->part == 0 &&
-                           l->max == GRAMMAR_UNBOUNDED && t->sub >= l->min))
+        if (l->max != GRAMMAR_UNBOUNDED || t->sub < l->min)
             return false;
     }
     return true;
