@@ -95,6 +95,11 @@ lr_code hub_build_add(struct hub_builder *b, const struct hub_entry *entry)
     if (!file->has_size)
         return lr_fail(b->err, LR_UPSTREAM, "the hub gives no size for %.*s of %s",
                        LR_STR_ARG(file->name), entry->listing->repo);
+    if (file->size > HUB_FILE_SIZE_MAX)
+        return lr_fail(b->err, LR_UPSTREAM,
+                       "the hub says that %.*s of %s has %llu bytes; a file has at most %llu",
+                       LR_STR_ARG(file->name), entry->listing->repo,
+                       (unsigned long long)file->size, HUB_FILE_SIZE_MAX);
     lr_code code = grow(b);
     if (code != LR_OK)
         return code;

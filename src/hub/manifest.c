@@ -14,7 +14,6 @@ enum {
     ID_MAX = 200,
     FILE_NAME_MAX = 512,
 };
-static const uint64_t file_size_max = (uint64_t)1 << 50;
 
 static const char *const format_names[] = {"", "safetensors", "gguf"};
 
@@ -113,7 +112,7 @@ static lr_code read_file(const struct hub_fields *f, struct hub_manifest_file *o
     if (code == LR_OK)
         code = hub_field_text(f, "url", true, HUB_URL_MAX - 1, &out->url);
     if (code == LR_OK)
-        code = hub_field_u64(f, "size", true, file_size_max, &out->size);
+        code = hub_field_u64(f, "size", true, HUB_FILE_SIZE_MAX, &out->size);
     if (code == LR_OK)
         code = hub_field_sha256(f, "sha256", &out->sha256);
     if (code == LR_OK)

@@ -25,6 +25,8 @@ enum hub_format { HUB_FORMAT_NONE, HUB_FORMAT_SAFETENSORS, HUB_FORMAT_GGUF };
 const char *hub_format_name(enum hub_format format);            /* "" for NONE */
 bool hub_format_find(struct lr_str name, enum hub_format *out); /* not for NONE */
 
+#define HUB_FILE_SIZE_MAX (1ull << 50) /* bytes of a file */
+
 struct hub_manifest_file {
     const char *name; /* path below the model's folder */
     const char *url;
