@@ -34,7 +34,7 @@ const when = (time) =>
     ? html`<span class="muted">${t('keys.never')}</span>`
     : html`<time datetime=${new Date(time * 1000).toISOString()} title=${dateTime(time)}>${ago(time)}</time>`;
 
-/** What the router stores of the prompts and answers of these keys. */
+/** Says how long the router stores the prompts and answers of these keys, and how much of them. */
 const storedText = ({ keep_s, max_bytes }) =>
   keep_s && max_bytes
     ? t('keys.storedResponses', { time: duration(keep_s * 1000), size: bytes(max_bytes) })

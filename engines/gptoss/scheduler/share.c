@@ -3,7 +3,7 @@
 
 #include <stdlib.h>
 
-/* What is left of a part of the step. */
+/* The rest of a part of the step. */
 struct part {
     uint64_t work;
     uint32_t least; /* tokens that the part has, however much work they are */

@@ -2,8 +2,8 @@
  *
  * Three quarters of the work of a step go to the prompts with the least work left: a short
  * prompt passes long ones.  One quarter goes to the oldest prompts, so that a long prompt ends
- * no matter how many short ones arrive.  What one part does not need, the other one gets.  A
- * prompt of a higher priority comes first in both parts.
+ * no matter how many short ones arrive.  Work that one part leaves unused goes to the other
+ * part.  A prompt of a higher priority comes first in both parts.
  *
  * The bound: let W be the work of a prompt and of all older prompts when it arrives.  The
  * prompt is computed before the steps have done 4 W of prompt work: it takes at most four times
@@ -24,7 +24,7 @@ struct gptoss_claim {
     uint64_t work;               /* left, see gptoss_pace_work() */
 };
 
-/* What was given. */
+/* The prompt tokens of the step. */
 struct gptoss_shared {
     uint32_t tokens;
     uint64_t work;

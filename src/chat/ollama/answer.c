@@ -201,7 +201,8 @@ static void fail(struct chat_response *r, const struct lr_error *error)
         lr_buf_add_char(r->out, '\n');
 }
 
-/* What comes before the first token (queue, loading, prompt) is not told apart here. */
+/* The codec does not know how the time before the first token was spent (queue, loading,
+ * prompt). */
 static void write_figures(const struct chat_response *r)
 {
     const struct answer *a = r->own;

@@ -29,7 +29,7 @@
 #include "base/json.h"
 #include "grammar/calls.h"
 
-/* What a model is told instead of an attachment (image, audio, file) of this type; empty: no
+/* The note that replaces an attachment of this type (image, audio, file) in a prompt; empty: no
  * such type.  *what: "images" and the like. */
 struct lr_str chat_part_note(struct lr_str type, const char **what);
 

@@ -42,7 +42,7 @@ struct router_keeper {
     bool is_busy;                          /* a transaction is under way */
 };
 
-/* What is set once is set. */
+/* Initializes the lock and the list; the caller has set the settings and the store. */
 void router_keeper_init(struct router_keeper *keeper);
 /* The store is closed: nothing waits any more. */
 void router_keeper_free(struct router_keeper *keeper);
