@@ -12,13 +12,14 @@
 #include "engines/common/pool.h"
 
 #include <pthread.h>
-#include <sched.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
-#include <unistd.h>
+
+#include "base/os/cpu.h"
+#include "base/os/memory.h"
 
 /* Waking a sleeping thread takes 5 to 50 us.  Spinning for about as long costs at most twice as
  * much as the better of spinning and sleeping. */
@@ -177,7 +178,7 @@ void engine_pool_run(struct engine_pool *pool, engine_task_fn fn, void *ctx, uin
 
 struct engine_pool *engine_pool_create(uint32_t threads)
 {
-    struct engine_pool *pool = aligned_alloc(64, sizeof(*pool));
+    struct engine_pool *pool = lr_aligned_alloc(64, sizeof(*pool));
 
     if (pool == NULL)
         return NULL;
@@ -213,20 +214,10 @@ void engine_pool_destroy(struct engine_pool *pool)
     pthread_cond_destroy(&pool->wake);
     pthread_mutex_destroy(&pool->lock);
     free(pool->workers);
-    free(pool);
+    lr_aligned_free(pool);
 }
 
 uint32_t engine_pool_cores(void)
 {
-#if defined(__linux__)
-    cpu_set_t set;
-    if (sched_getaffinity(0, sizeof(set), &set) == 0 && CPU_COUNT(&set) > 0)
-        return (uint32_t)CPU_COUNT(&set);
-#endif
-#if defined(_SC_NPROCESSORS_ONLN)
-    long n = sysconf(_SC_NPROCESSORS_ONLN);
-    return n > 0 ? (uint32_t)n : 1;
-#else
-    return 1;
-#endif
+    return lr_cpu_allowed();
 }

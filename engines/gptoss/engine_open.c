@@ -7,9 +7,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #include "base/fail.h"
+#include "base/os/file.h"
 #include "engines/gptoss/engine_model.h"
 #include "model/shape.h"
 
@@ -103,11 +103,10 @@ static void fill_need(const struct gptoss_plan *p, uint32_t vocab, uint64_t toke
 static uint64_t tokenizer_guess(const char *dir)
 {
     char path[4096];
-    struct stat st;
+    struct lr_stat st;
     int n = snprintf(path, sizeof(path), "%s/tokenizer.json", dir);
 
-    return n > 0 && (size_t)n < sizeof(path) && stat(path, &st) == 0 ? (uint64_t)st.st_size * 2
-                                                                     : 0;
+    return n > 0 && (size_t)n < sizeof(path) && lr_stat(path, &st) ? st.size * 2 : 0;
 }
 
 static lr_code open_weights(const struct lr_engine_host *host, const char *dir,

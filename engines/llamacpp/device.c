@@ -1,11 +1,11 @@
 /* llamacpp/device.c - see device.h. */
 #include "engines/llamacpp/device.h"
 
-#include <dlfcn.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "base/fail.h"
+#include "base/os/library.h"
 
 lr_code llamacpp_device_kind(const struct lr_engine_options *o, const char **name,
                              bool *on_device, struct lr_error *err)
@@ -25,7 +25,7 @@ lr_code llamacpp_device_kind(const struct lr_engine_options *o, const char **nam
 /* libllama identifies a GPU by its PCI address, the host by its UUID; the driver knows both. */
 static bool has_uuid(const char *pci_address, const char *uuid)
 {
-    void *driver = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
+    void *driver = lr_library_open_known(LR_LIBRARY_CUDA);
     int (*init)(unsigned);
     int (*by_address)(int *, const char *);
     int (*get_uuid)(unsigned char *, int);
@@ -36,8 +36,9 @@ static bool has_uuid(const char *pci_address, const char *uuid)
 
     if (driver == NULL || pci_address == NULL)
         return false;
-    void *symbols[] = {dlsym(driver, "cuInit"), dlsym(driver, "cuDeviceGetByPCIBusId"),
-                       dlsym(driver, "cuDeviceGetUuid_v2")};
+    void *symbols[] = {lr_library_symbol(driver, "cuInit"),
+                       lr_library_symbol(driver, "cuDeviceGetByPCIBusId"),
+                       lr_library_symbol(driver, "cuDeviceGetUuid_v2")};
     if (symbols[0] == NULL || symbols[1] == NULL || symbols[2] == NULL)
         return false;
     memcpy(&init, &symbols[0], sizeof(init));

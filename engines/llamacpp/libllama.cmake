@@ -16,7 +16,7 @@ set(LR_LLAMA_DIR "${PROJECT_SOURCE_DIR}/.cache/libllama" CACHE PATH "The pinned 
 # Sets LLAMACPP_BUILT_FOR when the library answers and its headers are of our generation.
 function(llamacpp_ask_version include library)
     try_run(ran compiled ${CMAKE_BINARY_DIR}/cmake/llama_version
-            ${CMAKE_CURRENT_SOURCE_DIR}/version_probe.c
+            ${PROJECT_SOURCE_DIR}/cmake/llama_version.c
             CMAKE_FLAGS -DINCLUDE_DIRECTORIES=${include} -DCMAKE_BUILD_TYPE=Release
             LINK_LIBRARIES ${CMAKE_DL_LIBS}
             RUN_OUTPUT_VARIABLE output ARGS ${library})

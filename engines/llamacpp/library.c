@@ -1,7 +1,6 @@
 /* llamacpp/library.c - see library.h. */
 #include "engines/llamacpp/library.h"
 
-#include <dlfcn.h>
 #include <pthread.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -9,6 +8,7 @@
 
 #include "base/fail.h"
 #include "base/file.h"
+#include "base/os/library.h"
 
 /* ---- log messages ---- */
 
@@ -90,7 +90,7 @@ void llamacpp_library_complaint(char *out, size_t size)
 
 static bool find(void *handle, const char *name, void *function, size_t size)
 {
-    void *symbol = dlsym(handle, name);
+    void *symbol = lr_library_symbol(handle, name);
 
     memcpy(function, &symbol, size); /* ISO C has no cast from object to function */
     return symbol != NULL;
@@ -100,9 +100,9 @@ lr_code llamacpp_library_open(const char *path, const char *version,
                               struct llamacpp_library *out, struct lr_error *err)
 {
     memset(out, 0, sizeof(*out));
-    void *handle = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    void *handle = lr_library_open(path);
     if (handle == NULL)
-        return lr_fail(err, LR_INTERNAL, "cannot open libllama: %s", dlerror());
+        return lr_fail(err, LR_INTERNAL, "cannot open libllama: %s", lr_library_error());
     if (!find(handle, "llama_version", &out->llama_version, sizeof(out->llama_version)))
         return lr_fail(err, LR_ABI_MISMATCH,
                        "%s does not say its version; this engine was built for libllama %s",
@@ -124,12 +124,9 @@ lr_code llamacpp_library_open(const char *path, const char *version,
 static bool own_folder(char out[LR_PATH_MAX])
 {
     static const char here;
-    Dl_info info;
 
-    if (dladdr(&here, &info) == 0 || info.dli_fname == NULL ||
-        strlen(info.dli_fname) >= LR_PATH_MAX)
+    if (!lr_library_of(&here, out))
         return false;
-    memcpy(out, info.dli_fname, strlen(info.dli_fname) + 1);
     char *slash = strrchr(out, '/');
     if (slash == NULL)
         return false;

@@ -1,11 +1,11 @@
 /* llamacpp/plan.c - see plan.h. */
 #include "engines/llamacpp/plan.h"
 
-#include <sched.h>
 #include <string.h>
 
 #include "base/fail.h"
 #include "base/json.h"
+#include "base/os/cpu.h"
 
 enum {
     DEFAULT_SEQUENCES = 16,
@@ -35,13 +35,6 @@ static uint32_t pick(uint64_t asked, uint64_t otherwise, uint64_t low, uint64_t 
 /* ggml's threads meet after every operation, spinning.  Another thread pays off only with at
  * least so many weights to read, and is expensive where the cores are busy. */
 static const uint64_t WEIGHTS_PER_THREAD = 4ull << 20;
-
-static uint32_t cores(void)
-{
-    cpu_set_t set;
-
-    return sched_getaffinity(0, sizeof(set), &set) == 0 ? (uint32_t)CPU_COUNT(&set) : 1;
-}
 
 static uint64_t round_up(uint64_t tokens)
 {
@@ -185,7 +178,7 @@ lr_code llamacpp_plan_make(const struct llamacpp_header *h, const struct lr_engi
     p.max_sequences = pick(o->max_sequences, DEFAULT_SEQUENCES, 1, SEQUENCES_MAX);
     p.prefill_chunk = pick(o->prefill_chunk, DEFAULT_CHUNK, 1, CHUNK_MAX);
     p.step_tokens = p.prefill_chunk + p.max_sequences;
-    p.threads = pick(o->threads, cores(), 1, THREADS_MAX);
+    p.threads = pick(o->threads, lr_cpu_allowed(), 1, THREADS_MAX);
     if (p.threads > h->weights / WEIGHTS_PER_THREAD + 1)
         p.threads = (uint32_t)(h->weights / WEIGHTS_PER_THREAD) + 1;
     p.max_context =

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/fail.h"
+#include "base/os/file.h"
 #include "engines/testing/testing.h"
 
 #ifndef LR_TESTING_ABI
@@ -87,7 +88,7 @@ lr_code testing_artifact_check(const char *path, bool whole, struct lr_error *er
 {
     static const char magic[] = "ARTIFACT";
     char head[sizeof(magic)] = "";
-    FILE *file = path != NULL ? fopen(path, "rbe") : NULL;
+    FILE *file = path != NULL ? lr_fopen(path, "rbe") : NULL;
     if (path == NULL)
         return LR_OK;
     size_t got = file != NULL ? fread(head, 1, sizeof(magic) - 1, file) : 0;

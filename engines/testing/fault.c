@@ -1,15 +1,13 @@
 /* engines/testing/fault.c - the faults of the `faulty` engine. */
 #include <errno.h>
-#include <fcntl.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <time.h>
-#include <unistd.h>
 
 #include "base/fail.h"
+#include "base/os/file.h"
+#include "base/os/process.h"
 #include "engines/testing/testing.h"
 
 void testing_sleep_ms(uint64_t ms)
@@ -32,13 +30,13 @@ static bool is_due(const struct testing_options *options)
 {
     if (options->once[0] == '\0')
         return true;
-    int fd = open(options->once, O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC, 0600);
+    int fd = lr_open(options->once, LR_OPEN_WRITE | LR_OPEN_NEW, 0600);
     /* A confined engine may write into one folder only: use the same file name there. */
     const char *folder = getenv("TMPDIR"), *name = strrchr(options->once, '/');
     if (fd < 0 && errno == EACCES && folder != NULL && name != NULL) {
         char path[4096];
         (void)snprintf(path, sizeof(path), "%s%s", folder, name);
-        fd = open(path, O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC, 0600);
+        fd = lr_open(path, LR_OPEN_WRITE | LR_OPEN_NEW, 0600);
     }
     if (fd >= 0)
         (void)close(fd);
@@ -54,19 +52,20 @@ lr_code testing_fault(const struct testing_options *options, enum testing_stage 
         return LR_OK;
     if (options->hang == stage)
         for (;;)
-            (void)pause();
+            lr_sleep_ms(1000);
     if (options->crash == stage) {
         /* Not abort(): a sanitizer would print a report and exit. */
-        (void)kill(getpid(), SIGKILL);
-        (void)pause();
+        lr_process_kill_self();
+        for (;;)
+            lr_sleep_ms(1000);
     }
     return lr_fail(err, LR_INTERNAL, "the faulty engine was told to fail here");
 }
 
 bool testing_gate_open(const struct testing_options *options, uint32_t index)
 {
-    struct stat info;
+    struct lr_stat info;
     if (options->gate[0] == '\0')
         return true;
-    return stat(options->gate, &info) == 0 && info.st_size > (off_t)index;
+    return lr_stat(options->gate, &info) && info.size > index;
 }

@@ -6,6 +6,7 @@
 #include "base/arena.h"
 #include "base/fail.h"
 #include "base/json.h"
+#include "base/os/file.h"
 #include "engines/testing/testing.h"
 
 #ifndef LR_TESTING_FAULTS
@@ -117,7 +118,7 @@ static lr_code read_config(struct testing_options *out, const char *model_dir,
 {
     char path[4096];
     (void)snprintf(path, sizeof(path), "%s/config.json", model_dir);
-    FILE *file = fopen(path, "rbe");
+    FILE *file = lr_fopen(path, "rbe");
     if (file == NULL)
         return lr_fail_errno(err, LR_MODEL_CORRUPT, "%s", path);
     char *text = lr_arena_alloc(arena, CONFIG_BYTES);

@@ -1,12 +1,12 @@
 #include "base/failpoint.h"
 
 #include <pthread.h>
-#include <signal.h>
 #include <stdatomic.h>
 #include <stdint.h>
 #include <stdlib.h>
-#include <unistd.h>
 
+#include "base/os/fd.h"
+#include "base/os/process.h"
 #include "base/str.h"
 
 enum action { ACT_ERROR, ACT_KILL, ACT_STOP };
@@ -68,9 +68,9 @@ bool lr_failpoint_hit(const char *name)
         if (point->turn != 0 && pass != point->turn)
             continue;
         if (point->action == ACT_KILL)
-            (void)kill(getpid(), SIGKILL);
+            lr_process_kill_self();
         else if (point->action == ACT_STOP)
-            (void)kill(getpid(), SIGSTOP);
+            lr_process_stop_self();
         else
             return true;
     }

@@ -15,9 +15,8 @@
 #include "base/arena.h"
 #include "base/buf.h"
 #include "base/fail.h"
+#include "base/os/file.h" /* LR_PATH_MAX, and the calls below these functions */
 #include "base/str.h"
-
-enum { LR_PATH_MAX = 4096 };
 
 /* A relative name that stays below its root: not empty, not absolute, no ".." or "."
  * or empty component, no backslash, NUL, colon-drive or control character. */
@@ -80,7 +79,13 @@ void lr_file_unmap(struct lr_file_map *map);
 /* Last component of a path; "" when it ends in '/'. */
 const char *lr_path_base(const char *path);
 
-/* $HOME, else the password entry; NULL when there is neither. */
+/* A user who may write this file may run code as this process, if the file is a library.  OK
+ * when only this user and root may.  is_parent: a folder above the file, where a sticky folder
+ * like /tmp is allowed, because users cannot move each other's files there.  Windows: not
+ * checked. */
+LR_MUST_USE lr_code lr_file_check_owner(const char *path, bool is_parent, struct lr_error *err);
+
+/* $HOME, else the password entry; %LOCALAPPDATA% on Windows.  NULL when there is neither. */
 const char *lr_home_dir(void);
 
 #endif

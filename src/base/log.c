@@ -7,14 +7,13 @@
 #include "base/log.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stdarg.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
+#include "base/os/file.h"
 #include "base/utf8.h"
 
 _Atomic int lr_log_threshold = LR_LOG_INFO;
@@ -39,7 +38,7 @@ void lr_log_set_fd(int fd)
 
 static int open_file(const char *path)
 {
-    return open(path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0640);
+    return lr_open(path, LR_OPEN_WRITE | LR_OPEN_APPEND | LR_OPEN_CREATE, 0640);
 }
 
 lr_code lr_log_open(const char *path, struct lr_error *err)
@@ -64,10 +63,8 @@ void lr_log_reopen(void)
         lr_log_warn(NULL, "log.kept file=%s reason=%s", line_path, strerror(errno));
         return;
     }
-    /* dup2 keeps the descriptor's number, because another thread may be writing to it. */
-    int number = atomic_load(&line_fd);
-    (void)dup2(fd, number);
-    (void)fcntl(number, F_SETFD, FD_CLOEXEC);
+    /* The descriptor's number stays, because another thread may be writing to it. */
+    (void)lr_fd_replace(fd, atomic_load(&line_fd));
     (void)close(fd);
 }
 

@@ -1,8 +1,5 @@
 /* base/path.c - names of files: which are safe, and how they are joined. */
-#include <pwd.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <unistd.h>
 
 #include "base/file.h"
 
@@ -67,14 +64,4 @@ const char *lr_path_base(const char *path)
 {
     const char *slash = strrchr(path, '/');
     return slash != NULL ? slash + 1 : path;
-}
-
-const char *lr_home_dir(void)
-{
-    const char *home = getenv("HOME");
-    if (home != NULL && home[0] == '/')
-        return home;
-    const struct passwd *entry = getpwuid(getuid());
-    return entry != NULL && entry->pw_dir != NULL && entry->pw_dir[0] == '/' ? entry->pw_dir
-                                                                             : NULL;
 }

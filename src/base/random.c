@@ -1,25 +1,9 @@
 #include "base/random.h"
 
-#include <errno.h>
 #include <pthread.h>
-#include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
-#include <sys/types.h>
 
-static void ask_kernel(unsigned char *next, size_t len)
-{
-    while (len != 0) {
-        /* getrandom never interrupts or shortens requests of up to 256 bytes. */
-        ssize_t got = getrandom(next, len < 256 ? len : 256, 0);
-        if (got < 0 && errno == EINTR)
-            continue;
-        if (got <= 0)
-            abort();
-        next += got;
-        len -= (size_t)got;
-    }
-}
+#include "base/os/process.h"
 
 /* A request needs several random ids, and each system call takes a microsecond.  So small
  * amounts come from a pool of the thread.  Used bytes are wiped, so that no number is given
@@ -38,20 +22,19 @@ static void forget_pool(void)
 
 static void watch_forks(void)
 {
-    if (pthread_atfork(NULL, NULL, forget_pool) != 0)
-        abort();
+    lr_os_after_fork(forget_pool);
 }
 
 void lr_random_bytes(void *out, size_t len)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
     if (len > POOL_BYTES / 4) {
-        ask_kernel(out, len);
+        lr_os_random(out, len);
         return;
     }
     if (pool.left < len) {
         (void)pthread_once(&once, watch_forks);
-        ask_kernel(pool.bytes, POOL_BYTES);
+        lr_os_random(pool.bytes, POOL_BYTES);
         pool.left = POOL_BYTES;
     }
     unsigned char *from = pool.bytes + pool.left - len;

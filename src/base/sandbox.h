@@ -1,8 +1,8 @@
-/* base/sandbox.h - giving up rights before foreign code runs in this process (Linux).
+/* base/sandbox.h - giving up rights before foreign code runs in this process.
  *
- * Uses two mechanisms of the kernel: Landlock for files, TCP and signals, seccomp for system
- * calls.  Rights that are given up cannot be regained, and threads started later inherit the
- * limits.  Thread: main, before there are others.
+ * Linux has two mechanisms: Landlock for files, TCP and signals, seccomp for system calls.
+ * Rights that are given up cannot be regained, and threads started later inherit the limits.
+ * Other systems have neither: lr_sandbox_look says so.  Thread: main, before there are others.
  */
 #ifndef BASE_SANDBOX_H
 #define BASE_SANDBOX_H
@@ -20,6 +20,28 @@ struct lr_sandbox_facts {
 };
 
 struct lr_sandbox_facts lr_sandbox_look(void);
+
+/* For a child with pipes as descriptors 0 and last_fd.  From here on the process dies with
+ * `parent` (0: not checked), dumps no core and gains no privileges.  The kernel ends it first
+ * when memory runs out.  The process ignores the signals that a terminal or a service manager
+ * sends to the whole group, and has no descriptors above last_fd.  UNAVAILABLE when the parent
+ * is already gone. */
+LR_MUST_USE lr_code lr_sandbox_begin(int parent, int last_fd, struct lr_error *err);
+
+/* Everything that foreign code may use beside the system's libraries and the GPUs. */
+struct lr_sandbox_needs {
+    const char *scratch; /* a folder that it may write to */
+    const char *library; /* its folder can be read */
+    const char *folder;  /* can be read, and the files that links in it name; NULL: none */
+    const char *file;    /* can be read; NULL: none */
+};
+
+/* From now on this process reads only these files and the system's libraries, and writes only
+ * into needs->scratch.  It may use GPUs, but has no network, no new processes and no core
+ * dumps, as far as the system supports that. */
+LR_MUST_USE lr_code lr_sandbox_enter(const struct lr_sandbox_needs *needs,
+                                     struct lr_error *err);
+
 /* What this kernel or container does not support and what to do about it, as text for people;
  * "": everything is supported. */
 enum { LR_SANDBOX_TEXT = 300 };

@@ -1,4 +1,4 @@
-/* base/subprocess.h - starting, watching and ending a child process (POSIX).
+/* base/subprocess.h - starting, watching and ending a child process.
  *
  * A child gets exactly the descriptors named here, its own process group, default signal
  * handlers and an empty signal mask.  With dies_with_parent the kernel kills the child

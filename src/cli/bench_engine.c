@@ -12,10 +12,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "base/clock.h"
 #include "base/json.h"
+#include "base/os/cpu.h"
 #include "cli/bench_memory.h"
 #include "cli/commands.h"
 #include "cli/engine_tool.h"
@@ -333,7 +333,7 @@ static lr_code run(const struct lr_settings *settings, struct lr_error *err)
     lr_json_writer_init(&b.json, &text);
     lr_code code = open_engine(&b, &host, err);
     if (code == LR_OK) {
-        long cores = sysconf(_SC_NPROCESSORS_ONLN);
+        int64_t cores = lr_cpu_online();
         int64_t threads = lr_settings_int(settings, "threads");
         b.memory = b.engine.need.on_device
                        ? r->device_memory

@@ -2,8 +2,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
+#include "base/os/fd.h"
 #include "cli/commands.h"
 #include "cli/remote.h"
 #include "wire/reply.h"

@@ -506,14 +506,14 @@ static lr_code write_file(const struct lr_settings *settings, struct lr_arena *a
         code = lr_dir_create(folder, err);
     if (code != LR_OK)
         return code;
-    FILE *file = fopen(path, lr_settings_bool(settings, "replace") ? "wb" : "wbx");
+    FILE *file = lr_fopen(path, lr_settings_bool(settings, "replace") ? "wb" : "wbx");
     if (file == NULL)
         return lr_fail_errno(err, LR_IO, "%s", path);
     code = write_model(&s, file, path, err);
     if (fclose(file) != 0 && code == LR_OK)
         code = lr_fail_errno(err, LR_IO, "%s", path);
     if (code != LR_OK)
-        (void)remove(path);
+        (void)lr_unlink(path);
     return code;
 }
 

@@ -2,9 +2,9 @@
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "base/log.h"
+#include "base/os/fd.h"
 #include "base/sandbox.h"
 #include "cli/commands.h"
 

@@ -1,15 +1,12 @@
 /* cli/doctor.c - llm-router doctor: checks what a node or router needs and says how to fix what
  * is missing. */
-#include <dirent.h>
-#include <dlfcn.h>
-#include <netinet/in.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
-#include <unistd.h>
 
 #include "base/file.h"
+#include "base/os/library.h"
+#include "base/os/socket.h"
 #include "base/sandbox.h"
 #include "base/subprocess.h"
 #include "cli/commands.h"
@@ -45,21 +42,25 @@ static void say(bool ok, const char *what, const char *advice)
 
 static void check_gpu(void)
 {
-    void *driver = dlopen("libcuda.so.1", RTLD_LAZY);
-    void *nvml = dlopen("libnvidia-ml.so.1", RTLD_LAZY);
-    bool device = access("/dev/nvidiactl", F_OK) == 0 || access("/dev/dxg", F_OK) == 0;
+    void *driver = lr_library_open_known(LR_LIBRARY_CUDA);
+    void *nvml = lr_library_open_known(LR_LIBRARY_NVML);
+    char name[2][100];
+    bool device = lr_gpu_device_exists(driver != NULL);
+    (void)snprintf(name[0], sizeof(name[0]), "the NVIDIA driver (%s)",
+                   lr_library_name(LR_LIBRARY_CUDA));
+    (void)snprintf(name[1], sizeof(name[1]), "the driver's management library (%s)",
+                   lr_library_name(LR_LIBRARY_NVML));
     say(device, "an NVIDIA GPU",
         "none was found: nodes need one; for trying things out pass --device cpu");
     if (device) {
-        say(driver != NULL, "the NVIDIA driver (libcuda.so.1)",
-            "install the driver package of your system");
-        say(nvml != NULL, "the driver's management library (libnvidia-ml.so.1)",
+        say(driver != NULL, name[0], "install the driver package of your system");
+        say(nvml != NULL, name[1],
             "it comes with the driver; without it memory cannot be watched");
     }
     if (driver != NULL)
-        (void)dlclose(driver);
+        lr_library_close(driver);
     if (nvml != NULL)
-        (void)dlclose(nvml);
+        lr_library_close(nvml);
 }
 
 static void check_engines(const struct lr_settings *s)
@@ -67,22 +68,21 @@ static void check_engines(const struct lr_settings *s)
     char dir[LR_PATH_MAX], folder[2 * LR_PATH_MAX], text[512];
     size_t count = 0;
     plugin_engines_dir(lr_settings_str(s, "engines-dir"), dir);
-    DIR *list = opendir(dir);
-    for (struct dirent *e; list != NULL && (e = readdir(list)) != NULL;) {
+    struct lr_dir *list = lr_dir_open(dir);
+    for (const char *name; list != NULL && (name = lr_dir_next(list)) != NULL;) {
         struct plugin_manifest manifest;
         struct lr_error err;
-        if (e->d_name[0] == '.')
+        if (name[0] == '.')
             continue;
-        (void)snprintf(folder, sizeof(folder), "%s/%s", dir, e->d_name);
+        (void)snprintf(folder, sizeof(folder), "%s/%s", dir, name);
         lr_code code = plugin_manifest_read(&manifest, folder, &err);
-        (void)snprintf(text, sizeof(text), "engine %.100s", e->d_name);
+        (void)snprintf(text, sizeof(text), "engine %.100s", name);
         say(code == LR_OK, text, code == LR_OK ? "" : err.text);
         if (code == LR_OK)
             plugin_manifest_free(&manifest);
         count++;
     }
-    if (list != NULL)
-        (void)closedir(list);
+    lr_dir_close(list);
     (void)snprintf(text, sizeof(text), "engines in %.400s", dir);
     if (count == 0)
         say(false, text, "none: run make build, or name the folder with --engines-dir");
@@ -105,7 +105,7 @@ static void check_disk(const struct lr_settings *s)
         else
             slash[slash == there] = '\0';
     }
-    if (access(there, W_OK) != 0 || lr_disk_free(there, &bytes, &err) != LR_OK) {
+    if (!lr_can_write(there) || lr_disk_free(there, &bytes, &err) != LR_OK) {
         (void)snprintf(text, sizeof(text), "the data folder %.200s", dir);
         say(false, text, "it cannot be written: choose another with --data-dir");
         return;
@@ -170,12 +170,12 @@ static bool is_ours(uint16_t port)
 static void check_port(uint16_t port, const char *who)
 {
     char text[100];
-    int one = 1, fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
     struct sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons(port)};
     address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    (void)setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one));
-    bool is_free = bind(fd, (const struct sockaddr *)&address, sizeof(address)) == 0;
-    (void)close(fd);
+    int fd = lr_socket_listen((const struct sockaddr *)&address, sizeof(address), 1);
+    bool is_free = fd >= 0;
+    if (is_free)
+        lr_socket_close(fd);
     bool is_running = !is_free && is_ours(port);
     (void)snprintf(text, sizeof(text), "port %u for the %s%s", port, who,
                    is_running ? " (it is running)" : "");

@@ -1,14 +1,15 @@
 /* cli/main.c - the program: finds the subcommand and runs it. */
-#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 
+#include "base/os/process.h"
 #include "cli/commands.h"
 
 int main(int argc, char **argv)
 {
     /* Writing to a closed connection must give EPIPE, not end the process. */
-    (void)signal(SIGPIPE, SIG_IGN);
+    lr_process_begin(&argc, &argv);
+    lr_ignore_broken_pipes();
 
     struct cli_table table = cli_commands();
     if (argc < 2) {

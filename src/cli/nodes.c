@@ -1,9 +1,9 @@
 /* cli/nodes.c - llm-router nodes: list nodes, create a join token, remove a node. */
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "base/clock.h"
+#include "base/os/fd.h"
 #include "cli/commands.h"
 #include "cli/remote.h"
 

@@ -9,10 +9,10 @@
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "base/file.h"
 #include "base/log.h"
+#include "base/os/fd.h"
 #include "base/subprocess.h"
 #include "cli/commands.h"
 #include "cli/demo.h"

@@ -21,7 +21,7 @@ static const struct lr_setting flags[] = {
 static lr_code run(const struct lr_settings *settings, struct lr_error *err)
 {
     struct worker_config config = {
-        .parent = (pid_t)lr_settings_int(settings, "parent"),
+        .parent = (int)lr_settings_int(settings, "parent"),
         .scratch = lr_settings_str(settings, "scratch"),
         .is_probe = lr_settings_bool(settings, "probe"),
     };

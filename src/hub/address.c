@@ -1,7 +1,7 @@
 /* hub/address.c - which addresses belong to the public Internet. */
-#include <netinet/in.h>
 #include <string.h>
 
+#include "base/os/socket.h"
 #include "hub/url.h"
 
 /* IANA's special-purpose registry: ranges that hold no public hosts. */

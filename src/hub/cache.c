@@ -1,25 +1,25 @@
 #include "hub/cache.h"
 
-#include <dirent.h>
-#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 
 #include "base/buf.h"
 #include "base/file.h"
 
+enum { NAME_BYTES = 256 }; /* of a file name */
+
 /* The commit refs/main names; without one, the only snapshot there is. */
-static lr_code find_commit(const char *entry, char out[NAME_MAX + 1], struct lr_error *err)
+static lr_code find_commit(const char *entry, char out[NAME_BYTES], struct lr_error *err)
 {
     char path[LR_PATH_MAX + 32];
     struct lr_buf text;
     (void)snprintf(path, sizeof(path), "%s/refs/main", entry);
-    lr_buf_init(&text, NAME_MAX);
+    lr_buf_init(&text, NAME_BYTES - 1);
     out[0] = '\0';
     if (lr_file_read_buf(path, &text, err) == LR_OK) {
         struct lr_str commit = lr_str_trim(lr_buf_str(&text));
         if (lr_path_safe(commit))
-            (void)snprintf(out, NAME_MAX + 1, LR_STR_FMT, LR_STR_ARG(commit));
+            (void)snprintf(out, NAME_BYTES, LR_STR_FMT, LR_STR_ARG(commit));
         lr_buf_free(&text);
         return out[0] != '\0' ? LR_OK
                               : lr_fail(err, LR_MODEL_CORRUPT, "%s names no commit", path);
@@ -27,15 +27,14 @@ static lr_code find_commit(const char *entry, char out[NAME_MAX + 1], struct lr_
     lr_buf_free(&text);
     (void)snprintf(path, sizeof(path), "%s/snapshots", entry);
     unsigned count = 0;
-    DIR *folder = opendir(path);
-    for (struct dirent *e; folder != NULL && (e = readdir(folder)) != NULL;) {
-        if (e->d_name[0] == '.')
+    struct lr_dir *folder = lr_dir_open(path);
+    for (const char *name; folder != NULL && (name = lr_dir_next(folder)) != NULL;) {
+        if (name[0] == '.')
             continue;
         count++;
-        (void)snprintf(out, NAME_MAX + 1, "%s", e->d_name);
+        (void)snprintf(out, NAME_BYTES, "%s", name);
     }
-    if (folder != NULL)
-        (void)closedir(folder);
+    lr_dir_close(folder);
     return count == 1 ? LR_OK
                       : lr_fail(err, LR_MODEL_CORRUPT,
                                 "%s has %u snapshots and no refs/main that says which one to "
@@ -46,7 +45,7 @@ static lr_code find_commit(const char *entry, char out[NAME_MAX + 1], struct lr_
 /* models--org--name/{refs/main,snapshots/<commit>/}. */
 static void look_at(const char *cache, const char *name, hub_cache_fn fn, void *arg)
 {
-    char entry[LR_PATH_MAX], path[LR_PATH_MAX], commit[NAME_MAX + 1], id[NAME_MAX + 1];
+    char entry[LR_PATH_MAX], path[LR_PATH_MAX], commit[NAME_BYTES], id[NAME_BYTES];
     struct lr_error err;
     (void)snprintf(id, sizeof(id), "%s", name + strlen("models--"));
     char *dashes = strstr(id, "--");
@@ -77,10 +76,9 @@ void hub_cache_each(hub_cache_fn fn, void *arg)
         (void)snprintf(dir, sizeof(dir), "%s/.cache/huggingface/hub", user);
     else
         return;
-    DIR *folder = opendir(dir);
-    for (struct dirent *e; folder != NULL && (e = readdir(folder)) != NULL;)
-        if (lr_str_starts(lr_str_z(e->d_name), "models--"))
-            look_at(dir, e->d_name, fn, arg);
-    if (folder != NULL)
-        (void)closedir(folder);
+    struct lr_dir *folder = lr_dir_open(dir);
+    for (const char *name; folder != NULL && (name = lr_dir_next(folder)) != NULL;)
+        if (lr_str_starts(lr_str_z(name), "models--"))
+            look_at(dir, name, fn, arg);
+    lr_dir_close(folder);
 }

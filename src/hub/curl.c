@@ -1,10 +1,11 @@
 /* hub/curl.c - opening libcurl. */
 #include "hub/curl.h"
 
-#include <dlfcn.h>
 #include <pthread.h>
 #include <stdbool.h>
 #include <string.h>
+
+#include "base/os/library.h"
 
 static struct hub_curl api;
 static lr_code outcome;
@@ -14,19 +15,16 @@ static pthread_once_t once = PTHREAD_ONCE_INIT;
 /* POSIX guarantees that a void * from dlsym can hold a function; ISO C has no cast for it. */
 static bool take(void *library, const char *name, void *function)
 {
-    void *symbol = dlsym(library, name);
+    void *symbol = lr_library_symbol(library, name);
     memcpy(function, &symbol, sizeof(symbol));
     return symbol != NULL;
 }
 
 static void load(void)
 {
-    static const char *const names[] = {"libcurl.so.4", "libcurl-gnutls.so.4",
-                                        "libcurl.4.dylib", "libcurl.so"};
     CURLcode (*global_init)(long) = NULL;
-    void *library = NULL; /* stays open until the process ends */
-    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]) && library == NULL; i++)
-        library = dlopen(names[i], RTLD_NOW | RTLD_LOCAL);
+    /* Stays open until the process ends. */
+    void *library = lr_library_open_known(LR_LIBRARY_CURL);
     if (library == NULL) {
         outcome = lr_fail(&reason, LR_UNAVAILABLE,
                           "talking to the hub needs libcurl, which is not installed (Debian "

@@ -1,8 +1,8 @@
 /* hub/download_move.c - a download built in one folder and used in another. */
 #include <errno.h>
-#include <unistd.h>
 
 #include "base/log.h"
+#include "base/os/file.h"
 #include "hub/download.h"
 #include "hub/note.h"
 
@@ -17,8 +17,8 @@ void hub_download_reuse(const struct hub_manifest *manifest, const char *from, c
             !hub_note_proves(&there, file) || hub_note_proves(&here, file) ||
             hub_paths_create(&here, &err) != LR_OK)
             continue;
-        (void)unlink(here.whole);
-        if (link(there.whole, here.whole) != 0 || hub_note_seal(&here, file, &err) != LR_OK)
+        (void)lr_unlink(here.whole);
+        if (!lr_link(there.whole, here.whole) || hub_note_seal(&here, file, &err) != LR_OK)
             lr_log_info(NULL, "download.not_linked file=%s errno=%d", there.whole, errno);
     }
 }
@@ -26,7 +26,8 @@ void hub_download_reuse(const struct hub_manifest *manifest, const char *from, c
 /* False: already moved, or never there. */
 static bool exists(const char *path)
 {
-    return access(path, F_OK) == 0;
+    struct lr_stat info;
+    return lr_stat(path, &info);
 }
 
 lr_code hub_download_move(const struct hub_manifest *manifest, const char *from,
@@ -49,7 +50,7 @@ lr_code hub_download_move(const struct hub_manifest *manifest, const char *from,
         /* The optional file was not fetched; a file of the old revision must not stay in its
          * place. */
         if (!hub_note_proves(&here, file))
-            (void)unlink(here.whole);
+            (void)lr_unlink(here.whole);
     }
     return LR_OK;
 }
@@ -65,8 +66,8 @@ void hub_download_drop(const struct hub_manifest *old, const struct hub_manifest
         if (k != kept->file_count ||
             hub_paths_make(&paths, dir, old->files[i].name, NULL) != LR_OK)
             continue;
-        (void)unlink(paths.whole);
-        (void)unlink(paths.part);
-        (void)unlink(paths.note);
+        (void)lr_unlink(paths.whole);
+        (void)lr_unlink(paths.part);
+        (void)lr_unlink(paths.note);
     }
 }

@@ -199,14 +199,8 @@ lr_code hub_download_start(struct hub_downloads *downloads, const struct hub_man
     lr_code code = lr_dir_create(dir, err);
     if (code != LR_OK)
         return code;
-    char *real = realpath(dir, NULL); /* canonical, so that a folder has only one name */
-    if (real == NULL || strlen(real) >= sizeof(path))
-        code = lr_fail_errno(err, LR_IO, "cannot resolve %.300s", dir);
-    else
-        memcpy(path, real, strlen(real) + 1);
-    free(real);
-    if (code != LR_OK)
-        return code;
+    if (lr_realpath(dir, path) == NULL) /* canonical, so that a folder has only one name */
+        return lr_fail_errno(err, LR_IO, "cannot resolve %.300s", dir);
     (void)pthread_mutex_lock(&hub_lock);
     code = start_locked(downloads, manifest, path, filter, out, err);
     (void)pthread_mutex_unlock(&hub_lock);

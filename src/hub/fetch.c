@@ -6,14 +6,12 @@
 #include "hub/fetch.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include "base/failpoint.h"
 #include "base/log.h"
+#include "base/os/file.h"
 #include "base/settings.h"
 #include "base/sha256.h"
 #include "hub/note.h"
@@ -43,13 +41,13 @@ static bool is_cancelled(const struct work *w)
 uint64_t hub_fetch_have(const char *dir, const struct hub_manifest_file *file)
 {
     struct hub_paths paths;
-    struct stat info;
+    struct lr_stat info;
     if (hub_paths_make(&paths, dir, file->name, NULL) != LR_OK)
         return 0;
-    if (stat(paths.whole, &info) == 0 && (uint64_t)info.st_size == file->size)
+    if (lr_stat(paths.whole, &info) && info.size == file->size)
         return file->size;
-    if (stat(paths.part, &info) == 0 && (uint64_t)info.st_size <= file->size)
-        return (uint64_t)info.st_size;
+    if (lr_stat(paths.part, &info) && info.size <= file->size)
+        return info.size;
     return 0;
 }
 
@@ -100,14 +98,14 @@ static bool hash_fits(struct work *w)
 static lr_code take_whole(struct work *w, bool *taken, struct lr_error *err)
 {
     const struct hub_manifest_file *file = w->f->file;
-    struct stat info;
+    struct lr_stat info;
     *taken = hub_note_proves(&w->paths, file);
-    if (*taken || lstat(w->paths.whole, &info) != 0)
+    if (*taken || !lr_lstat(w->paths.whole, &info))
         return LR_OK;
     lr_code code = LR_OK;
-    int fd = open(w->paths.whole, O_RDONLY | O_CLOEXEC);
-    if (fd >= 0 && fstat(fd, &info) == 0 && S_ISREG(info.st_mode) &&
-        (uint64_t)info.st_size == file->size) {
+    int fd = lr_open(w->paths.whole, LR_OPEN_READ, 0);
+    if (fd >= 0 && lr_fstat(fd, &info) && info.kind == LR_KIND_FILE &&
+        info.size == file->size) {
         code = hash_bytes(w, fd, file->size, w->paths.whole, err);
         *taken = code == LR_OK && hash_fits(w);
     }
@@ -120,7 +118,7 @@ static lr_code take_whole(struct work *w, bool *taken, struct lr_error *err)
     lr_log_warn(NULL, "download.discard file=%s reason=%s", w->paths.whole,
                 "its size or sha256 is not the manifest's");
     w->done = 0;
-    if (unlink(w->paths.whole) != 0)
+    if (!lr_unlink(w->paths.whole))
         return lr_fail_errno(err, LR_IO,
                              "%.300s is not what the manifest says and cannot be "
                              "removed",
@@ -141,15 +139,15 @@ static lr_code start_over(struct work *w, struct lr_error *err)
 
 static lr_code open_part(struct work *w, struct lr_error *err)
 {
-    struct stat info;
+    struct lr_stat info;
     bool known = hub_note_read(w->paths.note, &w->note) && hub_note_fits(&w->note, w->f->file);
     if (!known)
         hub_note_of(w->f->file, &w->note);
     w->note.verified_ns = 0;
-    w->fd = open(w->paths.part, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0644);
-    if (w->fd < 0 || fstat(w->fd, &info) != 0)
+    w->fd = lr_open(w->paths.part, LR_OPEN_READ_WRITE | LR_OPEN_CREATE | LR_OPEN_NO_LINK, 0644);
+    if (w->fd < 0 || !lr_fstat(w->fd, &info))
         return lr_fail_errno(err, LR_IO, "cannot open %.300s", w->paths.part);
-    uint64_t have = (uint64_t)info.st_size;
+    uint64_t have = info.size;
     if (!known || have > w->f->file->size || have == 0)
         return start_over(w, err);
     lr_code code = hash_bytes(w, w->fd, have, w->paths.part, err);
@@ -332,9 +330,9 @@ lr_code hub_fetch_file(struct hub_fetch *f, struct lr_error *err)
         if (code == LR_OK)
             code = finish(w, err);
     }
-    struct stat info;
-    if (w->fd >= 0 && code != LR_OK && fstat(w->fd, &info) == 0 && info.st_size == 0)
-        (void)unlink(w->paths.part); /* the partial file is useless */
+    struct lr_stat info;
+    if (w->fd >= 0 && code != LR_OK && lr_fstat(w->fd, &info) && info.size == 0)
+        (void)lr_unlink(w->paths.part); /* the partial file is useless */
     if (w->fd >= 0)
         (void)close(w->fd);
     free(w);

@@ -3,11 +3,8 @@
 
 #include <stdio.h>
 #include <strings.h>
-#include <unistd.h>
 
-#if !defined(SOCK_CLOEXEC)
-#define SOCK_CLOEXEC 0 /* macOS */
-#endif
+#include "base/os/socket.h"
 
 enum { MOST_HOPS = 8, BUFFER_BYTES = 256 << 10 };
 
@@ -153,7 +150,7 @@ static curl_socket_t on_socket(void *arg, curlsocktype purpose, struct curl_sock
         hop->address_refused = true;
         return CURL_SOCKET_BAD;
     }
-    return socket(address->family, address->socktype | SOCK_CLOEXEC, address->protocol);
+    return (curl_socket_t)lr_socket(address->family, address->socktype, address->protocol);
 }
 
 /* ---- one hop ---- */

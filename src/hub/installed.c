@@ -1,7 +1,6 @@
 #include "hub/installed.h"
 
 #include <stdio.h>
-#include <unistd.h>
 
 #include "base/failpoint.h"
 #include "base/file.h"
@@ -101,7 +100,7 @@ void hub_installed_prepare(const char *dir, const struct hub_manifest *manifest,
 {
     char path[LR_PATH_MAX];
     if (lr_path_join(path, incoming, LR_STR_LIT(NAME), NULL) == LR_OK)
-        (void)unlink(path);
+        (void)lr_unlink(path);
     hub_download_reuse(manifest, dir, incoming);
 }
 
@@ -122,7 +121,7 @@ static lr_code remove_incoming(const char *incoming, const char *root, struct lr
     for (char *slash; (slash = strrchr(parent, '/')) != NULL && code == LR_OK;) {
         *slash = '\0';
         if (!lr_str_starts(lr_str_z(parent), root) || strcmp(parent, root) == 0 ||
-            rmdir(parent) != 0)
+            !lr_rmdir(parent))
             break;
     }
     return code;

@@ -2,7 +2,6 @@
 #include "hub/note.h"
 
 #include <stdio.h>
-#include <sys/stat.h>
 
 #include "base/json.h"
 
@@ -108,33 +107,24 @@ bool hub_note_fits(const struct hub_note *note, const struct hub_manifest_file *
     return note->sha256[0] == '\0' && strcmp(note->url, file->url) == 0;
 }
 
-static int64_t changed_ns(const struct stat *info)
-{
-#if defined(__APPLE__)
-    return (int64_t)info->st_mtimespec.tv_sec * 1000000000 + info->st_mtimespec.tv_nsec;
-#else
-    return (int64_t)info->st_mtim.tv_sec * 1000000000 + info->st_mtim.tv_nsec;
-#endif
-}
-
 bool hub_note_proves(const struct hub_paths *paths, const struct hub_manifest_file *file)
 {
     struct hub_note note;
-    struct stat info;
-    return stat(paths->whole, &info) == 0 && S_ISREG(info.st_mode) &&
-           (uint64_t)info.st_size == file->size && hub_note_read(paths->note, &note) &&
+    struct lr_stat info;
+    return lr_stat(paths->whole, &info) && info.kind == LR_KIND_FILE &&
+           info.size == file->size && hub_note_read(paths->note, &note) &&
            hub_note_fits(&note, file) && note.verified_ns != 0 &&
-           note.verified_ns == changed_ns(&info);
+           note.verified_ns == info.changed_ns;
 }
 
 lr_code hub_note_seal(const struct hub_paths *paths, const struct hub_manifest_file *file,
                       struct lr_error *err)
 {
     struct hub_note note;
-    struct stat info;
+    struct lr_stat info;
     hub_note_of(file, &note);
-    if (stat(paths->whole, &info) != 0)
+    if (!lr_stat(paths->whole, &info))
         return lr_fail_errno(err, LR_IO, "cannot look at %.300s", paths->whole);
-    note.verified_ns = changed_ns(&info);
+    note.verified_ns = info.changed_ns;
     return hub_note_write(paths->note, &note, err);
 }

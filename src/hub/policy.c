@@ -1,8 +1,8 @@
 /* hub/policy.c - which URLs may be fetched (docs/promises.md: hub-hosts). */
-#include <arpa/inet.h>
 #include <ctype.h>
 #include <stdio.h>
 
+#include "base/os/socket.h"
 #include "hub/url.h"
 
 static const char default_endpoint[] = "https://huggingface.co";

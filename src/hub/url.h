@@ -11,10 +11,10 @@
 
 #include <stdbool.h>
 #include <stdint.h>
-#include <sys/socket.h>
 
 #include "base/buf.h"
 #include "base/fail.h"
+#include "base/os/socket.h"
 #include "base/str.h"
 
 enum {

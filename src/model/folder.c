@@ -2,12 +2,12 @@
 #include "model/folder.h"
 
 #include <ctype.h>
-#include <dirent.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/buf.h"
+#include "base/file.h"
 #include "model/map.h"
 
 static int by_name(const void *left, const void *right)
@@ -46,21 +46,21 @@ lr_code model_folder_list(struct lr_arena *arena, const char *dir, struct model_
                           struct lr_error *err)
 {
     memset(out, 0, sizeof(*out));
-    DIR *folder = opendir(dir);
+    struct lr_dir *folder = lr_dir_open(dir);
     if (folder == NULL)
         return lr_fail_errno(err, LR_INVALID_ARGUMENT, "model folder %s", dir);
     lr_code code = LR_OK;
     size_t capacity = 0;
-    for (struct dirent *entry; code == LR_OK && (entry = readdir(folder)) != NULL;) {
-        if (entry->d_name[0] == '.' || !is_file(dir, entry->d_name))
+    for (const char *name; code == LR_OK && (name = lr_dir_next(folder)) != NULL;) {
+        if (name[0] == '.' || !is_file(dir, name))
             continue;
         if (out->count == MODEL_FOLDER_MAX)
             code = lr_fail(err, LR_INVALID_ARGUMENT, "model folder %s holds more than %d files",
                            dir, MODEL_FOLDER_MAX);
-        else if (!add_name(arena, out, &capacity, entry->d_name))
+        else if (!add_name(arena, out, &capacity, name))
             code = lr_fail(err, LR_OUT_OF_RAM, "no memory for the file list of %s", dir);
     }
-    (void)closedir(folder);
+    lr_dir_close(folder);
     if (out->count != 0)
         qsort(out->names, out->count, sizeof(*out->names), by_name);
     return code;

@@ -266,7 +266,7 @@ lr_code model_metalbin_write(const struct model_gptoss *m,
                            METALBIN_HEADER + 16 * (uint64_t)t->special_count +
                                strlen(t->regex) + 1 + tokens_size(t),
                            &layout);
-    struct sink s = {.path = path, .err = err, .file = fopen(path, "wbx")};
+    struct sink s = {.path = path, .err = err, .file = lr_fopen(path, "wbx")};
     if (s.file == NULL)
         return lr_fail_errno(err, errno == EEXIST ? LR_INVALID_ARGUMENT : LR_INTERNAL, "%s",
                              path);
@@ -274,6 +274,6 @@ lr_code model_metalbin_write(const struct model_gptoss *m,
     if (fclose(s.file) != 0 && s.code == LR_OK)
         s.code = lr_fail_errno(err, LR_INTERNAL, "%s: cannot finish writing", path);
     if (s.code != LR_OK)
-        (void)remove(path);
+        (void)lr_unlink(path);
     return s.code;
 }

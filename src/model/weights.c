@@ -8,12 +8,9 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
-#ifndef _WIN32
-#include <sys/mman.h>
-#include <unistd.h>
-#endif
 
 #include "base/buf.h"
+#include "base/os/file.h"
 #include "model/folder.h"
 #include "model/map.h"
 #include "model/safetensors.h"
@@ -260,29 +257,13 @@ uint64_t model_weights_bytes(const struct model_weights *w)
 
 void model_advise(const void *data, uint64_t bytes, enum model_advice advice)
 {
-#ifdef _WIN32
-    (void)data;
-    (void)bytes;
-    (void)advice;
-#else
-    static const int flags[] = {
-        [MODEL_ADVICE_SEQUENTIAL] = MADV_SEQUENTIAL,
-        [MODEL_ADVICE_WILLNEED] = MADV_WILLNEED,
-        [MODEL_ADVICE_RANDOM] = MADV_RANDOM,
-        [MODEL_ADVICE_DONTNEED] = MADV_DONTNEED,
+    static const enum lr_advice advices[] = {
+        [MODEL_ADVICE_SEQUENTIAL] = LR_ADVICE_SEQUENTIAL,
+        [MODEL_ADVICE_WILLNEED] = LR_ADVICE_WILLNEED,
+        [MODEL_ADVICE_RANDOM] = LR_ADVICE_RANDOM,
+        [MODEL_ADVICE_DONTNEED] = LR_ADVICE_DONTNEED,
     };
-    uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
-    uintptr_t begin = (uintptr_t)data, end = begin + (uintptr_t)bytes;
-    /* Pages shared with a neighbour are read ahead too, but never dropped. */
-    if (advice == MODEL_ADVICE_DONTNEED) {
-        begin = (begin + page - 1) / page * page;
-        end = end / page * page;
-    } else {
-        begin = begin / page * page;
-    }
-    if (bytes != 0 && begin < end)
-        (void)madvise((void *)begin, end - begin, flags[advice]);
-#endif
+    lr_map_advise(data, bytes, advices[advice]);
 }
 
 void model_weights_advise(const struct model_weights *w, enum model_advice advice)

@@ -7,19 +7,17 @@
 #include "net/burst.h"
 
 #include <errno.h>
-#include <poll.h>
 #include <pthread.h>
-#include <sched.h>
-#include <signal.h>
 #include <stdalign.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/eventfd.h>
-#include <sys/socket.h>
-#include <unistd.h>
 
 #include "base/clock.h"
+#include "base/os/cpu.h"
+#include "base/os/memory.h"
+#include "base/os/socket.h"
+#include "base/os/wake.h"
 
 enum {
     JOBS = 16, /* a power of two: the counters wrap */
@@ -51,7 +49,7 @@ struct net_burst {
     _Atomic uint64_t shared;
     alignas(CACHE_LINE) uint32_t settled; /* from here on: used by the loop only */
     int apart_from; /* processor that the thread must not use; -1: not known */
-    int wake;       /* an eventfd */
+    struct lr_waker wake;
     pthread_t thread;
 };
 
@@ -76,11 +74,7 @@ static struct job *take(struct net_burst *b)
 
 static void perform(struct job *job)
 {
-    ssize_t n;
-    do
-        n = send(job->fd, job->bytes, job->len, MSG_DONTWAIT | MSG_NOSIGNAL);
-    while (n < 0 && errno == EINTR);
-    job->sent = n < 0 ? -errno : n;
+    job->sent = lr_socket_send(job->fd, job->bytes, job->len);
     atomic_store_explicit(&job->is_done, true, memory_order_release);
 }
 
@@ -91,13 +85,10 @@ static void perform(struct job *job)
  * may have been closed or reused. */
 static bool await_wake(struct net_burst *b)
 {
-    uint64_t count;
-    struct pollfd fds[2] = {{.fd = b->wake, .events = POLLIN},
-                            {.fd = atomic_load(&b->source), .events = POLLIN}};
-    (void)poll(fds, 2, -1);
-    if (fds[0].revents != 0)
-        (void)!read(b->wake, &count, sizeof(count));
-    return fds[1].revents != 0;
+    struct lr_woken woken = lr_waker_wait(&b->wake, atomic_load(&b->source));
+    if (woken.by_ring)
+        lr_waker_clear(&b->wake);
+    return woken.by_fd;
 }
 
 /* Sends while the burst lasts.  False: no job came. */
@@ -148,13 +139,10 @@ static void *thread_main(void *arg)
  * There it could only alternate with the loop (bench/results/node-2026-11-15.md). */
 static void keep_apart(struct net_burst *b)
 {
-    int here = sched_getcpu();
-    cpu_set_t others;
-    if (here < 0 || here == b->apart_from || sched_getaffinity(0, sizeof(others), &others) != 0)
+    int here = lr_cpu_here();
+    if (here < 0 || here == b->apart_from)
         return;
-    CPU_CLR((size_t)here, &others);
-    if (CPU_COUNT(&others) != 0)
-        (void)pthread_setaffinity_np(b->thread, sizeof(others), &others);
+    lr_thread_avoid(b->thread, here);
     b->apart_from = here;
 }
 
@@ -162,13 +150,10 @@ static void keep_apart(struct net_burst *b)
  * where the loop only waits for it. */
 static void call_here(struct net_burst *b)
 {
-    int here = sched_getcpu();
-    cpu_set_t only;
-    CPU_ZERO(&only);
+    int here = lr_cpu_here();
     if (here < 0)
         return;
-    CPU_SET((size_t)here, &only);
-    (void)pthread_setaffinity_np(b->thread, sizeof(only), &only);
+    lr_thread_move_to(b->thread, here);
     b->apart_from = -1;
 }
 
@@ -209,14 +194,13 @@ static void settle(struct net_burst *b, bool is_all)
 
 void net_burst_begin(struct net_burst *b, int source)
 {
-    static const uint64_t one = 1;
     if (b == NULL || atomic_load(&b->is_begun))
         return;
     keep_apart(b);
     atomic_store(&b->source, source);
     atomic_store(&b->is_begun, true);
     if (!atomic_load(&b->is_awake))
-        (void)!write(b->wake, &one, sizeof(one));
+        lr_waker_ring(&b->wake);
 }
 
 bool net_burst_is_begun(const struct net_burst *b)
@@ -286,37 +270,22 @@ uint64_t net_burst_shared(const struct net_burst *b)
 
 /* ---- life ---- */
 
-/* Signals are handled on the loop's thread only. */
-static int start_thread(struct net_burst *b)
-{
-    sigset_t all, before;
-    (void)sigfillset(&all);
-    (void)pthread_sigmask(SIG_SETMASK, &all, &before);
-    int rc = pthread_create(&b->thread, NULL, thread_main, b);
-    (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
-    if (rc == 0)
-        (void)pthread_setname_np(b->thread, "sender");
-    return rc;
-}
-
 lr_code net_burst_create(struct net_burst **out, struct lr_error *err)
 {
-    cpu_set_t allowed;
     *out = NULL;
-    if (sched_getaffinity(0, sizeof(allowed), &allowed) != 0 || CPU_COUNT(&allowed) < 2)
+    if (lr_cpu_here() < 0 || lr_cpu_allowed() < 2)
         return LR_OK;
-    struct net_burst *b = aligned_alloc(CACHE_LINE, sizeof(*b));
+    struct net_burst *b = lr_aligned_alloc(CACHE_LINE, sizeof(*b));
     if (b == NULL)
         return lr_fail(err, LR_OUT_OF_RAM, "no memory for a sending thread");
     memset(b, 0, sizeof(*b));
     b->apart_from = -1;
     atomic_store(&b->source, -1);
-    b->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    int rc = b->wake < 0 ? errno : start_thread(b);
+    int rc =
+        lr_waker_open(&b->wake) ? lr_thread_start(&b->thread, thread_main, b, "sender") : errno;
     if (rc != 0) {
-        if (b->wake >= 0)
-            (void)close(b->wake);
-        free(b);
+        lr_waker_close(&b->wake);
+        lr_aligned_free(b);
         return lr_fail(err, LR_INTERNAL, "cannot start a sending thread: %s", strerror(rc));
     }
     *out = b;
@@ -327,10 +296,9 @@ void net_burst_destroy(struct net_burst *b)
 {
     if (b == NULL)
         return;
-    static const uint64_t one = 1;
     atomic_store(&b->is_stopping, true);
-    (void)!write(b->wake, &one, sizeof(one));
+    lr_waker_ring(&b->wake);
     (void)pthread_join(b->thread, NULL);
-    (void)close(b->wake);
-    free(b);
+    lr_waker_close(&b->wake);
+    lr_aligned_free(b);
 }

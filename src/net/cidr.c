@@ -1,8 +1,9 @@
 #include "net/cidr.h"
 
-#include <arpa/inet.h>
 #include <stdio.h>
 #include <string.h>
+
+#include "base/os/socket.h"
 
 static const unsigned char mapped[12] = {[10] = 0xff, [11] = 0xff};
 

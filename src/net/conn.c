@@ -7,12 +7,9 @@
 #include "net/conn.h"
 
 #include <errno.h>
-#include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <string.h>
-#include <sys/socket.h>
-#include <unistd.h>
 
+#include "base/os/socket.h"
 #include "net/burst.h"
 
 enum { KEEPALIVE_S = 60 };
@@ -115,16 +112,10 @@ static void on_peek(uv_timer_t *timer)
     struct net_conn *next;
     for (struct net_conn *conn = loop->unread; conn != NULL; conn = next) {
         next = conn->peek_next;
-#ifdef __linux__
         uv_os_fd_t fd;
-        struct tcp_info info;
-        socklen_t len = sizeof(info);
         if (uv_fileno((uv_handle_t *)&conn->tcp, &fd) == 0 &&
-            getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &len) == 0 &&
-            info.tcpi_state != TCP_ESTABLISHED && info.tcpi_state != TCP_FIN_WAIT1 &&
-            info.tcpi_state != TCP_FIN_WAIT2)
+            lr_socket_is_over((int)(intptr_t)fd))
             conn_end(conn, NULL);
-#endif
         /* on_end may have closed the next connection as well; then start over at the next
          * poll. */
         if (next != NULL && !next->is_watched)
@@ -215,7 +206,7 @@ static void finish_shutdown(struct net_conn *conn)
 {
     uv_os_fd_t fd;
     if (conn->is_open && uv_fileno((uv_handle_t *)&conn->tcp, &fd) == 0)
-        (void)shutdown(fd, SHUT_WR);
+        lr_socket_end((int)(intptr_t)fd);
 }
 
 static void on_written(uv_write_t *write, int status)

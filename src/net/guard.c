@@ -1,9 +1,9 @@
 /* net/guard.c - Host, Origin and content type of a loopback server without keys. */
 #include "net/guard.h"
 
-#include <arpa/inet.h>
 #include <stdio.h>
 
+#include "base/os/socket.h"
 #include "net/cidr.h"
 #include "net/request.h"
 

@@ -6,11 +6,11 @@
  */
 #include "net/loop.h"
 
-#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
 
+#include "base/os/process.h"
 #include "net/burst.h"
 #include "net/internal.h"
 
@@ -220,7 +220,7 @@ lr_code net_loop_create(struct net_loop **out, struct lr_error *err)
 {
     *out = NULL;
     /* Writing to a connection whose peer has gone must give an error, not kill the process. */
-    (void)signal(SIGPIPE, SIG_IGN);
+    lr_ignore_broken_pipes();
     static uv_once_t once = UV_ONCE_INIT;
     uv_once(&once, share_reserve);
     struct net_loop *loop = net_alloc(sizeof(*loop));

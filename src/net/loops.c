@@ -1,6 +1,6 @@
 /* net/loops.c - a group of loops, one thread each; the caller's thread runs loop 0. */
-#include <sched.h>
 
+#include "base/os/cpu.h"
 #include "net/internal.h"
 #include "net/loop.h"
 
@@ -9,26 +9,11 @@ struct net_loops {
     struct net_loop **items; /* owned */
 };
 
-/* Processors that this process may use; in a container fewer than the machine has. */
-static unsigned processor_count(void)
-{
-#ifdef __linux__
-    cpu_set_t set;
-    if (sched_getaffinity(0, sizeof(set), &set) == 0 && CPU_COUNT(&set) > 0)
-        return (unsigned)CPU_COUNT(&set);
-#endif
-    uv_cpu_info_t *info;
-    int count = 0;
-    if (uv_cpu_info(&info, &count) == 0)
-        uv_free_cpu_info(info, count);
-    return count > 0 ? (unsigned)count : 1;
-}
-
 lr_code net_loops_create(unsigned count, struct net_loops **out, struct lr_error *err)
 {
     *out = NULL;
     if (count == 0)
-        count = processor_count();
+        count = lr_cpu_allowed();
     struct net_loops *loops = net_alloc(sizeof(*loops));
     loops->items = net_alloc(count * sizeof(struct net_loop *));
     for (; loops->count < count; loops->count++) {

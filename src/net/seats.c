@@ -1,8 +1,9 @@
 #include "net/seats.h"
 
-#include <netinet/in.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "base/os/socket.h"
 
 struct net_peer {
     struct net_seat_list idle; /* oldest first */

@@ -12,8 +12,8 @@
 #include <pthread.h>
 #include <stdbool.h>
 #include <stdint.h>
-#include <sys/socket.h>
 
+#include "base/os/socket.h"
 #include "base/strmap.h"
 
 struct net_peer; /* a client address; for IPv6 a /64, which usually is one client */

@@ -9,17 +9,12 @@
  */
 #include "net/server.h"
 
-#include <arpa/inet.h>
 #include <errno.h>
-#include <fcntl.h>
-#include <netdb.h>
 #include <stddef.h>
 #include <stdio.h>
-#include <sys/resource.h>
-#include <sys/socket.h>
-#include <unistd.h>
 
 #include "base/log.h"
+#include "base/os/socket.h"
 #include "net/server_internal.h"
 #include "net/tls_internal.h"
 
@@ -30,40 +25,6 @@ enum {
     WARN_EVERY_MS = 1000,
     FIRST_BYTE_MS = 500, /* how long a stop waits for a first request on a new connection */
 };
-
-/* ---- sockets ---- */
-
-#ifdef __linux__
-static int open_socket(int family)
-{
-    return socket(family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-}
-
-static int accept_socket(int listener, struct sockaddr_storage *address)
-{
-    socklen_t len = sizeof(*address);
-    return accept4(listener, (struct sockaddr *)address, &len, SOCK_NONBLOCK | SOCK_CLOEXEC);
-}
-#else
-/* Where the flags cannot be set atomically, a child forked in between inherits the socket. */
-static int set_flags(int fd)
-{
-    if (fd >= 0)
-        (void)(fcntl(fd, F_SETFD, FD_CLOEXEC) + fcntl(fd, F_SETFL, O_NONBLOCK));
-    return fd;
-}
-
-static int open_socket(int family)
-{
-    return set_flags(socket(family, SOCK_STREAM, 0));
-}
-
-static int accept_socket(int listener, struct sockaddr_storage *address)
-{
-    socklen_t len = sizeof(*address);
-    return set_flags(accept(listener, (struct sockaddr *)address, &len));
-}
-#endif
 
 /* ---- accepting ---- */
 
@@ -83,7 +44,7 @@ static void settle(void *arg)
     if (part->is_cut ||
         !net_server_conn_create(part, arrival->fd, arrival->remote, arrival->peer)) {
         struct net_seat seat = {.peer = arrival->peer};
-        (void)close(arrival->fd);
+        lr_socket_close(arrival->fd);
         (void)net_seat_leave(&part->server->seats, &seat);
         atomic_fetch_sub(&part->load, 1);
         atomic_fetch_sub(&part->server->connections, 1);
@@ -165,7 +126,7 @@ static void welcome(struct server_part *here, int fd, const struct sockaddr_stor
         net_seats_take(&server->seats, address, is_proxy, &peer, &lost);
     call_away(server, lost);
     if (answer != NET_SEATS_TAKEN) {
-        (void)close(fd);
+        lr_socket_close(fd);
         if (answer == NET_SEATS_FULL)
             warn_full(here, "max-connections", server->config.max_connections, remote);
         else
@@ -176,7 +137,7 @@ static void welcome(struct server_part *here, int fd, const struct sockaddr_stor
     if (arrival == NULL) {
         struct net_seat seat = {.peer = peer};
         (void)net_seat_leave(&server->seats, &seat);
-        (void)close(fd);
+        lr_socket_close(fd);
         lr_log_warn(NULL, "net.refuse reason=%s", "no memory for a connection");
         return;
     }
@@ -213,7 +174,7 @@ static void on_acceptable(uv_poll_t *poll, int status, int events)
     struct server_part *part = poll->data;
     for (int i = 0; i < ACCEPTS_PER_TURN; i++) {
         struct sockaddr_storage address = {0};
-        int fd = accept_socket(part->server->listen_fd, &address);
+        int fd = lr_socket_accept(part->server->listen_fd, &address);
         if (fd >= 0) {
             welcome(part, fd, &address);
             continue;
@@ -239,7 +200,8 @@ static void part_start(void *arg)
     struct server_part *part = arg;
     if (part->is_stopping)
         return;
-    if (uv_poll_init(net_loop_uv(part->loop), &part->poll, part->server->listen_fd) != 0) {
+    if (uv_poll_init_socket(net_loop_uv(part->loop), &part->poll,
+                            (uv_os_sock_t)part->server->listen_fd) != 0) {
         lr_log_error(NULL, "net.accept_failed error=%s", "cannot poll the listening socket");
         return;
     }
@@ -276,16 +238,8 @@ static void fill_defaults(struct net_server_config *c)
 static void take_descriptors(struct net_server_config *c)
 {
     enum { OTHERS = 256, MOST = 1 << 20 };
-    struct rlimit limit;
-    if (getrlimit(RLIMIT_NOFILE, &limit) != 0)
-        return;
-    rlim_t wanted = limit.rlim_max > MOST ? MOST : limit.rlim_max;
-    if (limit.rlim_cur < wanted) {
-        struct rlimit raised = {.rlim_cur = wanted, .rlim_max = limit.rlim_max};
-        if (setrlimit(RLIMIT_NOFILE, &raised) == 0)
-            limit.rlim_cur = wanted;
-    }
-    rlim_t room = limit.rlim_cur > 2 * OTHERS ? limit.rlim_cur - OTHERS : limit.rlim_cur / 2;
+    uint64_t limit = lr_descriptors_raise(MOST);
+    uint64_t room = limit > 2 * OTHERS ? limit - OTHERS : limit / 2;
     if (room >= c->max_connections)
         return;
     lr_log_warn(
@@ -293,31 +247,22 @@ static void take_descriptors(struct net_server_config *c)
         "net.few_descriptors limit=%llu connections=%llu max-connections=%u hint=\"raise "
         "the hard limit: ulimit -Hn, LimitNOFILE of systemd, --ulimit nofile of a "
         "container\"",
-        (unsigned long long)limit.rlim_cur, (unsigned long long)room, c->max_connections);
+        (unsigned long long)limit, (unsigned long long)room, c->max_connections);
     c->max_connections = (uint32_t)room;
 }
 
 static lr_code bind_one(const struct addrinfo *info, const char *host, uint16_t port, int *out,
                         struct lr_error *err)
 {
-    int on = 1;
-    int fd = open_socket(info->ai_family);
-    if (fd < 0)
-        return lr_fail_errno(err, LR_IO, "cannot make a socket for %s", host);
-    (void)setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
-    if (bind(fd, info->ai_addr, info->ai_addrlen) != 0 || listen(fd, BACKLOG) != 0) {
-        lr_code code =
-            errno == EADDRINUSE
-                ? lr_fail(err, LR_IO,
-                          "cannot listen on %s:%u: the port is in use; stop the program that "
-                          "has it or choose another port",
-                          host, port)
-                : lr_fail_errno(err, LR_IO, "cannot listen on %s:%u", host, port);
-        (void)close(fd);
-        return code;
-    }
-    *out = fd;
-    return LR_OK;
+    *out = lr_socket_listen(info->ai_addr, (socklen_t)info->ai_addrlen, BACKLOG);
+    if (*out >= 0)
+        return LR_OK;
+    return errno == EADDRINUSE
+               ? lr_fail(err, LR_IO,
+                         "cannot listen on %s:%u: the port is in use; stop the program that "
+                         "has it or choose another port",
+                         host, port)
+               : lr_fail_errno(err, LR_IO, "cannot listen on %s:%u", host, port);
 }
 
 static lr_code bind_socket(const char *host, uint16_t port, int *out, struct lr_error *err)
@@ -440,10 +385,10 @@ static void stopped_polling(struct server_part *part)
         return;
     /* Closing the socket would reset connections that wait to be accepted: accept them
      * first. */
-    for (int i = 0, fd; i < BACKLOG && (fd = accept_socket(server->listen_fd, &address)) >= 0;
-         i++)
+    for (int i = 0, fd;
+         i < BACKLOG && (fd = lr_socket_accept(server->listen_fd, &address)) >= 0; i++)
         welcome(part, fd, &address);
-    (void)close(server->listen_fd);
+    lr_socket_close(server->listen_fd);
     for (unsigned i = 0; i < server->part_count; i++)
         net_loop_post(server->parts[i].loop, let_go, &server->parts[i]);
 }

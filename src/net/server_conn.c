@@ -12,10 +12,10 @@
  *
  * Thread: the part's loop.
  */
-#include <arpa/inet.h>
 #include <inttypes.h>
 
 #include "base/log.h"
+#include "base/os/socket.h"
 #include "net/path.h"
 #include "net/server_internal.h"
 

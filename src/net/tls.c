@@ -7,8 +7,8 @@
 #include <openssl/x509v3.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
+#include "base/os/file.h"
 #include "net/internal.h"
 #include "net/tls_internal.h"
 
@@ -23,7 +23,7 @@ const char *net_tls_reason(void)
 
 static lr_code check_readable(const char *what, const char *file, struct lr_error *err)
 {
-    if (access(file, R_OK) != 0)
+    if (!lr_can_read(file))
         return lr_fail_errno(err, LR_INVALID_ARGUMENT, "cannot read the %s file %s", what,
                              file);
     return LR_OK;

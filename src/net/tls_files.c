@@ -5,10 +5,10 @@
  * all servers and clients.  A context whose files cannot be read stays unchanged.
  */
 #include <stdio.h>
-#include <sys/stat.h>
 #include <time.h>
 
 #include "base/log.h"
+#include "base/os/file.h"
 #include "net/tls_internal.h"
 
 static pthread_mutex_t list_lock = PTHREAD_MUTEX_INITIALIZER;
@@ -17,19 +17,14 @@ static struct net_tls *list;
 /* All zero for a missing file. */
 static struct net_tls_stamp stamp_of(const char *file)
 {
-    struct stat info;
-    if (file == NULL || stat(file, &info) != 0)
+    struct lr_stat info;
+    if (file == NULL || !lr_stat(file, &info))
         return (struct net_tls_stamp){0};
-#ifdef __APPLE__
-    const struct timespec *time = &info.st_mtimespec;
-#else
-    const struct timespec *time = &info.st_mtim;
-#endif
     return (struct net_tls_stamp){
-        .device = (uint64_t)info.st_dev,
-        .inode = (uint64_t)info.st_ino,
-        .size = (uint64_t)info.st_size,
-        .time_ns = (int64_t)time->tv_sec * 1000000000 + time->tv_nsec,
+        .device = info.device,
+        .inode = info.inode,
+        .size = info.size,
+        .time_ns = info.changed_ns,
     };
 }
 

@@ -5,7 +5,6 @@
  */
 #include "net/tls_session.h"
 
-#include <arpa/inet.h>
 #include <limits.h>
 #include <openssl/err.h>
 #include <openssl/ssl.h>
@@ -14,6 +13,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "base/os/socket.h"
 #include "net/internal.h"
 #include "net/tls_internal.h"
 

@@ -5,10 +5,10 @@
  * A node that drains finishes what runs and refuses new work.  A second signal, or the end of
  * drain-timeout, ends what still runs.
  */
-#include <signal.h>
 #include <stdio.h>
 
 #include "base/log.h"
+#include "base/os/process.h"
 #include "net/guard.h"
 #include "net/server.h"
 #include "net/settings.h"
@@ -274,7 +274,7 @@ lr_code node_run(const struct lr_settings *settings, struct lr_error *err)
 {
     struct run run = {0};
     uint16_t port;
-    (void)signal(SIGPIPE, SIG_IGN);
+    lr_ignore_broken_pipes();
     lr_code code = net_loops_create(1, &run.loops, err);
     if (code != LR_OK)
         return code;

@@ -1,10 +1,10 @@
 #include "plugin/library.h"
 
-#include <dlfcn.h>
 #include <stdbool.h>
 #include <string.h>
 
 #include "base/fail.h"
+#include "base/os/library.h"
 
 typedef const struct lr_engine_api *(*entry_fn)(void);
 
@@ -45,10 +45,11 @@ lr_code plugin_library_open(const char *path, const struct plugin_expectation *e
                        "%s: the manifest says engine ABI %u, this program has %u", path,
                        expected->abi_version, LR_ENGINE_ABI);
 
-    void *handle = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    void *handle = lr_library_open(path);
     if (handle == NULL)
-        return lr_fail(err, LR_INTERNAL, "cannot open the engine library: %s", dlerror());
-    void *symbol = dlsym(handle, "lr_engine_entry");
+        return lr_fail(err, LR_INTERNAL, "cannot open the engine library: %s",
+                       lr_library_error());
+    void *symbol = lr_library_symbol(handle, "lr_engine_entry");
     if (symbol == NULL)
         return lr_fail(err, LR_INTERNAL, "%s: no symbol lr_engine_entry", path);
     entry_fn entry;

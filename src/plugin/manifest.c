@@ -1,17 +1,12 @@
 #include "plugin/manifest.h"
 
 #include <errno.h>
-#include <fcntl.h>
-#include <grp.h>
-#include <limits.h>
-#include <pwd.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include "base/buf.h"
 #include "base/fail.h"
+#include "base/file.h"
 #include "base/json.h"
 #include "base/subprocess.h"
 #include "llm-router/engine.h"
@@ -168,7 +163,7 @@ lr_code plugin_manifest_parse(struct plugin_manifest *out, struct lr_str text,
 
 static lr_code read_text(struct lr_buf *buf, const char *path, struct lr_error *err)
 {
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    int fd = lr_open(path, LR_OPEN_READ | LR_OPEN_NO_WAIT, 0);
     if (fd < 0)
         return lr_fail_errno(err, errno == ENOENT ? LR_NOT_FOUND : LR_IO, "%s", path);
     char *room = lr_buf_reserve(buf, PLUGIN_MANIFEST_BYTES + 1);
@@ -185,99 +180,56 @@ static lr_code read_text(struct lr_buf *buf, const char *path, struct lr_error *
     return code;
 }
 
-/* True for a group whose only member is this user, which many systems create for each user.
- * Files are often writable by such a group.  Root's group is never private in this sense. */
-static bool is_private_group(gid_t group)
-{
-    char names[2][1024];
-    struct passwd user, *me = NULL;
-    struct group entry, *found = NULL;
-    if (geteuid() == 0 || getpwuid_r(geteuid(), &user, names[0], sizeof(names[0]), &me) != 0 ||
-        me == NULL || getgrgid_r(group, &entry, names[1], sizeof(names[1]), &found) != 0 ||
-        found == NULL)
-        return false;
-    return me->pw_gid == group && strcmp(me->pw_name, found->gr_name) == 0 &&
-           found->gr_mem[0] == NULL;
-}
-
-/* A user who may write the library may run code as this process.  So only root and this user
- * may. */
-static lr_code check_owner(const char *path, const struct stat *info, struct lr_error *err)
-{
-    if (info->st_uid != 0 && info->st_uid != geteuid())
-        return lr_fail(err, LR_PERMISSION_DENIED,
-                       "%s belongs to user %u: it must belong to root or to user %u", path,
-                       (unsigned)info->st_uid, (unsigned)geteuid());
-    if ((info->st_mode & S_IWOTH) != 0)
-        return lr_fail(err, LR_PERMISSION_DENIED,
-                       "%s may be written by everybody (mode %04o): chmod o-w it", path,
-                       (unsigned)(info->st_mode & 07777));
-    if ((info->st_mode & S_IWGRP) != 0 && !is_private_group(info->st_gid))
-        return lr_fail(err, LR_PERMISSION_DENIED,
-                       "%s may be written by group %u (mode %04o): chmod g-w it", path,
-                       (unsigned)info->st_gid, (unsigned)(info->st_mode & 07777));
-    return LR_OK;
-}
-
 /* A user who may write a parent folder can replace the engine. */
 static lr_code check_parents(const char *folder, struct lr_error *err)
 {
-    char path[PATH_MAX];
+    char path[LR_PATH_MAX];
     lr_code code = LR_OK;
     (void)snprintf(path, sizeof(path), "%s", folder);
     for (char *slash; code == LR_OK && (slash = strrchr(path, '/')) != NULL;) {
-        struct stat info;
         bool is_root = slash == path;
         slash[is_root ? 1 : 0] = '\0';
-        if (stat(path, &info) != 0)
-            return lr_fail_errno(err, LR_IO, "%s", path);
-        if ((info.st_mode & S_ISVTX) !=
-            0) /* sticky, like /tmp: users cannot move each other's files */
-            info.st_mode &= ~(mode_t)(S_IWGRP | S_IWOTH);
-        code = check_owner(path, &info, err);
+        code = lr_file_check_owner(path, true, err);
         if (is_root)
             break;
     }
     return code == LR_OK ? LR_OK : lr_fail_prefix(err, "a folder above the engine");
 }
 
-static lr_code check_file(const char *folder, const char *name, char real[PATH_MAX],
+static lr_code check_file(const char *folder, const char *name, char real[LR_PATH_MAX],
                           struct lr_error *err)
 {
-    char wanted[PATH_MAX];
-    struct stat info;
+    char wanted[LR_PATH_MAX];
+    struct lr_stat info;
 
     int n = snprintf(wanted, sizeof(wanted), "%s/%s", folder, name);
     if (n < 0 || (size_t)n >= sizeof(wanted))
         return lr_fail(err, LR_INVALID_ARGUMENT, "%s: the path is too long", folder);
-    if (realpath(wanted, real) == NULL)
+    if (lr_realpath(wanted, real) == NULL)
         return lr_fail_errno(err, LR_NOT_FOUND, "library %s", wanted);
     size_t folder_len = strlen(folder);
     if (strncmp(real, folder, folder_len) != 0 || real[folder_len] != '/')
         return lr_fail(err, LR_PERMISSION_DENIED,
                        "library %s is really %s, outside its engine folder", wanted, real);
-    if (stat(real, &info) != 0)
+    if (!lr_stat(real, &info))
         return lr_fail_errno(err, LR_IO, "%s", real);
-    if (!S_ISREG(info.st_mode))
+    if (info.kind != LR_KIND_FILE)
         return lr_fail(err, LR_INVALID_ARGUMENT, "library %s is not a regular file", real);
-    return check_owner(real, &info, err);
+    return lr_file_check_owner(real, false, err);
 }
 
 lr_code plugin_manifest_check_file(const struct plugin_manifest *manifest, const char *name,
                                    struct lr_error *err)
 {
-    char real[PATH_MAX];
+    char real[LR_PATH_MAX];
     return check_file(manifest->folder, name, real, err);
 }
 
 static lr_code check_library(struct plugin_manifest *m, struct lr_error *err)
 {
-    char real[PATH_MAX];
-    struct stat info;
+    char real[LR_PATH_MAX];
 
-    if (stat(m->folder, &info) != 0)
-        return lr_fail_errno(err, LR_IO, "%s", m->folder);
-    lr_code code = check_owner(m->folder, &info, err);
+    lr_code code = lr_file_check_owner(m->folder, false, err);
     if (code == LR_OK)
         code = check_parents(m->folder, err);
     if (code == LR_OK)
@@ -291,12 +243,12 @@ static lr_code check_library(struct plugin_manifest *m, struct lr_error *err)
 lr_code plugin_manifest_read(struct plugin_manifest *out, const char *folder,
                              struct lr_error *err)
 {
-    char real[PATH_MAX];
-    char path[PATH_MAX + sizeof("/manifest.json")];
+    char real[LR_PATH_MAX];
+    char path[LR_PATH_MAX + sizeof("/manifest.json")];
     struct lr_buf text;
 
     *out = (struct plugin_manifest){0};
-    if (realpath(folder, real) == NULL)
+    if (lr_realpath(folder, real) == NULL)
         return lr_fail_errno(err, LR_NOT_FOUND, "%s", folder);
     (void)snprintf(path, sizeof(path), "%s/manifest.json", real);
 

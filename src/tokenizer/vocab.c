@@ -1,28 +1,14 @@
 /* tokenizer/vocab.c - looks up tokens by id and by bytes. */
 #include <stdlib.h>
-#ifdef __linux__
-#include <sys/mman.h>
-#endif
 
+#include "base/os/memory.h"
 #include "tokenizer/internal.h"
 #include "tokenizer/key.h"
 #include "tokenizer/reader.h"
 
 void *tokenizer_table_alloc(size_t bytes)
 {
-#ifdef __linux__
-    enum { HUGE_PAGE = 2 << 20 };
-    if (bytes >= HUGE_PAGE / 2) {
-        size_t rounded = (bytes + HUGE_PAGE - 1) / HUGE_PAGE * HUGE_PAGE;
-        void *table = aligned_alloc(HUGE_PAGE, rounded);
-        if (table == NULL)
-            return NULL;
-        (void)madvise(table, rounded, MADV_HUGEPAGE);
-        memset(table, 0, bytes);
-        return table;
-    }
-#endif
-    return calloc(1, bytes);
+    return lr_table_alloc(bytes);
 }
 
 /* Ids need not come in order; the table grows by doubling up to the limit. */

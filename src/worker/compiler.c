@@ -1,8 +1,6 @@
 #include "worker/compiler.h"
 
 #include <stdlib.h>
-#include <sys/eventfd.h>
-#include <unistd.h>
 
 enum {
     REQUEST_BYTES = 256 << 20,
@@ -27,7 +25,7 @@ static void free_tokens(struct worker_compiler *c)
 
 void worker_compiler_init(struct worker_compiler *c)
 {
-    *c = (struct worker_compiler){.wake = -1};
+    *c = (struct worker_compiler){.wake = LR_WAKER_NONE};
     (void)pthread_mutex_init(&c->lock, NULL);
     (void)pthread_cond_init(&c->changed, NULL);
     c->waiting_end = &c->waiting;
@@ -184,7 +182,7 @@ static void *run(void *arg)
         }
         append(&c->done_end, c->compiling);
         c->compiling = NULL;
-        (void)!write(c->wake, &(uint64_t){1}, sizeof(uint64_t));
+        lr_waker_ring(&c->wake);
     }
     (void)pthread_mutex_unlock(&c->lock);
     return NULL;
@@ -192,9 +190,8 @@ static void *run(void *arg)
 
 static lr_code start(struct worker_compiler *c, struct lr_error *err)
 {
-    if (c->wake < 0)
-        c->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    if (!c->is_running && c->wake >= 0)
+    bool can_wake = c->wake.handle != -1 || lr_waker_open(&c->wake);
+    if (!c->is_running && can_wake)
         c->is_running = pthread_create(&c->thread, NULL, run, c) == 0;
     return c->is_running ? LR_OK
                          : lr_fail(err, LR_OUT_OF_RAM,
@@ -230,12 +227,11 @@ lr_code worker_compiler_begin(struct worker_compiler *c, const struct lr_engine_
 struct worker_job *worker_compiler_take(struct worker_compiler *c)
 {
     struct worker_job *job = NULL;
-    uint64_t count;
     while (c->pending != 0) {
         (void)pthread_mutex_lock(&c->lock);
         job = pop(&c->done, &c->done_end);
         if (job == NULL)
-            (void)!read(c->wake, &count, sizeof(count));
+            lr_waker_clear(&c->wake);
         (void)pthread_mutex_unlock(&c->lock);
         if (job == NULL)
             return NULL;
@@ -282,8 +278,7 @@ void worker_compiler_free(struct worker_compiler *c)
         worker_job_destroy(job);
     grammar_vocab_free(c->vocab);
     free_tokens(c);
-    if (c->wake >= 0)
-        (void)close(c->wake);
+    lr_waker_close(&c->wake);
     (void)pthread_mutex_destroy(&c->lock);
     (void)pthread_cond_destroy(&c->changed);
 }

@@ -17,6 +17,7 @@
 
 #include "base/arena.h"
 #include "base/buf.h"
+#include "base/os/wake.h"
 #include "grammar/grammar.h"
 #include "wire/generate.h"
 
@@ -42,8 +43,8 @@ struct worker_compiler {
     struct worker_job *done, **done_end;
     bool has_tokens; /* the vocabulary was read */
     bool stopping;
-    uint32_t pending; /* jobs that were begun and not taken */
-    int wake;         /* an eventfd: readable when a job is done; -1: none */
+    uint32_t pending;     /* jobs that were begun and not taken */
+    struct lr_waker wake; /* rings when a job is done */
     /* The tokens of the engine, until the vocabulary is made of them. */
     struct lr_buf token_bytes, token_ends, token_flags;
     uint32_t token_count;

@@ -2,8 +2,6 @@
 #ifndef WORKER_CONFINE_H
 #define WORKER_CONFINE_H
 
-#include <sys/types.h>
-
 #include "llm-router/status.h"
 #include "wire/open.h"
 
@@ -11,7 +9,7 @@
  * kernel ends it first when memory runs out.  The process ignores the signals that a terminal
  * or a service manager sends to the whole group, and has no descriptors but 0 to 3.
  * UNAVAILABLE when the parent is already gone. */
-LR_MUST_USE lr_code worker_confine(pid_t parent, struct lr_error *err);
+LR_MUST_USE lr_code worker_confine(int parent, struct lr_error *err);
 
 /* Called before the engine's library is opened.  From then on this process reads only the
  * engine's folder, the model's and the system's libraries, and writes only into `scratch`.  It

@@ -3,10 +3,10 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <time.h>
-#include <unistd.h>
 
 #include "base/clock.h"
 #include "base/machine.h"
+#include "base/os/cpu.h"
 
 enum {
     PIECE = 1 << 13,       /* moves of grammar threads: some tenths of a millisecond */
@@ -165,24 +165,18 @@ static struct worker_mask_thread *choose(struct worker_constraints *all,
 
 static uint32_t threads_for_this_machine(void)
 {
-    long cores = sysconf(_SC_NPROCESSORS_ONLN), count = cores / CORES_FOR_A_THREAD;
-    return count < 1                         ? 1
-           : count > WORKER_MASK_THREADS_MAX ? WORKER_MASK_THREADS_MAX
-                                             : (uint32_t)count;
+    uint32_t count = lr_cpu_online() / CORES_FOR_A_THREAD;
+    return count < 1 ? 1 : count > WORKER_MASK_THREADS_MAX ? WORKER_MASK_THREADS_MAX : count;
 }
 
 void worker_constraints_init(struct worker_constraints *all, uint32_t threads)
 {
-    pthread_condattr_t monotonic;
     *all = (struct worker_constraints){
         .budget_ns = WORKER_MASKS_NS,
         .thread_count = threads != 0 ? threads : threads_for_this_machine(),
     };
     (void)pthread_mutex_init(&all->lock, NULL);
-    (void)pthread_condattr_init(&monotonic);
-    (void)pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
-    (void)pthread_cond_init(&all->made, &monotonic);
-    (void)pthread_condattr_destroy(&monotonic);
+    lr_cond_init(&all->made);
     for (uint32_t i = 0; i < WORKER_MASK_THREADS_MAX; i++) {
         struct worker_mask_thread *t = &all->threads[i];
         t->all = all;
@@ -284,8 +278,6 @@ static void await(struct worker_constraints *all, struct worker_constraint *c, b
 {
     uint64_t began = lr_clock_ns(NULL);
     uint64_t until = began + lr_elapsed(all->waited_ns, all->budget_ns);
-    const struct timespec limit = {.tv_sec = (time_t)(until / 1000000000),
-                                   .tv_nsec = (long)(until % 1000000000)};
     int rc = has_limit && all->waited_ns >= all->budget_ns ? ETIMEDOUT : 0;
     all->awaited = c;
     while (!is_settled(c) && rc != ETIMEDOUT) {
@@ -293,7 +285,7 @@ static void await(struct worker_constraints *all, struct worker_constraint *c, b
             lend_a_hand(c->home);
             rc = has_limit && lr_clock_ns(NULL) >= until ? ETIMEDOUT : 0;
         } else {
-            rc = has_limit ? pthread_cond_timedwait(&all->made, &all->lock, &limit)
+            rc = has_limit ? lr_cond_wait_until(&all->made, &all->lock, until)
                            : pthread_cond_wait(&all->made, &all->lock);
         }
     }

@@ -1,8 +1,8 @@
 #include "worker/host.h"
 
-#include <poll.h>
 #include <stdlib.h>
 
+#include "base/os/fd.h"
 #include "wire/event.h"
 #include "wire/lost.h"
 #include "worker/worker.h"
@@ -37,8 +37,7 @@ static int32_t on_progress(void *ctx, const char *phase, uint64_t done, uint64_t
     wire_loading_encode(&host->out, &m);
     worker_link_send(host->link, &host->out);
     /* The node closes the worker's input to cancel the load. */
-    struct pollfd state = {.fd = WORKER_IN_FD, .events = 0};
-    return poll(&state, 1, 0) > 0 && (state.revents & (POLLHUP | POLLERR)) != 0;
+    return lr_fd_is_broken(WORKER_IN_FD);
 }
 
 static void add_alternatives(const struct worker_host *host, const struct lr_token *token,

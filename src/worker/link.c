@@ -1,10 +1,9 @@
 #include "worker/link.h"
 
 #include <errno.h>
-#include <poll.h>
 #include <stdio.h>
-#include <unistd.h>
 
+#include "base/os/fd.h"
 #include "worker/worker.h"
 
 void worker_link_init(struct worker_link *link)
@@ -21,10 +20,9 @@ void worker_link_free(struct worker_link *link)
 
 bool worker_link_fill(struct worker_link *link, bool wait)
 {
-    struct pollfd ready = {.fd = WORKER_IN_FD, .events = POLLIN};
-
     for (;;) {
-        int n = wait ? 1 : poll(&ready, 1, 0); /* a read waits by itself */
+        /* a read waits by itself */
+        int n = wait ? 1 : lr_fd_wait(WORKER_IN_FD, LR_FD_READABLE, 0);
         if (n == 0)
             return true;
         if (n < 0 && errno == EINTR)
@@ -33,7 +31,7 @@ bool worker_link_fill(struct worker_link *link, bool wait)
             return false;
         ssize_t got = read(WORKER_IN_FD, link->chunk, sizeof(link->chunk));
         if (got < 0 && errno == EAGAIN && wait)
-            (void)poll(&ready, 1, -1);
+            (void)lr_fd_wait(WORKER_IN_FD, LR_FD_READABLE, -1);
         if (got < 0 && (errno == EINTR || errno == EAGAIN))
             continue;
         if (got <= 0)
@@ -43,11 +41,10 @@ bool worker_link_fill(struct worker_link *link, bool wait)
     }
 }
 
-void worker_link_await(int wake)
+void worker_link_await(const struct lr_waker *wake)
 {
-    struct pollfd ready[] = {{.fd = WORKER_IN_FD, .events = POLLIN},
-                             {.fd = wake, .events = POLLIN}};
-    (void)poll(ready, 2, -1); /* after a signal the caller looks, and comes back */
+    (void)lr_waker_wait(wake,
+                        WORKER_IN_FD); /* after a signal the caller looks, and comes back */
 }
 
 bool worker_link_next(struct worker_link *link, struct wire_frame *out)
@@ -72,8 +69,7 @@ void worker_link_send(struct worker_link *link, struct lr_buf *buf)
         if (n < 0 && errno == EINTR)
             continue;
         if (n < 0 && errno == EAGAIN) {
-            struct pollfd ready = {.fd = WORKER_OUT_FD, .events = POLLOUT};
-            (void)poll(&ready, 1, -1);
+            (void)lr_fd_wait(WORKER_OUT_FD, LR_FD_WRITABLE, -1);
             continue;
         }
         if (n < 0)

@@ -10,6 +10,7 @@
 #include <stdbool.h>
 
 #include "base/buf.h"
+#include "base/os/wake.h"
 #include "wire/reader.h"
 
 enum { WORKER_READ_BYTES = 64 << 10 };
@@ -27,8 +28,8 @@ void worker_link_free(struct worker_link *link);
  * stream. */
 bool worker_link_fill(struct worker_link *link, bool wait);
 
-/* Blocks until bytes arrive or `wake` can be read. */
-void worker_link_await(int wake);
+/* Blocks until bytes arrive or `wake` rings. */
+void worker_link_await(const struct lr_waker *wake);
 
 /* The next whole frame, borrowed until the next call of fill.  Bytes that are not frames are a
  * defect of the node and end this process. */

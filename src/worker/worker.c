@@ -1,11 +1,11 @@
 #include "worker/worker.h"
 
 #include <stdio.h>
-#include <unistd.h>
 
 #include "base/arena.h"
 #include "base/clock.h"
 #include "base/fail.h"
+#include "base/os/fd.h"
 #include "plugin/library.h"
 #include "wire/event.h"
 #include "wire/generate.h"
@@ -318,7 +318,7 @@ static bool read_input(struct worker *w)
 {
     bool wait = !w->busy && !worker_compiler_reads(&w->compiler);
     if (wait && w->compiler.pending != 0) {
-        worker_link_await(w->compiler.wake);
+        worker_link_await(&w->compiler.wake);
         wait = false;
     }
     return worker_link_fill(&w->link, wait);

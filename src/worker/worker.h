@@ -9,7 +9,6 @@
 #define WORKER_WORKER_H
 
 #include <stdbool.h>
-#include <sys/types.h>
 
 #include "llm-router/status.h"
 
@@ -19,7 +18,7 @@ enum {
 };
 
 struct worker_config {
-    pid_t parent;        /* the node; 0: not checked */
+    int parent;          /* the node; 0: not checked */
     bool is_probe;       /* answer one WIRE_PROBE and leave */
     const char *scratch; /* folder that a confined engine may write to; NULL: not confined */
 };

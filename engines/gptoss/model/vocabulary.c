@@ -4,7 +4,8 @@
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <sys/stat.h>
+
+#include "base/os/file.h"
 
 static void set_bit(uint32_t *words, uint32_t i)
 {
@@ -38,13 +39,13 @@ static void mark_unused(struct gptoss_vocabulary *v)
 lr_code gptoss_tokenizer_open(const char *dir, struct tokenizer **out, struct lr_error *err)
 {
     char path[4096];
-    struct stat st;
+    struct lr_stat st;
 
     *out = NULL;
     int n = snprintf(path, sizeof(path), "%s/tokenizer.json", dir);
     if (n < 0 || (size_t)n >= sizeof(path))
         return lr_fail(err, LR_INVALID_ARGUMENT, "the model's path is too long: %s", dir);
-    if (stat(path, &st) != 0 && errno == ENOENT)
+    if (!lr_stat(path, &st) && errno == ENOENT)
         return LR_OK; /* no tokenizer: only ids */
     lr_code code = tokenizer_open_file(path, out, err);
     return code >= 100 ? (err->code = LR_MODEL_CORRUPT) : code;

@@ -7,13 +7,12 @@
  * gigabytes takes a while, and other models must not pause for it.
  */
 #include <errno.h>
-#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <unistd.h>
 #include <uv.h>
 
 #include "base/log.h"
+#include "base/os/file.h"
 #include "node/fetch/fetch.h"
 #include "node/fetch/storage.h"
 #include "node/models/models.h"
@@ -26,8 +25,8 @@ struct purge {
     struct node_model *model; /* is_purging: it stays until we forget it */
     struct net_request *req;
     struct net_timer *timer;
-    char dir[PATH_MAX];         /* real */
-    char root[PATH_MAX];        /* real */
+    char dir[LR_PATH_MAX];      /* real */
+    char root[LR_PATH_MAX];     /* real */
     char incoming[LR_PATH_MAX]; /* a revision of it that was on its way */
     struct lr_error error;
 };
@@ -87,10 +86,10 @@ static lr_code find_folder(struct purge *p, struct lr_error *err)
     if (code != LR_OK)
         return code;
     const char *where = d != NULL ? d->model_dir : expected;
-    if (realpath(where, p->dir) == NULL)
+    if (lr_realpath(where, p->dir) == NULL)
         return lr_fail(err, LR_NOT_FOUND, "model \"%s\" has no files in %s", p->model->id,
                        root);
-    size_t len = realpath(root, p->root) != NULL ? strlen(p->root) : 0;
+    size_t len = lr_realpath(root, p->root) != NULL ? strlen(p->root) : 0;
     bool is_below = len != 0 && strncmp(p->dir, p->root, len) == 0 && p->dir[len] == '/' &&
                     lr_str_eq_nocase(lr_str_z(p->dir + len + 1), lr_str_z(p->model->id));
     if (is_below)
@@ -112,7 +111,7 @@ static void remove_files(uv_work_t *work)
     char *slash = strrchr(p->dir, '/');
     *slash = '\0';
     if (strcmp(p->dir, p->root) != 0)
-        (void)rmdir(p->dir);
+        (void)lr_rmdir(p->dir);
     *slash = '/';
 }
 

@@ -2,7 +2,6 @@
  * Where they are looked for is in storage_scan.c. */
 #include "node/fetch/storage.h"
 
-#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -195,14 +194,14 @@ struct node_model *node_storage_add(struct node_storage *storage, const char *id
                                     const char *dir, const char *format, const char *filename)
 {
     struct lr_error err;
-    char real[PATH_MAX];
+    char real[LR_PATH_MAX];
     enum model_format wanted;
     struct node_model *m = node_storage_name(storage, id);
     if (is_settled(m))
         return m;
     if (format == NULL || !model_format_find(lr_str_z(format), &wanted))
         wanted = node_storage_guess_format(dir);
-    const char *where = realpath(dir, real) != NULL ? real : dir;
+    const char *where = lr_realpath(dir, real) != NULL ? real : dir;
     undescribe(m);
     keep_folder(m, dir);
     lr_code code = model_descriptor_open(where, wanted, filename, &m->descriptor, &err);

@@ -1,12 +1,11 @@
 /* node/fetch/storage_scan.c - the places models are found in: folders the operator named, the
  * models root, an existing Hugging Face cache, and a folder that a router's operator registers
  * by its path. */
-#include <dirent.h>
-#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 
 #include "base/log.h"
+#include "base/os/file.h"
 #include "hub/cache.h"
 #include "hub/download.h"
 #include "hub/installed.h"
@@ -40,18 +39,17 @@ typedef bool (*folder_fn)(struct node_storage *storage, const char *dir, const c
 /* DIR/<name> and DIR/<org>/<name>. */
 static void walk(struct node_storage *storage, const char *dir, const char *org, folder_fn fn)
 {
-    DIR *folder = opendir(dir);
-    for (struct dirent *e; folder != NULL && (e = readdir(folder)) != NULL;) {
+    struct lr_dir *folder = lr_dir_open(dir);
+    for (const char *name; folder != NULL && (name = lr_dir_next(folder)) != NULL;) {
         char path[LR_PATH_MAX], id[600];
-        int n = snprintf(path, sizeof(path), "%s/%s", dir, e->d_name);
-        if (e->d_name[0] == '.' || n < 0 || (size_t)n >= sizeof(path) || !lr_dir_exists(path))
+        int n = snprintf(path, sizeof(path), "%s/%s", dir, name);
+        if (name[0] == '.' || n < 0 || (size_t)n >= sizeof(path) || !lr_dir_exists(path))
             continue;
-        (void)snprintf(id, sizeof(id), "%s%s%s", org, org[0] != '\0' ? "/" : "", e->d_name);
+        (void)snprintf(id, sizeof(id), "%s%s%s", org, org[0] != '\0' ? "/" : "", name);
         if (!fn(storage, path, id) && org[0] == '\0')
-            walk(storage, path, e->d_name, fn);
+            walk(storage, path, name, fn);
     }
-    if (folder != NULL)
-        (void)closedir(folder);
+    lr_dir_close(folder);
 }
 
 /* A folder this node has fetched: its manifest says what it is, and its files are offered
@@ -114,11 +112,11 @@ static void add_cached(void *arg, const char *id, const char *dir, struct lr_err
 
 void node_storage_scan(struct node_storage *storage)
 {
-    char real[PATH_MAX];
+    char real[LR_PATH_MAX];
     size_t named = lr_settings_list_count(storage->settings, "model");
     for (size_t i = 0; i < named; i++) {
         const char *dir = lr_settings_list_item(storage->settings, "model", i);
-        const char *path = realpath(dir, real) != NULL ? real : dir;
+        const char *path = lr_realpath(dir, real) != NULL ? real : dir;
         (void)node_storage_add(storage, lr_path_base(path), dir, NULL, NULL);
     }
     walk(storage, storage->root, "", add_folder);
@@ -152,16 +150,16 @@ static void name_of(const char *rest, const char *path, char *out, size_t size)
 static lr_code find_root(const struct node_storage *storage, const char *path,
                          const char **rest, struct lr_error *err)
 {
-    char real[PATH_MAX];
+    char real[LR_PATH_MAX];
     struct lr_buf roots;
-    *rest = realpath(storage->root, real) != NULL ? below(path, real) : NULL;
+    *rest = lr_realpath(storage->root, real) != NULL ? below(path, real) : NULL;
     lr_buf_init(&roots, 2048);
     lr_buf_add_z(&roots, storage->root);
     size_t named = lr_settings_list_count(storage->settings, "model");
     for (size_t i = 0; i < named && *rest == NULL; i++) {
         const char *item = lr_settings_list_item(storage->settings, "model", i);
         lr_buf_addf(&roots, ", %s", item);
-        if (realpath(item, real) != NULL && below(path, real) != NULL)
+        if (lr_realpath(item, real) != NULL && below(path, real) != NULL)
             *rest = ""; /* called as its last folder */
     }
     lr_code code = *rest != NULL ? LR_OK
@@ -201,7 +199,7 @@ lr_code node_storage_inspect(struct node_storage *storage, struct lr_str path,
                              struct lr_str name, struct lr_str format, struct node_model **out,
                              struct lr_error *err)
 {
-    char text[LR_PATH_MAX], real[PATH_MAX], id[600], found[16];
+    char text[LR_PATH_MAX], real[LR_PATH_MAX], id[600], found[16];
     const char *rest;
     *out = NULL;
     bool is_absolute = path.len != 0 && path.ptr[0] == '/';
@@ -211,7 +209,7 @@ lr_code node_storage_inspect(struct node_storage *storage, struct lr_str path,
     if (path.len == 0 || n < 0 || (size_t)n >= sizeof(text) ||
         lr_str_find_char(path, '\0') != LR_STR_NONE)
         return lr_fail(err, LR_INVALID_ARGUMENT, "\"path\" must be a folder's path");
-    if (realpath(text, real) == NULL || !lr_dir_exists(real))
+    if (lr_realpath(text, real) == NULL || !lr_dir_exists(real))
         return lr_fail(err, LR_NOT_FOUND, "there is no folder %.300s", text);
     lr_code code = find_root(storage, real, &rest, err);
     if (code == LR_OK)

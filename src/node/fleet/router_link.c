@@ -2,11 +2,11 @@
 
 #include <stdio.h>
 #include <stdlib.h>
-#include <unistd.h>
 
 #include "base/file.h"
 #include "base/json.h"
 #include "base/log.h"
+#include "base/os/socket.h"
 #include "base/random.h"
 #include "net/client.h"
 #include "net/settings.h"
@@ -147,7 +147,7 @@ lr_code node_router_link_create(struct node_storage *storage,
     lr_buf_init(&link->body, BODY_BYTES);
     if (name != NULL)
         (void)snprintf(link->name, sizeof(link->name), "%s", name);
-    else if (gethostname(link->name, sizeof(link->name) - 1) != 0)
+    else if (!lr_host_name(link->name, sizeof(link->name) - 1))
         (void)snprintf(link->name, sizeof(link->name), "node");
     return link->router != NULL ? prepare(link, err) : LR_OK;
 }

@@ -1,87 +1,26 @@
 #include "node/models/memory.h"
 
-#include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/log.h"
-#include "base/str.h"
+#include "base/os/library.h"
+#include "base/os/memory.h"
 
 /* ---- RAM ---- */
 
-/* "MemAvailable:   123 kB" in a file of such lines; false when it is not there. */
-static bool read_kb(const char *path, const char *key, uint64_t *bytes)
+static struct lr_memory_roots roots_of(const struct node_pools *pools)
 {
-    char line[256];
-    bool found = false;
-    FILE *file = fopen(path, "re");
-    if (file == NULL)
-        return false;
-    while (!found && fgets(line, sizeof(line), file) != NULL) {
-        size_t len = strlen(key);
-        if (strncmp(line, key, len) == 0 && line[len] == ':') {
-            *bytes = strtoull(line + len + 1, NULL, 10) * 1024;
-            found = true;
-        }
-    }
-    (void)fclose(file);
-    return found;
-}
-
-/* A file with one number; "max" and a missing file are no limit. */
-static bool read_number(const char *path, uint64_t *out)
-{
-    char text[64] = "";
-    FILE *file = fopen(path, "re");
-    if (file == NULL)
-        return false;
-    size_t n = fread(text, 1, sizeof(text) - 1, file);
-    (void)fclose(file);
-    return lr_str_u64(lr_str_trim(lr_str(text, n)), out);
-}
-
-/* The innermost limit that applies to us: cgroup v2, the folder /proc/self/cgroup
- * names and its parents. */
-static void apply_cgroup(const struct node_pools *pools, uint64_t *total, uint64_t *used)
-{
-    char path[512], file[640], line[512] = "";
-    (void)snprintf(path, sizeof(path), "%s/self/cgroup", pools->proc_root);
-    FILE *f = fopen(path, "re");
-    if (f == NULL)
-        return;
-    while (fgets(line, sizeof(line), f) != NULL && strncmp(line, "0::", 3) != 0)
-        continue;
-    (void)fclose(f);
-    if (strncmp(line, "0::", 3) != 0)
-        return;
-    line[strcspn(line, "\n")] = '\0';
-    for (char *end = line + strlen(line);; *end = '\0') {
-        uint64_t limit, current;
-        (void)snprintf(file, sizeof(file), "%s%.300s/memory.max", pools->cgroup_root, line + 3);
-        bool has = read_number(file, &limit);
-        (void)snprintf(file, sizeof(file), "%s%.300s/memory.current", pools->cgroup_root,
-                       line + 3);
-        if (has && read_number(file, &current) && limit < *total) {
-            *total = limit;
-            *used = current;
-        }
-        end = strrchr(line + 3, '/');
-        if (end == NULL)
-            return;
-    }
+    return (struct lr_memory_roots){.proc = pools->proc_root, .cgroup = pools->cgroup_root};
 }
 
 static void read_ram(struct node_pools *pools)
 {
-    char path[512];
-    uint64_t total = 0;
-    uint64_t available = 0;
-    (void)snprintf(path, sizeof(path), "%s/meminfo", pools->proc_root);
-    if (!read_kb(path, "MemTotal", &total) || !read_kb(path, "MemAvailable", &available))
+    uint64_t total = 0, used = 0;
+    struct lr_memory_roots roots = roots_of(pools);
+    if (!lr_memory_read(&roots, &total, &used))
         return;
-    uint64_t used = total > available ? total - available : 0;
-    apply_cgroup(pools, &total, &used);
     /* A cap set by the operator is a share for models: what others use does not count
      * against it, so only our own claims fill it. */
     struct node_pool_state *state = &pools->pool[NODE_POOL_RAM].state;
@@ -115,15 +54,17 @@ struct node_nvml {
 
 static bool find(void *handle, const char *name, void *out, size_t size)
 {
-    void *symbol = dlsym(handle, name);
+    void *symbol = lr_library_symbol(handle, name);
     if (symbol != NULL)
         memcpy(out, &symbol, size);
     return symbol != NULL;
 }
 
+/* path NULL: the system's. */
 static struct node_nvml *open_nvml(const char *path)
 {
-    void *handle = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    void *handle =
+        path != NULL ? lr_library_open(path) : lr_library_open_known(LR_LIBRARY_NVML);
     if (handle == NULL)
         return NULL;
     struct node_nvml *n = calloc(1, sizeof(*n));
@@ -140,7 +81,7 @@ static struct node_nvml *open_nvml(const char *path)
                    sizeof(n->processes));
     if (!ok || n->init() != 0) {
         free(n);
-        (void)dlclose(handle);
+        lr_library_close(handle);
         return NULL;
     }
     n->handle = handle;
@@ -174,7 +115,7 @@ void node_pools_init(struct node_pools *pools, const char *nvml_path, uint64_t r
     ram->state.limit_percent = limit_percent;
     (void)snprintf(pools->proc_root, sizeof(pools->proc_root), "%s", proc_root);
     (void)snprintf(pools->cgroup_root, sizeof(pools->cgroup_root), "/sys/fs/cgroup");
-    pools->nvml = open_nvml(nvml_path != NULL ? nvml_path : "libnvidia-ml.so.1");
+    pools->nvml = open_nvml(nvml_path);
     if (pools->nvml != NULL)
         add_gpus(pools, limit_percent);
     else if (nvml_path != NULL)
@@ -187,7 +128,7 @@ void node_pools_free(struct node_pools *pools)
     if (pools->nvml == NULL)
         return;
     (void)pools->nvml->shutdown();
-    (void)dlclose(pools->nvml->handle);
+    lr_library_close(pools->nvml->handle);
     free(pools->nvml);
     pools->nvml = NULL;
 }
@@ -208,10 +149,8 @@ uint64_t node_pools_of_process(const struct node_pools *pools, uint32_t pool, pi
 {
     enum { PROCESSES = 256 };
     if (pool == NODE_POOL_RAM) {
-        char path[320];
-        uint64_t bytes = 0;
-        (void)snprintf(path, sizeof(path), "%s/%d/status", pools->proc_root, (int)pid);
-        return read_kb(path, "RssAnon", &bytes) ? bytes : 0;
+        struct lr_memory_roots roots = roots_of(pools);
+        return lr_memory_of_process(&roots, (int)pid);
     }
     struct nvml_process list[PROCESSES];
     unsigned count = PROCESSES;

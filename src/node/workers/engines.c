@@ -6,13 +6,9 @@
  */
 #include "node/workers/engines.h"
 
-#include <dirent.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include "base/log.h"
 #include "base/random.h"
@@ -23,8 +19,8 @@ enum { FILES_MAX = 256, FILE_PATH_MAX = LR_PATH_MAX + 400 };
 /* ---- files ---- */
 
 struct file_list {
-    struct dirent **entries;
-    int count;
+    char **names; /* owned; sorted */
+    int count;    /* -1: the folder cannot be read */
 };
 
 static const char *in_folder(char out[FILE_PATH_MAX], const char *folder, const char *name)
@@ -33,33 +29,42 @@ static const char *in_folder(char out[FILE_PATH_MAX], const char *folder, const 
     return out;
 }
 
-static int is_visible(const struct dirent *entry)
+static int by_name(const void *a, const void *b)
 {
-    return entry->d_name[0] != '.';
-}
-
-static int by_name(const struct dirent **a, const struct dirent **b)
-{
-    return strcmp((*a)->d_name, (*b)->d_name);
-}
-
-static void list_folder(struct file_list *list, const char *folder)
-{
-    list->entries = NULL;
-    list->count = scandir(folder, &list->entries, is_visible, by_name);
+    const char *const *left = a, *const *right = b;
+    return strcmp(*left, *right);
 }
 
 static void list_free(struct file_list *list)
 {
     for (int i = 0; i < list->count; i++)
-        free(list->entries[i]);
-    free(list->entries);
+        free(list->names[i]);
+    free(list->names);
 }
 
-static bool is_plain_file(const char *path)
+static bool add_name(struct file_list *list, const char *name)
 {
-    struct stat info;
-    return stat(path, &info) == 0 && S_ISREG(info.st_mode);
+    char **longer = realloc(list->names, ((size_t)list->count + 1) * sizeof(*longer));
+    if (longer == NULL)
+        return false;
+    list->names = longer;
+    return (longer[list->count] = strdup(name)) != NULL && ++list->count > 0;
+}
+
+static void list_folder(struct file_list *list, const char *folder)
+{
+    struct lr_dir *dir = lr_dir_open(folder);
+    bool is_whole = dir != NULL;
+    *list = (struct file_list){0};
+    for (const char *name; is_whole && (name = lr_dir_next(dir)) != NULL;)
+        is_whole = name[0] == '.' || add_name(list, name);
+    lr_dir_close(dir);
+    if (!is_whole) {
+        list_free(list);
+        *list = (struct file_list){.count = -1};
+    }
+    if (list->count > 0)
+        qsort(list->names, (size_t)list->count, sizeof(*list->names), by_name);
 }
 
 uint64_t node_folder_signature(const char *folder)
@@ -69,10 +74,9 @@ uint64_t node_folder_signature(const char *folder)
     list_folder(&list, folder);
     for (int i = 0; i < list.count; i++) {
         char path[FILE_PATH_MAX];
-        struct stat info;
-        if (stat(in_folder(path, folder, list.entries[i]->d_name), &info) == 0) {
-            uint64_t facts[] = {(uint64_t)info.st_ino, (uint64_t)info.st_size,
-                                (uint64_t)info.st_mtim.tv_sec, (uint64_t)info.st_mtim.tv_nsec};
+        struct lr_stat info;
+        if (lr_stat(in_folder(path, folder, list.names[i]), &info)) {
+            uint64_t facts[] = {info.inode, info.size, (uint64_t)info.changed_ns};
             sum = sum * 1000003 + lr_hash(lr_str((const char *)facts, sizeof(facts)));
         }
     }
@@ -94,15 +98,15 @@ static lr_code list_members(struct file_list *list, const struct plugin_manifest
     if (list->count < 0)
         return lr_fail_errno(err, LR_IO, "%s", m->folder);
     for (int i = 0; i < list->count; i++) {
-        const char *name = list->entries[i]->d_name;
+        const char *name = list->names[i];
         if (strcmp(name, "manifest.json") == 0 ||
-            !is_plain_file(in_folder(path, m->folder, name))) {
-            free(list->entries[i]);
+            !lr_file_exists(in_folder(path, m->folder, name))) {
+            free(list->names[i]);
             continue;
         }
         if (code == LR_OK)
             code = plugin_manifest_check_file(m, name, err);
-        list->entries[kept++] = list->entries[i];
+        list->names[kept++] = list->names[i];
     }
     list->count = kept;
     if (code == LR_OK && kept > FILES_MAX)
@@ -122,7 +126,7 @@ static lr_code hash_folder(const char *folder, const struct file_list *list,
     lr_sha256_init(&all);
     own[0] = '\0';
     for (int i = 0; i < list->count; i++) {
-        const char *name = list->entries[i]->d_name;
+        const char *name = list->names[i];
         struct lr_file_map map;
         lr_code code = lr_file_map(in_folder(path, folder, name), &map, err);
         if (code != LR_OK)
@@ -145,7 +149,7 @@ static lr_code copy_file(const char *from, const char *to, struct lr_error *err)
     lr_code code = lr_file_map(from, &map, err);
     if (code != LR_OK)
         return code;
-    int fd = open(to, O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC, 0700);
+    int fd = lr_open(to, LR_OPEN_WRITE | LR_OPEN_NEW, 0700);
     if (fd < 0)
         code = lr_fail_errno(err, LR_IO, "%s", to);
     for (size_t done = 0; code == LR_OK && done < map.len;) {
@@ -175,11 +179,10 @@ static lr_code copy_folder(const char *folder, const struct file_list *list, con
     (void)snprintf(temporary, sizeof(temporary), "%.4100s.%s.tmp", target, suffix);
     lr_code code = lr_dir_create(temporary, err);
     for (int i = 0; code == LR_OK && i < list->count; i++) {
-        const char *name = list->entries[i]->d_name;
+        const char *name = list->names[i];
         code = copy_file(in_folder(from, folder, name), in_folder(to, temporary, name), err);
     }
-    if (code == LR_OK && rename(temporary, target) != 0 && errno != ENOTEMPTY &&
-        errno != EEXIST)
+    if (code == LR_OK && !lr_rename(temporary, target) && errno != ENOTEMPTY && errno != EEXIST)
         code = lr_fail_errno(err, LR_IO, "%s", target);
     if (lr_dir_exists(temporary))
         discard(temporary);
@@ -263,7 +266,7 @@ lr_code node_library_restore(const struct node_engines *engines, struct node_eng
     struct plugin_manifest manifest = {0};
     uint64_t now = node_folder_signature(old->folder);
     /* A folder that cannot be listed for want of a descriptor is not for that gone. */
-    if (now == old->signature || (now == 0 && is_plain_file(old->path)))
+    if (now == old->signature || (now == 0 && lr_file_exists(old->path)))
         return LR_OK;
     lr_log_warn(NULL, "engine.copy_changed id=%s copy=%s", engine->name, old->folder);
     if (lr_dir_exists(old->folder))
@@ -369,7 +372,7 @@ bool node_engines_scan(struct node_engines *engines)
     if (list.count < 0)
         lr_log_warn(NULL, "engine.no_folder dir=%s", engines->dir);
     for (int i = 0; i < list.count; i++) {
-        (void)in_folder(folder, engines->dir, list.entries[i]->d_name);
+        (void)in_folder(folder, engines->dir, list.names[i]);
         if (strlen(folder) < LR_PATH_MAX &&
             lr_file_exists(in_folder(manifest, folder, "manifest.json")) &&
             !is_known(engines, folder))

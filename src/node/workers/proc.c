@@ -1,15 +1,13 @@
 #include "node/workers/proc.h"
 
-#include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <sys/wait.h>
-#include <unistd.h>
 #include <uv.h>
 
 #include "base/file.h"
 #include "base/log.h"
+#include "base/os/fd.h"
 #include "base/subprocess.h"
 
 extern char **environ;
@@ -201,12 +199,11 @@ static lr_code make_pipes(int pipes[PIPES][2], struct lr_error *err)
     lr_code code = LR_OK;
     memset(pipes, -1, PIPES * sizeof(*pipes));
     for (size_t i = 0; code == LR_OK && i < PIPES; i++)
-        if (pipe2(pipes[i], O_CLOEXEC) != 0)
+        /* Room for a step of many sequences; where the system allows less, less. */
+        if (!lr_pipe(pipes[i], i == PIPE_OUT ? PIPE_BYTES : 0))
             code = lr_fail_errno(err, LR_INTERNAL, "cannot make a pipe for a worker");
     if (code != LR_OK)
         close_pipes(pipes);
-    else /* Room for a step of many sequences; where the system allows less, less. */
-        (void)fcntl(pipes[PIPE_OUT][1], F_SETPIPE_SZ, PIPE_BYTES);
     return code;
 }
 

@@ -1,8 +1,8 @@
 #include "router/http/session.h"
 
-#include <arpa/inet.h>
 #include <stdio.h>
 
+#include "base/os/socket.h"
 #include "base/random.h"
 
 void router_sessions_init(struct router_sessions *s, uint64_t idle_ms, uint64_t life_ms)

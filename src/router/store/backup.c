@@ -1,12 +1,11 @@
 /* router/store/backup.c - a copy of the router's SQLite database, also while the router runs.
  */
 #include <errno.h>
-#include <fcntl.h>
 #include <sqlite3.h>
 #include <stdio.h>
-#include <unistd.h>
 
 #include "base/fail.h"
+#include "base/os/file.h"
 #include "router/router.h"
 
 enum { BUSY_MS = 10000 };
@@ -24,7 +23,7 @@ static lr_code copy_all(sqlite3 *from, sqlite3 *to, const char *file, struct lr_
 /* Made before SQLite opens it, so that at no moment others can read the file. */
 static lr_code create_private(const char *file, struct lr_error *err)
 {
-    int fd = open(file, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    int fd = lr_open(file, LR_OPEN_WRITE | LR_OPEN_NEW, 0600);
     if (fd < 0 && errno == EEXIST)
         return lr_fail(err, LR_CONFLICT,
                        "%.200s exists: name another file, or move that one away", file);
@@ -55,7 +54,7 @@ lr_code router_backup(const char *data_dir, const char *file, struct lr_error *e
                                : lr_fail(err, LR_IO, "cannot write the backup %.200s: %s", file,
                                          sqlite3_errstr(rc));
         if (sqlite3_close(to) != SQLITE_OK || code != LR_OK)
-            (void)unlink(file);
+            (void)lr_unlink(file);
     }
     (void)sqlite3_close(from);
     return code;

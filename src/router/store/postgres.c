@@ -10,14 +10,14 @@
  * open and never answers.  So libpq is used without blocking, every wait has a deadline, and a
  * connection that ran into it is given up.
  */
-#include <dlfcn.h>
 #include <libpq-fe.h>
-#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/os/fd.h"
+#include "base/os/library.h"
 #include "base/random.h"
 #include "router/store/sql.h"
 
@@ -64,12 +64,15 @@ static lr_code load_library(struct lr_error *err)
 {
     if (pq.handle != NULL)
         return LR_OK;
-    pq.handle = dlopen("libpq.so.5", RTLD_NOW);
+    if (lr_library_name(LR_LIBRARY_PQ)[0] == '\0')
+        return lr_fail(err, LR_UNSUPPORTED,
+                       "a PostgreSQL database can be used on Linux only: leave --database out");
+    pq.handle = lr_library_open_known(LR_LIBRARY_PQ);
     if (pq.handle == NULL)
         return lr_fail(err, LR_UNSUPPORTED,
                        "a PostgreSQL database needs libpq.so.5 (Debian: apt install libpq5)");
 #define X(name)                                                                                \
-    *(void **)(void *)&pq.name = dlsym(pq.handle, #name);                                      \
+    *(void **)(void *)&pq.name = lr_library_symbol(pq.handle, #name);                          \
     if (pq.name == NULL)                                                                       \
         return lr_fail(err, LR_UNSUPPORTED, "libpq.so.5 lacks " #name);
     LIBPQ_FUNCTIONS(X)
@@ -115,10 +118,10 @@ static lr_code fail_silent(struct pg *pg, const char *what, struct lr_error *err
 }
 
 /* False: the deadline of the call has passed. */
-static bool wait_for(struct pg *pg, short events)
+static bool wait_for(struct pg *pg, unsigned events)
 {
-    struct pollfd fd = {.fd = pq.PQsocket(pg->connection), .events = events};
-    if (fd.fd < 0)
+    int fd = pq.PQsocket(pg->connection);
+    if (fd < 0)
         return true; /* the connection is lost: the next call into libpq says so */
     for (;;) {
         uint64_t spent = lr_clock_ms(NULL) - pg->called_ms;
@@ -126,7 +129,7 @@ static bool wait_for(struct pg *pg, short events)
         if (spent >= limit)
             return false;
         uint64_t left = limit - spent;
-        if (poll(&fd, 1, left < SLICE_MS ? (int)left : SLICE_MS) > 0)
+        if (lr_fd_wait(fd, events, left < SLICE_MS ? (int)left : SLICE_MS) > 0)
             return true;
     }
 }
@@ -151,7 +154,7 @@ static lr_code dial(struct pg *pg, struct lr_error *err)
                                           ? PGRES_POLLING_FAILED
                                           : PGRES_POLLING_WRITING;
     while (state == PGRES_POLLING_READING || state == PGRES_POLLING_WRITING) {
-        if (!wait_for(pg, state == PGRES_POLLING_READING ? POLLIN : POLLOUT))
+        if (!wait_for(pg, state == PGRES_POLLING_READING ? LR_FD_READABLE : LR_FD_WRITABLE))
             return fail_silent(pg, "did not accept a connection", err);
         state = pq.PQconnectPoll(pg->connection);
     }
@@ -179,7 +182,7 @@ static PGresult *ask(struct pg *pg, const char *text, const char *const *params,
             result = next;
             continue;
         }
-        if (unsent >= 0 && !wait_for(pg, unsent != 0 ? POLLIN | POLLOUT : POLLIN)) {
+        if (unsent >= 0 && !wait_for(pg, LR_FD_READABLE | (unsent != 0 ? LR_FD_WRITABLE : 0))) {
             pq.PQclear(result);
             (void)fail_silent(pg, "did not answer", err);
             return NULL;

@@ -3,15 +3,13 @@
  * WAL with full syncs: what was committed survives kill -9 and a power cut.  Statements
  * are kept prepared, keyed by the address of their (static) text.
  */
-#include <fcntl.h>
-#include <poll.h>
 #include <sqlite3.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "base/clock.h"
+#include "base/os/file.h"
 #include "router/store/sql.h"
 
 enum { KEPT_MAX = 64, BUSY_LOOK_MS = 10 };
@@ -110,7 +108,7 @@ static int on_busy(void *arg, int tries)
     (void)tries;
     if (lr_clock_ms(NULL) - lite->called_ms >= atomic_load(&lite->base.timeout_ms))
         return 0;
-    (void)poll(NULL, 0, BUSY_LOOK_MS);
+    lr_sleep_ms(BUSY_LOOK_MS);
     return 1;
 }
 
@@ -182,7 +180,7 @@ lr_code router_sqlite_open(const char *path, uint32_t timeout_ms, struct router_
     atomic_store(&lite->base.timeout_ms, timeout_ms);
     /* Names, addresses and usage are in it.  SQLite gives its side files the mode of this one.
      */
-    int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    int fd = lr_open(path, LR_OPEN_READ_WRITE | LR_OPEN_CREATE, 0600);
     if (fd >= 0)
         (void)close(fd);
     int rc =

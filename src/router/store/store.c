@@ -8,6 +8,7 @@
 #include "base/clock.h"
 #include "base/failpoint.h"
 #include "base/log.h"
+#include "base/os/cpu.h"
 #include "router/store/records.h"
 
 enum {
@@ -75,17 +76,13 @@ static lr_code migrate(struct router_sql *sql, bool shared, struct lr_error *err
 lr_code router_store_open(const char *database, uint32_t timeout_ms, struct router_store **out,
                           struct lr_error *err)
 {
-    pthread_condattr_t attr;
     *out = NULL;
     struct router_store *store = calloc(1, sizeof(*store));
     if (store == NULL)
         return lr_fail(err, LR_OUT_OF_RAM, "no memory for a database");
     store->last = &store->first;
     (void)pthread_mutex_init(&store->lock, NULL);
-    (void)pthread_condattr_init(&attr);
-    (void)pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-    (void)pthread_cond_init(&store->wake, &attr);
-    (void)pthread_condattr_destroy(&attr);
+    lr_cond_init(&store->wake);
     lr_code code = router_store_can_share(database)
                        ? router_postgres_open(database, timeout_ms, &store->sql, err)
                        : router_sqlite_open(database, timeout_ms, &store->sql, err);
@@ -273,12 +270,8 @@ static size_t rows_waiting(const struct router_store *store)
 /* Lock held; gives it up while it waits.  False: the time has passed. */
 static bool wait_ms(struct router_store *store, long ms)
 {
-    struct timespec until;
-    (void)clock_gettime(CLOCK_MONOTONIC, &until);
-    until.tv_nsec += ms % 1000 * 1000000L;
-    until.tv_sec += ms / 1000 + until.tv_nsec / 1000000000L;
-    until.tv_nsec %= 1000000000L;
-    return pthread_cond_timedwait(&store->wake, &store->lock, &until) == 0;
+    uint64_t until = lr_clock_ns(NULL) + (uint64_t)ms * 1000000;
+    return lr_cond_wait_until(&store->wake, &store->lock, until) == 0;
 }
 
 static void look_for_changes(struct router_store *store)

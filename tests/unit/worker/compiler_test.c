@@ -76,7 +76,7 @@ static struct worker_job *await(struct worker_compiler *c, uint32_t *reads)
             worker_compiler_read(c, &api, NULL);
             ++*reads;
         } else {
-            struct pollfd ready = {.fd = c->wake, .events = POLLIN};
+            struct pollfd ready = {.fd = (int)c->wake.handle, .events = POLLIN};
             assert_int_equal(poll(&ready, 1, 60 * 1000), 1);
         }
     }

@@ -6,6 +6,7 @@
 
 #include "base/fail.h"
 #include "base/json.h"
+#include "base/os/memory.h"
 #include "engines/gptoss/model/rope.h"
 
 /* Defaults.  KV tokens: a long conversation; memory is used only when written.  Chunk: the
@@ -187,7 +188,7 @@ static void cpu_close(struct gptoss_backend *b)
     free(b->samplers);
     free(b->cache_blocks[0]);
     free(b->cache_blocks[1]);
-    free(b->block);
+    lr_aligned_free(b->block);
     free(b);
 }
 
@@ -210,7 +211,7 @@ static lr_code allot(struct gptoss_backend *b, struct lr_error *err)
     b->full_cache = take_cache(p->full_pages * p->full_page_bytes, &b->cache_blocks[0]);
     b->window_cache = take_cache(p->window_pages * p->window_page_bytes, &b->cache_blocks[1]);
     b->samplers = calloc(p->threads, sizeof(*b->samplers));
-    b->block = aligned_alloc(CPU_ALIGN, bytes);
+    b->block = lr_aligned_alloc(CPU_ALIGN, bytes);
     for (uint32_t i = 0; b->samplers != NULL && i < p->threads; i++) {
         b->samplers[i] = sampler_create(b->weights->vocab_rows);
         ok = ok && b->samplers[i] != NULL;

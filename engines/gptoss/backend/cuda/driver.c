@@ -1,10 +1,11 @@
 #include "engines/gptoss/backend/cuda/driver.h"
 
-#include <dlfcn.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "base/os/library.h"
 
 /* Programmatic launches inside captured graphs need a driver of this CUDA version. */
 enum { OLDEST_DRIVER = 12030 };
@@ -14,18 +15,17 @@ enum { OLDEST_DRIVER = 12030 };
 
 static lr_code load(struct cuda_driver *cu, struct lr_error *err)
 {
-    void *library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
+    void *library = lr_library_open_known(LR_LIBRARY_CUDA);
     if (library == NULL)
         return lr_fail(
             err,
             LR_INTERNAL, /* a driver may be installed later: says nothing about the model */
-            "no NVIDIA driver: libcuda.so.1 cannot be loaded (%s); install the "
-            "NVIDIA driver, or "
-            "use --device cpu",
-            dlerror());
+            "no NVIDIA driver: %s cannot be loaded (%s); install the NVIDIA driver, or use "
+            "--device cpu",
+            lr_library_name(LR_LIBRARY_CUDA), lr_library_error());
         /* NAME_OF expands cuMemAlloc to cuMemAlloc_v2 first, as cuda.h defines it. */
 #define X(name)                                                                                \
-    *(void **)&cu->name = dlsym(library, NAME_OF(name));                                       \
+    *(void **)&cu->name = lr_library_symbol(library, NAME_OF(name));                           \
     if (cu->name == NULL)                                                                      \
         return lr_fail(err, LR_UNSUPPORTED,                                                    \
                        "the NVIDIA driver is too old: it lacks %s; update it to one for CUDA " \

@@ -1,4 +1,4 @@
-/* base/sandbox_calls.c - which system calls a confined process may make (seccomp).
+/* base/os/linux/sandbox_calls.c - which system calls a confined process may make (seccomp).
  *
  * A deny list, not an allow list: GPU drivers and their libraries make undocumented calls, and
  * new ones with each release.

@@ -1,18 +1,14 @@
-/* worker/confine_engine.c - which files an engine may use: its own, the model's, the system's
- * libraries, the GPUs' devices, and one folder that it may write to. */
-#include <dirent.h>
-#include <fcntl.h>
+/* base/os/linux/sandbox_view.c - which files a confined process may use: those it names, the
+ * system's libraries, the GPUs' devices, and one folder that it may write to. */
 #include <glob.h>
-#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
-#include <sys/stat.h>
 
 #include "base/arena.h"
+#include "base/file.h"
 #include "base/sandbox.h"
-#include "worker/confine.h"
 
 enum { PATHS_MAX = 4096, PATH_BYTES = 16 << 20, LINKS_DEPTH = 4 };
 
@@ -56,8 +52,9 @@ static const char *const devices[] = {
 
 static void allow(struct view *v, const char *path, bool is_writable)
 {
-    char real[PATH_MAX];
-    if (path == NULL || path[0] != '/' || v->count == PATHS_MAX || realpath(path, real) == NULL)
+    char real[LR_PATH_MAX];
+    if (path == NULL || path[0] != '/' || v->count == PATHS_MAX ||
+        lr_realpath(path, real) == NULL)
         return;
     const char *text = lr_arena_copy(&v->texts, lr_str_z(real));
     if (text != NULL)
@@ -67,27 +64,24 @@ static void allow(struct view *v, const char *path, bool is_writable)
 /* A snapshot in the Hugging Face cache is a folder of links; the files lie elsewhere. */
 static void allow_links(struct view *v, const char *folder, int depth)
 {
-    DIR *dir = opendir(folder);
-    const struct dirent *entry;
-    while (dir != NULL && (entry = readdir(dir)) != NULL) {
-        char path[PATH_MAX];
-        struct stat info;
-        int n = snprintf(path, sizeof(path), "%s/%s", folder, entry->d_name);
-        if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0 || n < 0 ||
-            (size_t)n >= sizeof(path) || lstat(path, &info) != 0)
+    struct lr_dir *dir = lr_dir_open(folder);
+    for (const char *name; dir != NULL && (name = lr_dir_next(dir)) != NULL;) {
+        char path[LR_PATH_MAX];
+        struct lr_stat info;
+        int n = snprintf(path, sizeof(path), "%s/%s", folder, name);
+        if (n < 0 || (size_t)n >= sizeof(path) || !lr_lstat(path, &info))
             continue;
-        if (S_ISLNK(info.st_mode))
+        if (info.kind == LR_KIND_LINK)
             allow(v, path, false);
-        else if (S_ISDIR(info.st_mode) && depth < LINKS_DEPTH)
+        else if (info.kind == LR_KIND_FOLDER && depth < LINKS_DEPTH)
             allow_links(v, path, depth + 1);
     }
-    if (dir != NULL)
-        (void)closedir(dir);
+    lr_dir_close(dir);
 }
 
 static void allow_folder_of(struct view *v, const char *file)
 {
-    char folder[PATH_MAX];
+    char folder[LR_PATH_MAX];
     (void)snprintf(folder, sizeof(folder), "%s", file);
     char *slash = strrchr(folder, '/');
     if (slash == NULL || slash == folder)
@@ -98,7 +92,7 @@ static void allow_folder_of(struct view *v, const char *file)
 
 static void allow_listed(struct view *v, const char *folders)
 {
-    char folder[PATH_MAX];
+    char folder[LR_PATH_MAX];
     struct lr_str rest = lr_str_z(folders), part;
     while (folders != NULL && lr_str_split(&rest, ':', &part)) {
         (void)snprintf(folder, sizeof(folder), LR_STR_FMT, LR_STR_ARG(part));
@@ -115,8 +109,8 @@ static void allow_devices(struct view *v)
                 allow(v, found.gl_pathv[j], true);
         globfree(&found);
     }
-    struct stat info;
-    if (stat("/dev/nvidiactl", &info) != 0)
+    struct lr_stat info;
+    if (!lr_stat("/dev/nvidiactl", &info))
         return;
     /* The CUDA driver uses shared memory, also with its multi-process service (MPS).  Without
      * the variable the driver looks for the service in the folder named below. */
@@ -128,32 +122,31 @@ static void allow_devices(struct view *v)
     allow(v, service != NULL ? service : "/tmp/nvidia-mps", true);
 }
 
-lr_code worker_confine_engine(const char *scratch, const struct wire_open *open,
-                              struct lr_error *err)
+lr_code lr_sandbox_enter(const struct lr_sandbox_needs *needs, struct lr_error *err)
 {
     struct lr_sandbox_facts facts = lr_sandbox_look();
     struct view *v = calloc(1, sizeof(*v));
     if (v == NULL)
-        return lr_fail(err, LR_OUT_OF_RAM, "no memory to confine a worker");
+        return lr_fail(err, LR_OUT_OF_RAM, "no memory to confine a process");
     lr_arena_init(&v->texts, PATH_BYTES);
-    (void)setenv("TMPDIR", scratch, 1);
-    (void)setenv("CUDA_CACHE_PATH", scratch, 0);
-    allow(v, scratch, true);
+    (void)setenv("TMPDIR", needs->scratch, 1);
+    (void)setenv("CUDA_CACHE_PATH", needs->scratch, 0);
+    allow(v, needs->scratch, true);
     allow(v, getenv("CUDA_CACHE_PATH"), true);
     for (size_t i = 0; i < sizeof(readable) / sizeof(readable[0]); i++)
         allow(v, readable[i], false);
     allow_devices(v);
     allow_listed(v, getenv("LD_LIBRARY_PATH"));
-    allow_folder_of(v, open->library);
-    allow(v, open->options.artifact_path, false);
-    if (open->model_dir != NULL && open->model_dir[0] != '\0') {
-        allow(v, open->model_dir, false);
-        allow_links(v, open->model_dir, 0);
+    allow_folder_of(v, needs->library);
+    allow(v, needs->file, false);
+    if (needs->folder != NULL && needs->folder[0] != '\0') {
+        allow(v, needs->folder, false);
+        allow_links(v, needs->folder, 0);
     }
     lr_code code = v->count < PATHS_MAX
                        ? LR_OK
                        : lr_fail(err, LR_TOO_LARGE, "%s holds more than %d links",
-                                 open->model_dir, PATHS_MAX - 100);
+                                 needs->folder, PATHS_MAX - 100);
     if (code == LR_OK)
         code = lr_sandbox_files(&facts, v->paths, v->count, err);
     if (code == LR_OK)
@@ -165,7 +158,5 @@ lr_code worker_confine_engine(const char *scratch, const struct wire_open *open,
     }
     lr_arena_free(&v->texts);
     free(v);
-    return code == LR_OK ? LR_OK
-                         : lr_fail_prefix(err, "confining the worker (--no-confine-workers "
-                                               "runs engines without)");
+    return code;
 }

@@ -1,6 +1,6 @@
-/* llamacpp/version_probe.c - run at configure time: prints the version of a libllama.
+/* cmake/llama_version.c - run at configure time: prints the version of a libllama.
  *
- *   version_probe LIBRARY
+ *   llama_version LIBRARY
  *
  * It is compiled with the engine's headers, so it also checks that these are the expected
  * generation.

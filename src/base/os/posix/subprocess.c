@@ -1,4 +1,4 @@
-/* base/subprocess.c - fork and exec (POSIX, Linux).
+/* base/os/posix/subprocess.c - fork and exec.
  *
  * Everything that allocates happens before fork: between fork and exec only calls are made that
  * are safe after a fork in a program with threads.  The child reports a failed step through a
@@ -8,20 +8,17 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/prctl.h>
 #include <sys/resource.h>
-#include <sys/syscall.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "base/clock.h"
 #include "base/file.h"
+#include "base/os/posix/internal.h"
 
 extern char **environ;
 
@@ -117,7 +114,7 @@ static bool plan_stdio(struct plan *plan, int number, enum lr_stdio kind)
         plan_fd(plan, ends[1], number);
     } else if (kind == LR_STDIO_PIPE) {
         int both[2];
-        if (pipe2(both, O_CLOEXEC) != 0)
+        if (!lr_pipe(both, 0))
             return false;
         ends[0] = both[number == 0 ? 1 : 0];
         ends[1] = both[number == 0 ? 0 : 1];
@@ -132,18 +129,6 @@ static void report_and_exit(int report, int error)
     _exit(127);
 }
 
-static void close_on_exec_above(int first)
-{
-#if defined(SYS_close_range)
-    if (syscall(SYS_close_range, (unsigned)first, ~0u, 4u /* CLOSE_RANGE_CLOEXEC */) == 0)
-        return;
-#endif
-    struct rlimit limit;
-    rlim_t most = getrlimit(RLIMIT_NOFILE, &limit) == 0 ? limit.rlim_cur : 1024;
-    for (int fd = first; fd < 65536 && (rlim_t)fd < most; fd++)
-        (void)fcntl(fd, F_SETFD, FD_CLOEXEC);
-}
-
 /* Moves in two steps: first every source to a number above all targets, then each to its
  * target, so that no target overwrites a source that is still needed. */
 static bool place_fds(struct plan *plan)
@@ -156,7 +141,7 @@ static bool place_fds(struct plan *plan)
         if (plan->from[i] < 0)
             return false;
     }
-    close_on_exec_above(3);
+    lr_os_close_on_exec_above(3);
     for (int i = 0; i < plan->count; i++)
         if (dup2(plan->from[i], plan->to[i]) < 0)
             return false;
@@ -178,9 +163,9 @@ static void run_child(struct plan *plan)
 {
     (void)setpgid(0, 0);
     if (plan->spawn->dies_with_parent) {
-        if (prctl(PR_SET_PDEATHSIG, SIGKILL) != 0)
+        if (!lr_os_die_with_parent())
             report_and_exit(plan->report, errno);
-        /* If the parent died before prctl, no signal will come. */
+        /* If the parent died before, no signal will come. */
         if (getppid() != plan->parent)
             _exit(127);
     }
@@ -201,7 +186,7 @@ static void run_child(struct plan *plan)
 static lr_code fork_and_report(struct plan *plan, pid_t *pid, struct lr_error *err)
 {
     int report[2], child_error = 0;
-    if (pipe2(report, O_CLOEXEC) != 0)
+    if (!lr_pipe(report, 0))
         return lr_fail_errno(err, LR_IO, "cannot create a pipe");
     plan->report = report[1];
     plan->parent = getpid();
@@ -289,7 +274,7 @@ bool lr_subprocess_poll(struct lr_subprocess *child)
 bool lr_subprocess_wait(struct lr_subprocess *child, int timeout_ms)
 {
     uint64_t start = lr_clock_ms(NULL);
-    int pidfd = -1;
+    struct lr_os_exit_watch watch = {.fd = -1};
     while (!lr_subprocess_poll(child)) {
         int left = -1;
         if (timeout_ms >= 0) {
@@ -298,14 +283,10 @@ bool lr_subprocess_wait(struct lr_subprocess *child, int timeout_ms)
                 break;
             left = timeout_ms - (int)passed;
         }
-        if (pidfd < 0)
-            pidfd = (int)syscall(SYS_pidfd_open, child->pid, 0);
-        /* Kernels without pidfd (before 5.3) are polled every few milliseconds. */
-        struct pollfd wait = {.fd = pidfd, .events = POLLIN};
-        (void)poll(&wait, pidfd >= 0, pidfd >= 0 ? left : left >= 0 && left < 5 ? left : 5);
+        lr_os_await_exit(&watch, child->pid, left);
     }
-    if (pidfd >= 0)
-        (void)close(pidfd);
+    if (watch.fd >= 0)
+        (void)close(watch.fd);
     return child->pid == 0 || child->exited;
 }
 
@@ -336,29 +317,28 @@ void lr_subprocess_close(struct lr_subprocess *child)
     child->pid = 0;
 }
 
+/* The names of signals; sigabbrev_np is too new for the oldest C library. */
+static const struct {
+    int number;
+    const char *name;
+} signals[] = {
+    {SIGHUP, "HUP"},   {SIGINT, "INT"},   {SIGQUIT, "QUIT"}, {SIGILL, "ILL"},
+    {SIGTRAP, "TRAP"}, {SIGABRT, "ABRT"}, {SIGBUS, "BUS"},   {SIGFPE, "FPE"},
+    {SIGKILL, "KILL"}, {SIGUSR1, "USR1"}, {SIGSEGV, "SEGV"}, {SIGUSR2, "USR2"},
+    {SIGPIPE, "PIPE"}, {SIGALRM, "ALRM"}, {SIGTERM, "TERM"}, {SIGCHLD, "CHLD"},
+    {SIGXCPU, "XCPU"}, {SIGXFSZ, "XFSZ"}, {SIGSYS, "SYS"},
+};
+
 const char *lr_exit_text(int status, char out[LR_EXIT_TEXT_LEN])
 {
-    if (WIFSIGNALED(status)) {
-        const char *name = sigabbrev_np(WTERMSIG(status));
-        const char *core = WCOREDUMP(status) ? " (core dumped)" : "";
-        if (name != NULL)
-            (void)snprintf(out, LR_EXIT_TEXT_LEN, "killed by SIG%.16s%s", name, core);
-        else
-            (void)snprintf(out, LR_EXIT_TEXT_LEN, "killed by signal %d%s", WTERMSIG(status),
-                           core);
-    } else {
+    if (!WIFSIGNALED(status)) {
         (void)snprintf(out, LR_EXIT_TEXT_LEN, "exited with %d", WEXITSTATUS(status));
+        return out;
     }
+    const char *core = WCOREDUMP(status) ? " (core dumped)" : "";
+    (void)snprintf(out, LR_EXIT_TEXT_LEN, "killed by signal %d%s", WTERMSIG(status), core);
+    for (size_t i = 0; i < sizeof(signals) / sizeof(signals[0]); i++)
+        if (signals[i].number == WTERMSIG(status))
+            (void)snprintf(out, LR_EXIT_TEXT_LEN, "killed by SIG%s%s", signals[i].name, core);
     return out;
-}
-
-lr_code lr_self_path(char *out, size_t len, struct lr_error *err)
-{
-    ssize_t got = readlink("/proc/self/exe", out, len);
-    if (got < 0)
-        return lr_fail_errno(err, LR_IO, "cannot read /proc/self/exe");
-    if ((size_t)got >= len)
-        return lr_fail(err, LR_INVALID_ARGUMENT, "the path of this program is too long");
-    out[got] = '\0';
-    return LR_OK;
 }

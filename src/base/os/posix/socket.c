@@ -1,0 +1,48 @@
+/* base/os/posix/socket.c - sockets: what Linux and macOS do alike. */
+#include "base/os/socket.h"
+
+#include <errno.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#ifndef MSG_NOSIGNAL
+#define MSG_NOSIGNAL 0 /* macOS: lr_ignore_broken_pipes does the same for the process */
+#endif
+
+void lr_socket_close(int fd)
+{
+    (void)close(fd);
+}
+
+ssize_t lr_socket_send(int fd, const void *bytes, size_t len)
+{
+    ssize_t n;
+    do
+        n = send(fd, bytes, len, MSG_DONTWAIT | MSG_NOSIGNAL);
+    while (n < 0 && errno == EINTR);
+    return n < 0 ? -errno : n;
+}
+
+void lr_socket_end(int fd)
+{
+    (void)shutdown(fd, SHUT_WR);
+}
+
+uint64_t lr_descriptors_raise(uint64_t most)
+{
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_NOFILE, &limit) != 0)
+        return UINT64_MAX;
+    rlim_t wanted = limit.rlim_max > most ? (rlim_t)most : limit.rlim_max;
+    if (limit.rlim_cur < wanted) {
+        struct rlimit raised = {.rlim_cur = wanted, .rlim_max = limit.rlim_max};
+        if (setrlimit(RLIMIT_NOFILE, &raised) == 0)
+            limit.rlim_cur = wanted;
+    }
+    return limit.rlim_cur;
+}
+
+bool lr_host_name(char *out, size_t size)
+{
+    return gethostname(out, size) == 0;
+}

@@ -1,0 +1,26 @@
+/* base/os/process.h - this process: its end, its standard streams, its random numbers.
+ *
+ * base/subprocess.h has child processes, base/sandbox.h the limits of a process.
+ */
+#ifndef BASE_OS_PROCESS_H
+#define BASE_OS_PROCESS_H
+
+#include <stddef.h>
+
+/* Ends or stops this process as a failure from outside would (SIGKILL, SIGSTOP). */
+void lr_process_kill_self(void);
+void lr_process_stop_self(void);
+
+/* Writing to a pipe or socket whose other end is closed gives an error instead of a signal. */
+void lr_ignore_broken_pipes(void);
+
+/* Called first by main: arguments and environment become UTF-8, standard streams pass bytes on
+ * unchanged. */
+void lr_process_begin(int *argc, char ***argv);
+
+/* Random bytes of the system's generator; ends the process when there are none. */
+void lr_os_random(unsigned char *out, size_t len);
+/* The function runs in a child after fork(); never where there is no fork(). */
+void lr_os_after_fork(void (*fn)(void));
+
+#endif
