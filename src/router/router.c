@@ -150,6 +150,7 @@ static void connect_modules(struct router *r)
             .keys = &r->keys,
             .store = r->store,
             .metrics = &r->metrics,
+            .key_usages = &r->key_usages,
             .keeper = &r->keeper,
             .keep_alive_ms = (uint32_t)lr_settings_ms(r->settings, "keep-alive"),
             .strict_fields = lr_settings_bool(r->settings, "strict-fields"),
@@ -190,6 +191,7 @@ lr_code router_create(struct net_loops *loops, const struct lr_settings *setting
     router_registry_init(&r->registry);
     router_nodes_init(&r->nodes);
     router_prefix_index_init(&r->dispatch.sched.prefixes);
+    router_key_usages_init(&r->key_usages);
     net_bus_init(&r->events);
     r->events.may_listen = router_may_listen;
     r->events.arg = r;
@@ -228,6 +230,7 @@ void router_destroy(struct router *r)
     router_prefix_index_free(&r->dispatch.sched.prefixes);
     router_keys_free(&r->keys);
     router_keeper_free(&r->keeper);
+    router_key_usages_free(&r->key_usages);
     net_bus_free(&r->events);
     if (r->database_lock.fd >= 0)
         lr_file_unlock(&r->database_lock);

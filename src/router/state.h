@@ -81,6 +81,7 @@ struct router {
     struct router_dispatch dispatch;
     struct net_bus events;
     struct router_stats stats;
+    struct router_key_usages key_usages;
     struct router_alerts alerts;
     struct router_reach reach;
     struct router_sync sync;

@@ -28,6 +28,10 @@ static void write_model(struct lr_json_writer *w, const struct wire_fleet_model 
     lr_json_member_u64(w, "requests", m->requests);
     lr_json_member_u64(w, "live", m->live);
     lr_json_member_u64(w, "queued", m->queued);
+    if (m->kv_total != 0) {
+        lr_json_member_u64(w, "kv_used", m->kv_used);
+        lr_json_member_u64(w, "kv_total", m->kv_total);
+    }
     if (m->failures != 0)
         lr_json_member_u64(w, "failures", m->failures);
     if (m->next_try_ms != 0)
@@ -185,6 +189,8 @@ static bool take_model(const struct lr_json *v, struct wire_fleet_model *m,
                         : 1u << LR_REQUEST_GENERATE,
         .live = (uint32_t)take_number(v, "live", UINT32_MAX, out),
         .queued = (uint32_t)take_number(v, "queued", UINT32_MAX, out),
+        .kv_used = take_number(v, "kv_used", UINT64_MAX, out),
+        .kv_total = take_number(v, "kv_total", UINT64_MAX, out),
         .failures = take_number(v, "failures", UINT32_MAX, out),
         .next_try_ms = take_number(v, "next_try_ms", UINT32_MAX, out),
         .load_ms = take_number(v, "load_ms", UINT32_MAX, out),

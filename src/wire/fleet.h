@@ -42,7 +42,8 @@ struct wire_fleet_model {
                              does not tell takes GENERATE alone */
     uint32_t live;
     uint32_t queued;
-    uint64_t failures;    /* failures in a row, of loading or of serving */
+    uint64_t kv_used, kv_total; /* bytes of KV memory that requests hold, and that there are */
+    uint64_t failures;          /* failures in a row, of loading or of serving */
     uint64_t next_try_ms; /* in state "waiting": time until the next try; 0: not by time */
     /* Measured by the node, so that a router that has just started need not guess: time to
      * load, and moving averages per token.  0: never measured. */

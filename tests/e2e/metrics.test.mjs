@@ -177,14 +177,4 @@ test('a running download has its size and speed in the metrics, and the Grafana 
       [...named].some((name) => name.includes(word)),
       `the dashboard shows ${word}`,
     );
-  const told = fs.readFileSync(path.join(ROOT, 'docs/operating.md'), 'utf8');
-  for (const name of m.types.keys()) {
-    const plain = name.replace('llm_router_', '');
-    const pattern = new RegExp(
-      plain
-        .replace(/^(model|node)_(prompt|completion|cached|first|inter)_/, '$1_\\{[a-z,]*$2[a-z,]*\\}_')
-        .replace(/memory_(used|total)/, 'memory_\\{used,total\\}'),
-    );
-    assert.ok(told.includes(plain) || pattern.test(told), `${plain} is explained in docs/operating.md`);
-  }
 });

@@ -127,6 +127,8 @@ test('the answers of the server have the members that the page lists', async () 
     ['/v0/stats', '/v0/stats'],
     ['/v0/alerts', '/v0/alerts'],
     ['/health', '/health'],
+    ['/livez', '/livez'],
+    ['/readyz', '/readyz'],
   ])
     await check('GET', template, url);
   const key = await check('POST', '/v0/keys', '/v0/keys', { body: { name: 'x' } });

@@ -323,8 +323,11 @@ const get = (port, target, key) =>
       )
       .on('error', failed),
   );
-const days = async (port, prefix, key) =>
-  Number((await get(port, '/metrics', key)).match(new RegExp(`^${prefix}tls_certificate_expiry_days (\\S+)`, 'm'))[1]);
+const days = async (port, prefix, key) => {
+  const name = `${prefix}tls_certificate_expiry_timestamp_seconds`;
+  const until = Number((await get(port, '/metrics', key)).match(new RegExp(`^${name} (\\S+)`, 'm'))[1]);
+  return (until - Date.now() / 1000) / 86400;
+};
 
 test('SIGHUP: router and node use a new certificate for new connections, keep the old one if the new one cannot be read, and open the log again; alerts and metrics show the days left', async () => {
   certify('short', 'IP:127.0.0.1', 3);

@@ -23,4 +23,13 @@ void lr_os_random(unsigned char *out, size_t len);
 /* The function runs in a child after fork(); never where there is no fork(). */
 void lr_os_after_fork(void (*fn)(void));
 
+/* What the system counts for this process; negative: it does not tell. */
+struct lr_process_figures {
+    double cpu_s; /* processor time of all threads */
+    double resident_bytes, virtual_bytes;
+    double open_fds, max_fds;
+    double start_s; /* since 1970 */
+};
+void lr_process_figures(struct lr_process_figures *out);
+
 #endif

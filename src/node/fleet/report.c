@@ -40,6 +40,7 @@ static void describe(const struct node_model *m, struct wire_fleet_model *out)
         .step_us = m->step_us,
         .engine = m->engine != NULL ? lr_str_z(m->engine->name) : lr_str(NULL, 0),
     };
+    node_model_kv(m, &out->kv_used, &out->kv_total);
     if (d == NULL)
         return;
     out->chat_template = lr_str_z(d->chat_template);

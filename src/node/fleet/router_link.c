@@ -476,6 +476,14 @@ bool node_router_link_has_told(const struct node_router_link *link)
     return true;
 }
 
+bool node_router_link_is_joined(const struct node_router_link *link)
+{
+    bool is_joined = link->router == NULL;
+    for (size_t i = 0; i < PEERS_MAX; i++)
+        is_joined = is_joined || answers(&link->peers[i]);
+    return is_joined;
+}
+
 void node_router_link_put(const struct node_router_link *link, struct lr_json_writer *w)
 {
     if (link->router == NULL)

@@ -42,6 +42,9 @@ void node_router_link_hurry(struct node_router_link *link);
  * would count as lost. */
 bool node_router_link_has_told(const struct node_router_link *link);
 
+/* A router that it has joined answers; also true where no router was named. */
+bool node_router_link_is_joined(const struct node_router_link *link);
+
 /* Members that tell this process from another one with its identity; nothing without a
  * router. */
 void node_router_link_put(const struct node_router_link *link, struct lr_json_writer *w);

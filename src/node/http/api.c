@@ -29,16 +29,29 @@ static const struct route {
     {{"GET", "v0/events"}, node_api_events},
     {{"GET", "v0/logs"}, node_api_logs},
     {{"GET", "health"}, node_api_health},
+    {{"GET", "livez"}, node_api_livez},
+    {{"GET", "readyz"}, node_api_readyz},
     {{"GET", "metrics"}, node_api_metrics},
 };
 
 static const struct net_routes routes = {
     .rows = rows, .row_size = sizeof(rows[0]), .count = sizeof(rows) / sizeof(rows[0])};
 
+/* Probes name nothing that is secret, and the programs that send them have no secret. */
+static bool is_public(const struct node *node, const struct net_request *req)
+{
+    struct lr_str path = net_request_path(req);
+    return lr_str_eq_z(path, "/livez") || lr_str_eq_z(path, "/readyz") ||
+           (lr_str_eq_z(path, "/metrics") &&
+            lr_settings_bool(node->settings, "public-metrics"));
+}
+
 static lr_code check_caller(const struct node *node, struct net_request *req,
                             struct lr_error *err)
 {
     struct lr_str secret = lr_str_z(node->secret), given;
+    if (is_public(node, req))
+        return LR_OK;
     struct net_guard_rules rules = {.asks_for_secret = secret.len != 0};
     if (secret.len != 0) {
         if (net_request_header(req, "Authorization", &given) && lr_str_starts(given, "Bearer "))

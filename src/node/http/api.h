@@ -56,6 +56,8 @@ node_api_fn node_api_memory;
 node_api_fn node_api_logs;
 node_api_fn node_api_events;
 node_api_fn node_api_health;
+node_api_fn node_api_livez;
+node_api_fn node_api_readyz;
 node_api_fn node_api_metrics;
 
 #endif

@@ -1,4 +1,4 @@
-/* node/http/api_info.c - what the node knows: models, engines, memory, health. */
+/* node/http/api_info.c - what the node knows: models, engines, events. */
 #include <inttypes.h>
 
 #include "node/fetch/fetch.h"
@@ -263,33 +263,4 @@ lr_code node_api_events(struct node *node, struct net_request *req, struct lr_er
     (void)err;
     net_bus_subscribe(&node->events, req);
     return LR_OK;
-}
-
-lr_code node_api_health(struct node *node, struct net_request *req, struct lr_error *err)
-{
-    const struct node_model *stalled = NULL;
-    uint32_t ready = 0;
-    /* Half the watchdog's time without progress: no longer well, not yet killed. */
-    for (const struct node_model *m = node->models.first; m != NULL; m = m->next) {
-        const struct node_worker *k = node_model_worker(m);
-        ready += m->state == NODE_MODEL_READY;
-        if (k != NULL && node_worker_has_opened(k) && k->live_count != 0 &&
-            node_now(&node->models) - k->progress_ms > node->models.limits.step_ms / 2)
-            stalled = m;
-    }
-    bool well = stalled == NULL && !node->models.is_draining;
-    struct net_json json;
-    struct lr_json_writer *w = net_json_begin(&json, BODY_BYTES);
-    lr_json_member_z(w, "status",
-                     node->models.is_draining ? "draining"
-                     : well                   ? "ok"
-                                              : "stalled");
-    if (stalled != NULL)
-        lr_json_member_z(w, "model", stalled->id);
-    lr_json_member_z(w, "device", node->models.device);
-    node_router_link_put(node->link, w);
-    LR_JSON_MEMBERS(w, LR_UINT("models_ready", ready),
-                    LR_UINT("requests", node->models.generations.used),
-                    LR_UINT("uptime_ms", node_now(&node->models) - node->started_ms));
-    return net_json_send(&json, req, well ? 200 : 503, err);
 }

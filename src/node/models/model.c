@@ -131,6 +131,19 @@ uint32_t node_model_live(const struct node_model *model)
     return live;
 }
 
+void node_model_kv(const struct node_model *model, uint64_t *used, uint64_t *total)
+{
+    *used = *total = 0;
+    for (size_t i = 0; i < NODE_REPLICAS; i++) {
+        const struct node_worker *w = model->replicas[i].worker;
+        if (w == NULL || !node_worker_has_opened(w))
+            continue;
+        /* An engine may allot its KV memory when requests need it. */
+        *used += w->stats.kv_bytes_in_use;
+        *total += w->stats.kv_bytes > w->need.kv ? w->stats.kv_bytes : w->need.kv;
+    }
+}
+
 uint32_t node_model_leases(const struct node_model *model)
 {
     return model->queue_count + node_model_live(model);

@@ -102,6 +102,8 @@ void node_model_pump(struct node_model *model);
 uint32_t node_model_leases(const struct node_model *model);
 /* Of them, those that run. */
 uint32_t node_model_live(const struct node_model *model);
+/* Bytes of KV memory that requests hold, and that its workers may use. */
+void node_model_kv(const struct node_model *model, uint64_t *used, uint64_t *total);
 /* The worker that serves, loads or drains the model; NULL: none. */
 struct node_worker *node_model_worker(const struct node_model *model);
 /* Tokens of one sequence: as the engine states, else as the files say; 0: not known. */

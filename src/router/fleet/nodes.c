@@ -205,6 +205,8 @@ static void take_load(struct router_replica *replica, const struct wire_fleet_mo
     replica->requests = m->requests;
     replica->live = m->live;
     replica->queued = m->queued;
+    replica->kv_used = m->kv_used;
+    replica->kv_total = m->kv_total;
     replica->is_full = false;
     /* Our own measures see the network, too; the node's are for the time before them. */
     if (replica->load_ms <= 0)

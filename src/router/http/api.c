@@ -229,8 +229,10 @@ void router_api_end(void *arg, const struct net_request *req)
         lr_buf_free(&a->json.body);
     if (a == NULL || !lr_log_on(LR_LOG_INFO))
         return;
-    /* A node's heartbeat each second is no news. */
-    if (a->route != NULL && a->route->fn == router_api_heartbeat && status == 200)
+    /* A node's heartbeat each second is no news, nor is a probe. */
+    if (a->route != NULL && status == 200 &&
+        (a->route->fn == router_api_heartbeat || a->route->fn == router_api_livez ||
+         a->route->fn == router_api_readyz))
         return;
     struct lr_log_ctx log = {.request_id = a->request_id};
     lr_log_info(&log,

@@ -1,5 +1,4 @@
-/* router/http/api_info.c - health, figures, alerts, events, usage over time, the audit
- * log. */
+/* router/http/api_info.c - figures, alerts, events, usage over time, the audit log. */
 #include <stdio.h>
 
 #include "router/http/api.h"
@@ -11,22 +10,6 @@ enum {
     STEP_DEFAULT = 5,
     STEP_MAX = 60,
 };
-
-lr_code router_api_health(struct router *r, struct net_request *req, struct lr_error *err)
-{
-    const struct router_node *node;
-    size_t online = 0;
-    bool draining = atomic_load(&r->is_draining);
-    (void)err;
-    router_lock(r);
-    for (size_t at = 0; (node = router_nodes_next(&r->nodes, &at)) != NULL;)
-        online += router_node_is_online(node);
-    router_unlock(r);
-    LR_JSON_MEMBERS(router_answer_begin(req), LR_TEXT("status", draining ? "draining" : "ok"),
-                    LR_TEXT("version", r->version), LR_UINT("nodes_online", online),
-                    LR_UINT("uptime_ms", lr_clock_ms(NULL) - r->started_ms));
-    return router_answer(req, draining ? 503 : 200);
-}
 
 lr_code router_api_stats(struct router *r, struct net_request *req, struct lr_error *err)
 {

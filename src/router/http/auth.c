@@ -161,7 +161,8 @@ lr_code router_authenticate(struct router *r, const struct net_request *req,
         if (code != LR_OK)
             return code;
     }
-    if (route->role == ROUTER_PUBLIC)
+    if (route->role == ROUTER_PUBLIC ||
+        (route->role == ROUTER_METRICS && lr_settings_bool(r->settings, "public-metrics")))
         return LR_OK;
     lr_code code = router_identify(r, req, route->role, out, err);
     if (code != LR_OK)

@@ -32,6 +32,12 @@ struct router_metrics {
     struct router_histogram first_token, inter_token, wait, total;
 };
 
+/* Of one model; it lives and dies with its registration. */
+struct router_model_metrics {
+    struct router_histogram first_token, inter_token, wait, total;
+    _Atomic uint64_t succeeded, prompt_tokens, completion_tokens, cached_tokens;
+};
+
 static inline void router_count(_Atomic uint64_t *counter, uint64_t n)
 {
     atomic_fetch_add_explicit(counter, n, memory_order_relaxed);

@@ -58,6 +58,8 @@ static const struct router_route routes[] = {
     {{"GET", "v0/alerts"}, ROUTER_ADMIN, router_api_alerts},
     {{"GET", "metrics"}, ROUTER_METRICS, router_api_metrics},
     {{"GET", "health"}, ROUTER_PUBLIC, router_api_health},
+    {{"GET", "livez"}, ROUTER_PUBLIC, router_api_livez},
+    {{"GET", "readyz"}, ROUTER_PUBLIC, router_api_readyz},
     {{"GET", ""}, ROUTER_PUBLIC, router_api_dashboard},
     {{"GET", "assets/**"}, ROUTER_PUBLIC, router_api_asset},
 #define X(path, codec) {{"POST", path}, ROUTER_API, router_api_complete},

@@ -64,8 +64,11 @@ static void note_end(struct router_call *call, int status)
     if (status == 429 || status >= 500)
         router_count(&relay->metrics->failed, 1);
     router_observe(&relay->metrics->total, now - call->begun_ns);
-    if (call->granted_ns != 0)
+    router_observe(&call->model->metrics.total, now - call->begun_ns);
+    if (call->granted_ns != 0) {
         router_observe(&relay->metrics->wait, call->granted_ns - call->begun_ns);
+        router_observe(&call->model->metrics.wait, call->granted_ns - call->begun_ns);
+    }
     charge(call);
 }
 
@@ -100,7 +103,12 @@ static void record_usage(struct router_call *call)
     router_count(&relay->metrics->prompt_tokens, row->prompt_tokens);
     router_count(&relay->metrics->completion_tokens, row->completion_tokens);
     router_count(&relay->metrics->cached_tokens, row->cached_tokens);
+    router_count(&call->model->metrics.succeeded, row->status < 400);
+    router_count(&call->model->metrics.prompt_tokens, row->prompt_tokens);
+    router_count(&call->model->metrics.completion_tokens, row->completion_tokens);
+    router_count(&call->model->metrics.cached_tokens, row->cached_tokens);
     router_dispatch_lock(call->relay->dispatch);
+    router_key_usages_add(relay->key_usages, call->key, row);
     const struct router_node *node = router_nodes_find_any(relay->nodes, lr_str_z(row->node));
     struct router_replica *replica =
         node != NULL ? router_node_replica(node, lr_str_z(call->model->folded)) : NULL;

@@ -16,6 +16,7 @@
 #define ROUTER_RELAY_CALL_H
 
 #include "router/http/api.h"
+#include "router/http/key_usage.h"
 #include "router/http/metrics.h"
 #include "router/relay/background.h"
 #include "router/relay/generation.h"
@@ -29,7 +30,8 @@ struct router_relay {
     struct router_keys *keys;
     struct router_store *store;
     struct router_metrics *metrics;
-    struct router_keeper *keeper; /* NULL: nothing is stored */
+    struct router_key_usages *key_usages; /* under the router's lock */
+    struct router_keeper *keeper;         /* NULL: nothing is stored */
     uint32_t keep_alive_ms;
     bool strict_fields; /* every request is strict (chat/codec.h) */
 

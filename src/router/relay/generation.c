@@ -202,6 +202,7 @@ static void note_token(struct router_generation *g)
     if (call->first_ns == 0) {
         call->first_ns = now;
         router_observe(&metrics->first_token, now - call->begun_ns);
+        router_observe(&call->model->metrics.first_token, now - call->begun_ns);
     }
     if (a->first_ns == 0) {
         a->first_ns = now;
@@ -209,6 +210,7 @@ static void note_token(struct router_generation *g)
         router_sched_token(&g->ticket);
     } else {
         router_observe(&metrics->inter_token, now - a->last_ns);
+        router_observe(&call->model->metrics.inter_token, now - a->last_ns);
     }
     a->last_ns = now;
     a->tokens++;

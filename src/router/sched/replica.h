@@ -41,8 +41,9 @@ struct router_replica {
     bool is_loaded, is_pinned;
     bool is_waiting; /* the node could not load it and tries again: a last resort */
     uint64_t failures, next_try_ms;
-    uint32_t slots;        /* 0: not known */
-    uint32_t live, queued; /* sequences, of all routers */
+    uint32_t slots;             /* 0: not known */
+    uint32_t live, queued;      /* sequences, of all routers */
+    uint64_t kv_used, kv_total; /* bytes of KV memory that requests hold, and that there are */
     uint64_t context_tokens, weight_bytes;
     uint64_t max_context;            /* tokens of one sequence there; 0: not known */
     uint32_t requests;               /* kinds it takes (wire/fleet.h); 0: not known */
