@@ -109,6 +109,17 @@ LR_MUST_USE lr_code lr_settings_secret(const struct lr_settings *s, const char *
                                        size_t size, struct lr_error *err);
 enum lr_setting_source lr_settings_source(const struct lr_settings *s, const char *name);
 
+/* Calls visit for each row that applies to the command, in the order of --help. */
+typedef void lr_setting_visit(void *arg, const struct lr_setting *row);
+void lr_settings_each(const struct lr_setting_table *tables, size_t table_count,
+                      const char *command, lr_setting_visit *visit, void *arg);
+
+/* The flag of a row ("--listen ADDR:PORT", "--[no-]preload"), its sentence in --help with the
+ * choices and the default, and the allowed values in words ("1 to 1024"). */
+void lr_setting_flag(const struct lr_setting *row, struct lr_buf *out);
+void lr_setting_sentence(const struct lr_setting *row, struct lr_buf *out);
+void lr_setting_allowed(const struct lr_setting *row, struct lr_buf *out);
+
 /* The options block of --help, and the reference page (Markdown), from the tables. */
 void lr_settings_help(const struct lr_setting_table *tables, size_t table_count,
                       const char *command, struct lr_buf *out);

@@ -17,7 +17,7 @@ static const char *value_word(const struct lr_setting *row)
     return row->value != NULL ? row->value : words[row->type];
 }
 
-static void add_flag(const struct lr_setting *row, struct lr_buf *out)
+void lr_setting_flag(const struct lr_setting *row, struct lr_buf *out)
 {
     if (row->type == LR_SETTING_BOOL)
         lr_buf_addf(out, "--[no-]%s", row->name);
@@ -56,41 +56,54 @@ static bool shadowed(const struct lr_setting_table *tables, size_t t, size_t i,
     return false;
 }
 
+void lr_settings_each(const struct lr_setting_table *tables, size_t table_count,
+                      const char *command, lr_setting_visit *visit, void *arg)
+{
+    for (size_t t = 0; t < table_count; t++)
+        for (size_t i = 0; i < tables[t].count; i++)
+            if (lr_setting_applies(&tables[t].rows[i], command) &&
+                !shadowed(tables, t, i, command))
+                visit(arg, &tables[t].rows[i]);
+}
+
+void lr_setting_sentence(const struct lr_setting *row, struct lr_buf *out)
+{
+    lr_buf_add_z(out, row->help);
+    if (row->type == LR_SETTING_CHOICE) {
+        lr_buf_add_z(out, ": ");
+        lr_setting_allowed(row, out);
+    }
+    if (row->fallback != NULL && row->fallback[0] != '\0' && row->type != LR_SETTING_BOOL)
+        lr_buf_addf(out, " [%s]", row->fallback);
+    else if (row->type == LR_SETTING_BOOL && row->fallback != NULL &&
+             strcmp(row->fallback, "true") == 0)
+        lr_buf_add_z(out, " [on]");
+}
+
+static void add_help(void *arg, const struct lr_setting *row)
+{
+    struct lr_buf *out = arg;
+    size_t before = out->len;
+    lr_buf_add_z(out, "  ");
+    lr_setting_flag(row, out);
+    size_t column = out->len - before;
+    if (column + 2 > HELP_COLUMN) {
+        lr_buf_add_char(out, '\n');
+        column = 0;
+    }
+    lr_buf_addf(out, "%*s", (int)(HELP_COLUMN - column), "");
+
+    struct lr_buf text;
+    lr_buf_init(&text, 4096);
+    lr_setting_sentence(row, &text);
+    add_wrapped(out, HELP_COLUMN, lr_buf_str(&text));
+    lr_buf_free(&text);
+}
+
 void lr_settings_help(const struct lr_setting_table *tables, size_t table_count,
                       const char *command, struct lr_buf *out)
 {
-    for (size_t t = 0; t < table_count; t++) {
-        for (size_t i = 0; i < tables[t].count; i++) {
-            const struct lr_setting *row = &tables[t].rows[i];
-            if (!lr_setting_applies(row, command) || shadowed(tables, t, i, command))
-                continue;
-            size_t before = out->len;
-            lr_buf_add_z(out, "  ");
-            add_flag(row, out);
-            size_t column = out->len - before;
-            if (column + 2 > HELP_COLUMN) {
-                lr_buf_add_char(out, '\n');
-                column = 0;
-            }
-            lr_buf_addf(out, "%*s", (int)(HELP_COLUMN - column), "");
-
-            struct lr_buf text;
-            lr_buf_init(&text, 4096);
-            lr_buf_add_z(&text, row->help);
-            if (row->type == LR_SETTING_CHOICE) {
-                lr_buf_add_z(&text, ": ");
-                lr_setting_allowed(row, &text);
-            }
-            if (row->fallback != NULL && row->fallback[0] != '\0' &&
-                row->type != LR_SETTING_BOOL)
-                lr_buf_addf(&text, " [%s]", row->fallback);
-            else if (row->type == LR_SETTING_BOOL && row->fallback != NULL &&
-                     strcmp(row->fallback, "true") == 0)
-                lr_buf_add_z(&text, " [on]");
-            add_wrapped(out, HELP_COLUMN, lr_buf_str(&text));
-            lr_buf_free(&text);
-        }
-    }
+    lr_settings_each(tables, table_count, command, add_help, out);
 }
 
 /* A '|' would end the cell. */
@@ -125,7 +138,7 @@ void lr_settings_reference(const struct lr_setting_table *table, struct lr_buf *
         lr_buf_init(&allowed, 1024);
         lr_setting_allowed(row, &allowed);
         lr_buf_add_z(out, "| `");
-        add_flag(row, out);
+        lr_setting_flag(row, out);
         lr_buf_add_char(out, '`');
         if (!row->flag_only)
             lr_buf_addf(out, "<br>`%s`", env);

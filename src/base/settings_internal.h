@@ -25,9 +25,6 @@ lr_code lr_setting_parse(const struct lr_setting *row, struct lr_arena *arena,
                          struct lr_str text, const char *where, struct lr_setting_value *out,
                          struct lr_error *err);
 
-/* What a row allows, in words: "one of error, warn, info, debug", "1 to 1024". */
-void lr_setting_allowed(const struct lr_setting *row, struct lr_buf *out);
-
 bool lr_setting_applies(const struct lr_setting *row, const char *command);
 
 struct lr_settings_entry {

@@ -34,6 +34,7 @@ extern const struct cli_command cli_debug_detokenize;
 extern const struct cli_command cli_debug_fetch;
 extern const struct cli_command cli_debug_generate;
 extern const struct cli_command cli_debug_logits;
+extern const struct cli_command cli_debug_man_page;
 extern const struct cli_command cli_debug_harmony;
 extern const struct cli_command cli_debug_manifest;
 extern const struct cli_command cli_debug_match;

@@ -1,40 +1,42 @@
-/* cli/completion.c - `llm-router completion bash`: a script generated from the tables. */
+/* cli/completion.c - `llm-router completion SHELL`, and the script for bash. */
+#include "cli/completion.h"
+
 #include <stdio.h>
 #include <string.h>
 
-#include "cli/commands.h"
-
 enum { SCRIPT_LIMIT = 1 << 20 };
 
-/* "a|b|c" as a list of words. */
-static void add_choices(struct lr_buf *out, const char *choices)
+void cli_add_choices(struct lr_buf *out, const char *choices)
 {
     for (; *choices != '\0'; choices++)
         lr_buf_add_char(out, *choices == '|' ? ' ' : *choices);
 }
 
-static bool applies(const struct lr_setting *row, const struct cli_command *command)
+void cli_add_brief(struct lr_buf *out, const char *text, const char *quote)
 {
-    struct lr_str rest = lr_str_z(row->commands), word;
-    bool found = row->commands == NULL;
-    while (!found && lr_str_split(&rest, ' ', &word))
-        found = lr_str_eq_z(word, command->name);
-    return found;
+    lr_buf_add_char(out, '\'');
+    for (; *text != '\0' && strchr(";:", *text) == NULL && strncmp(text, ". ", 2) != 0;
+         text++) {
+        if (*text == '\'')
+            lr_buf_add_z(out, quote);
+        else
+            lr_buf_add_char(out, *text);
+    }
+    lr_buf_add_char(out, '\'');
 }
 
-static void add_flags(struct lr_buf *out, const struct cli_command *command)
+void cli_each_flag(const struct cli_command *command, lr_setting_visit *visit, void *arg)
 {
     const struct lr_setting_table tables[] = {command->flags, cli_settings};
-    for (int t = 0; t < (command->shared ? 2 : 1); t++) {
-        for (size_t i = 0; i < tables[t].count; i++) {
-            const struct lr_setting *row = &tables[t].rows[i];
-            if (!applies(row, command))
-                continue;
-            lr_buf_addf(out, " --%s", row->name);
-            if (row->type == LR_SETTING_BOOL)
-                lr_buf_addf(out, " --no-%s", row->name);
-        }
-    }
+    lr_settings_each(tables, command->shared ? 2 : 1, command->name, visit, arg);
+}
+
+static void add_flag(void *arg, const struct lr_setting *row)
+{
+    struct lr_buf *out = arg;
+    lr_buf_addf(out, " --%s", row->name);
+    if (row->type == LR_SETTING_BOOL)
+        lr_buf_addf(out, " --no-%s", row->name);
 }
 
 static void add_names(struct lr_buf *out, struct cli_table table)
@@ -52,7 +54,7 @@ static void add_words(struct lr_buf *out, const char *prefix, struct cli_table t
         if (command->hidden)
             continue;
         lr_buf_addf(out, "    \"%s%s\") words=\"--help", prefix, command->name);
-        add_flags(out, command);
+        cli_each_flag(command, add_flag, out);
         if (strcmp(command->name, "help") == 0)
             add_names(out, cli_commands());
         if (command->tools != NULL)
@@ -66,35 +68,36 @@ static void add_words(struct lr_buf *out, const char *prefix, struct cli_table t
     }
 }
 
-static void add_value(struct lr_buf *out, const char *path, const struct lr_setting *row)
-{
-    lr_buf_addf(out, "    \"%s --%s\") COMPREPLY=($(compgen ", path, row->name);
-    if (row->type == LR_SETTING_CHOICE) {
-        lr_buf_add_z(out, "-W \"");
-        add_choices(out, row->choices);
-        lr_buf_add_z(out, "\"");
-    } else {
-        lr_buf_add_z(out, "-f");
-    }
-    lr_buf_add_z(out, " -- \"$word\")); return ;;\n");
-}
+struct bash_values {
+    struct lr_buf *out;
+    const char *path;
+};
 
 /* Completions of a flag's value: its choices, or files for a path. */
+static void add_value(void *arg, const struct lr_setting *row)
+{
+    const struct bash_values *v = arg;
+    if (row->type != LR_SETTING_CHOICE && row->type != LR_SETTING_PATH)
+        return;
+    lr_buf_addf(v->out, "    \"%s --%s\") COMPREPLY=($(compgen ", v->path, row->name);
+    if (row->type == LR_SETTING_CHOICE) {
+        lr_buf_add_z(v->out, "-W \"");
+        cli_add_choices(v->out, row->choices);
+        lr_buf_add_z(v->out, "\"");
+    } else {
+        lr_buf_add_z(v->out, "-f");
+    }
+    lr_buf_add_z(v->out, " -- \"$word\")); return ;;\n");
+}
+
 static void add_values(struct lr_buf *out, const char *prefix, struct cli_table table)
 {
     for (size_t i = 0; i < table.count; i++) {
         const struct cli_command *command = table.rows[i];
-        const struct lr_setting_table tables[] = {command->flags, cli_settings};
         char path[CLI_PATH_LEN];
         (void)snprintf(path, sizeof(path), "%s%s", prefix, command->name);
-        for (int t = 0; t < (command->shared ? 2 : 1); t++) {
-            for (size_t k = 0; k < tables[t].count; k++) {
-                const struct lr_setting *row = &tables[t].rows[k];
-                bool known = row->type == LR_SETTING_CHOICE || row->type == LR_SETTING_PATH;
-                if (known && !command->hidden && applies(row, command))
-                    add_value(out, path, row);
-            }
-        }
+        if (!command->hidden)
+            cli_each_flag(command, add_value, &(struct bash_values){out, path});
         if (command->tools != NULL) {
             (void)snprintf(path, sizeof(path), "%s%s ", prefix, command->name);
             add_values(out, path, command->tools());
@@ -102,7 +105,7 @@ static void add_values(struct lr_buf *out, const char *prefix, struct cli_table 
     }
 }
 
-static void write_bash(struct lr_buf *out)
+void cli_completion_bash(struct lr_buf *out)
 {
     struct cli_table table = cli_commands();
     lr_buf_add_z(out,
@@ -138,23 +141,35 @@ static void write_bash(struct lr_buf *out)
 
 static lr_code run_completion(const struct lr_settings *settings, struct lr_error *err)
 {
+    static const struct {
+        const char *shell;
+        void (*write)(struct lr_buf *out);
+    } writers[] = {{"bash", cli_completion_bash},
+                   {"zsh", cli_completion_zsh},
+                   {"fish", cli_completion_fish}};
     const char *shell = lr_settings_positional(settings, 0);
-    if (strcmp(shell, "bash") != 0)
-        return lr_fail(err, LR_INVALID_ARGUMENT, "no completion for \"%.40s\"; there is: bash",
-                       shell);
-    struct lr_buf script;
-    lr_buf_init(&script, SCRIPT_LIMIT);
-    write_bash(&script);
-    lr_code code = cli_print(&script, err);
-    lr_buf_free(&script);
-    return code;
+    for (size_t i = 0; i < sizeof(writers) / sizeof(writers[0]); i++) {
+        if (strcmp(shell, writers[i].shell) != 0)
+            continue;
+        struct lr_buf script;
+        lr_buf_init(&script, SCRIPT_LIMIT);
+        writers[i].write(&script);
+        lr_code code = cli_print(&script, err);
+        lr_buf_free(&script);
+        return code;
+    }
+    return lr_fail(err, LR_INVALID_ARGUMENT,
+                   "no completion for \"%.40s\"; there is: bash, zsh, fish", shell);
 }
 
 const struct cli_command cli_command_completion = {
     .name = "completion",
     .summary = "Print a completion script for your shell",
-    .arguments = "bash",
-    .details = "For the current shell:  source <(llm-router completion bash)",
+    .arguments = "bash|zsh|fish",
+    .details = "For the current shell:\n"
+               "  bash, zsh:  source <(llm-router completion bash)\n"
+               "  fish:       llm-router completion fish | source\n"
+               "The Debian package installs the scripts for all users.",
     .least = 1,
     .most = 1,
     .run = run_completion,
