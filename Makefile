@@ -1,7 +1,7 @@
 # The commands of this repository.  `make run` starts a server; `make test` runs every test that
 # needs no GPU; the other targets are for contributors.  The scripts are in tools/.
 PREFIX ?= /usr/local
-.PHONY: run build test test-long test-gpu chaos bench fuzz format lint install clean help
+.PHONY: run build test test-long test-gpu chaos bench fuzz format lint install clean help deb
 
 help:            ## this list
 	@sed -n 's/^\([a-z-]*\): *.*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 20
@@ -47,6 +47,11 @@ lint:            ## check C, JavaScript, shell, CMake, YAML, links in docs, laye
 
 install: build   ## install into $(PREFIX), below DESTDIR if set
 	@cmake --install build/release --prefix $(PREFIX)
+
+deb:             ## Debian package of the release build: build/llm-router_VERSION_ARCH.deb (VERSION=v for another one)
+	@tools/setup deb
+	@tools/build release
+	@tools/deb $(if $(VERSION),--version $(VERSION))
 
 clean:           ## delete every build
 	@rm -rf build
