@@ -526,6 +526,7 @@ static void plan(struct grammar_matcher *m, uint32_t *mask)
         return;
     if (inside.texts != 0) {
         k->text = 0;
+        memset(k->text_done, 0, sizeof(k->text_done));
         plan_walk(k, &v->outer, WALK_NO_TEXT, WALK_OUTER);
         return;
     }

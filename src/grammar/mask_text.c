@@ -1,9 +1,9 @@
 /* grammar/mask_text.c - see grammar/matcher.h: masks within texts that are not JSON.
  *
- * Each thread with an automaton is looked at on its own.  The tokens that stay in its automaton
- * are found by the automaton's table alone, without the matcher.  Tokens that leave it go
- * through a place where the automaton may end: from there on the matcher walks, and only where
- * the next byte fits what follows the automaton.
+ * The threads at one place of an automaton are looked at together, place by place.  The tokens
+ * that stay in its automaton are found by the automaton's table alone, without the matcher.
+ * Tokens that leave it go through a place where the automaton may end: from there on the
+ * matcher walks, and only where the next byte fits what follows the automaton.
  */
 #include "grammar/matcher.h"
 
@@ -19,11 +19,12 @@ static const struct dfa *dfa_of(const struct grammar_matcher *m, const struct th
 }
 
 /* The bytes that a thread may take. */
-static void first_bytes(const struct grammar_matcher *m, const struct thread *t, bool fits[256])
+static void first_bytes(struct grammar_matcher *m, const struct thread *t, bool fits[256])
 {
     const struct grammar_step *s = &m->program->steps[t->step];
     if (s->op == GRAMMAR_CONTROL || s->op == GRAMMAR_END)
         return;
+    m->moves += 256 / NODES_A_MOVE;
     for (uint32_t byte = 0; byte < 256; byte++) {
         uint32_t state = t->sub, part = t->part;
         if (s->op == GRAMMAR_BYTE)
@@ -34,7 +35,26 @@ static void first_bytes(const struct grammar_matcher *m, const struct thread *t,
     }
 }
 
-/* Begins the walk of a thread.  Where plain characters may come whatever they are, tokens of
+/* The bytes that some thread of the state may take.  The threads of an ambiguous grammar are in
+ * few places and differ in what they return to, so a place is looked at once. */
+static void bytes_of_state(struct grammar_matcher *m, const struct span *state, bool fits[256])
+{
+    enum { PLACES = 64 };
+    struct thread known[PLACES];
+    memset(known, 0xFF, sizeof(known));
+    memset(fits, 0, 256 * sizeof(*fits));
+    m->moves += state->count;
+    for (uint32_t i = 0; i < state->count; i++) {
+        const struct thread *t = &m->threads[state->begin + i];
+        struct thread *k = &known[matcher_mix(t->step, t->sub ^ t->part << 16) % PLACES];
+        if (k->step == t->step && k->sub == t->sub && k->part == t->part)
+            continue;
+        *k = *t;
+        first_bytes(m, t, fits);
+    }
+}
+
+/* Begins the walk of a place.  Where plain characters may come whatever they are, tokens of
  * them need no walk. */
 static void begin(struct grammar_matcher *m, uint32_t *mask)
 {
@@ -44,10 +64,8 @@ static void begin(struct grammar_matcher *m, uint32_t *mask)
     const struct dfa *d = dfa_of(m, &t);
     uint32_t least = d->least[t.sub];
     m->floor = m->count;
-    k->state = grammar_matcher_after(m, t, m->count);
-    memset(k->text_fits, 0, sizeof(k->text_fits));
-    for (uint32_t i = 0; i < k->state.count; i++)
-        first_bytes(m, &m->threads[k->state.begin + i], k->text_fits);
+    k->state = grammar_matcher_after(m, k->text, k->text_done, m->count);
+    bytes_of_state(m, &k->state, k->text_fits);
     k->text_ends = true;
     for (uint32_t i = 0; i < 256; i++)
         k->text_ends = k->text_ends && !k->text_fits[i];
@@ -112,9 +130,9 @@ static bool walk(struct grammar_matcher *m, const struct dfa *d, uint32_t *mask)
     return false;
 }
 
-/* The tokens of one thread.  If nothing but a control token follows, they depend on the
+/* The tokens of one place.  If nothing but a control token follows, they depend on the
  * automaton alone, and are kept with the vocabulary. */
-static bool add_thread(struct grammar_matcher *m, uint32_t *mask)
+static bool add_place(struct grammar_matcher *m, uint32_t *mask)
 {
     const struct grammar_vocab *v = m->vocab;
     struct masking *k = &m->masking;
@@ -141,9 +159,11 @@ bool grammar_mask_texts(struct grammar_matcher *m, uint32_t *mask)
 {
     struct masking *k = &m->masking;
     for (; k->text < m->count; k->text++) {
-        if (!grammar_mask_is_text(m, &m->threads[k->text]))
+        bool is_done = (k->text_done[k->text / 64] >> k->text % 64 & 1) != 0;
+        bool goes_on = k->text_trie != NULL; /* the walk of this thread was interrupted */
+        if ((is_done && !goes_on) || !grammar_mask_is_text(m, &m->threads[k->text]))
             continue;
-        if (matcher_is_spent(m) || !add_thread(m, mask))
+        if (matcher_is_spent(m) || !add_place(m, mask))
             return false;
         k->text_trie = NULL;
     }

@@ -256,13 +256,22 @@ static bool is_blank(uint8_t byte)
     return byte == ' ' || byte == '\n' || byte == '\t';
 }
 
-struct span grammar_matcher_after(struct grammar_matcher *m, struct thread t, uint32_t begin)
+struct span grammar_matcher_after(struct grammar_matcher *m, uint32_t first, uint64_t *done,
+                                  uint32_t begin)
 {
     struct span out = {.begin = begin};
+    const struct thread like = m->threads[first];
     if (!grammar_matcher_reserve(m, begin + 2 * THREADS_MAX))
         return out;
     next_epoch(m);
-    follow(m, after(m, t), &out);
+    for (uint32_t i = first; i < m->count; i++) {
+        const struct thread t = m->threads[i];
+        if (t.step != like.step || t.sub != like.sub || t.part != like.part)
+            continue;
+        done[i / 64] |= UINT64_C(1) << i % 64;
+        follow(m, after(m, t), &out);
+    }
+    m->moves += (m->count - first) / NODES_A_MOVE + out.count;
     return out;
 }
 

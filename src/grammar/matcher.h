@@ -144,6 +144,7 @@ struct masking {
     uint32_t thread;                      /* the next one whose automaton is asked */
     uint32_t name;                        /* the thread of WALK_NAME */
     uint32_t text;                        /* the next one of a text that is not JSON */
+    uint64_t text_done[THREADS_MAX / 64]; /* those that a walk has covered */
     const struct grammar_trie *text_trie; /* its walk; NULL: it has not begun */
     bool text_ends;                       /* a control token follows, and nothing else */
     bool text_fits[256];                  /* bytes that may follow its automaton */
@@ -203,8 +204,10 @@ static inline bool matcher_is_spent(const struct grammar_matcher *m)
  * added to the state before, which say the same. */
 struct span grammar_matcher_advance(struct grammar_matcher *m, struct span *from, uint8_t byte);
 
-/* Where a thread goes on once its automaton is over: a state written from `begin` on. */
-struct span grammar_matcher_after(struct grammar_matcher *m, struct thread t, uint32_t begin);
+/* Where thread `first`, and those behind it at the same place, go on once their automaton is
+ * over: a state written from `begin` on.  Their bits in `done` are set. */
+struct span grammar_matcher_after(struct grammar_matcher *m, uint32_t first, uint64_t *done,
+                                  uint32_t begin);
 
 /* Adds what follows the blanks of a state to it, behind its threads. */
 void grammar_matcher_look(struct grammar_matcher *m, struct span *state);

@@ -109,6 +109,8 @@ static const char *const constraints[] = {
     "v (\\\",\\\" w v)* \\\"]\\\" | \\\"{\\\" s \\\":\\\" w v \\\"}\\\"\\ns ::= [\\\"] "
     "[^\\\"]* "
     "[\\\"]\\nn ::= [0-9]+ (\\\".\\\" [0-9]+)?\\nw ::= \\\" \\\"{0,2}\"}",
+    "{\"format\":\"plain\",\"answer\":\"grammar\",\"grammar\":\"root ::= t\\nt ::= f | f "
+    "\\\"\\\" t*+\\nf ::= [1-9ab]+ | \\\"x\\\"{2,3}\"}",
     "{\"format\":\"plain\",\"answer\":\"grammar\",\"grammar\":\"root ::= (x | [^{}]{1,3}) (x | "
     ".) "
     "(y | [ab]*) \\\"x\\\"?\\nx ::= \\\"{\\\" [^}]* x? \\\"}\\\"\\ny ::= [a-z] y? \\\"1\\\"\"}",
@@ -257,6 +259,38 @@ static bool quoted(void *ctx, uint32_t id, struct lr_str *bytes, uint32_t *flags
     return id == 0;
 }
 
+/* Each letter may end a word or go on with it, so that the readings double with every letter
+ * until the limit of threads.  All of them are at the same few places of the automaton. */
+static void many_readings_at_the_same_place_cost_little_more_than_one(void **state)
+{
+    static const char text[] =
+        "{\"format\":\"plain\",\"answer\":\"grammar\",\"grammar\":\"root ::= t\\n"
+        "t ::= f | f \\\"\\\" t*+\\nf ::= [1-9]+ | \\\"x\\\"{2,3}\"}";
+    struct lr_error err = {0};
+    struct words *w = make_words();
+    struct grammar_vocab *vocab;
+    struct grammar_matcher *m;
+    uint32_t used, most = 0;
+    bool ready;
+    (void)state;
+    struct grammar_program *program = compile_text(text, &err);
+    assert_non_null(program);
+    assert_int_equal(grammar_vocab_create(&(struct grammar_tokens){w, token}, &vocab, &err),
+                     LR_OK);
+    assert_int_equal(grammar_matcher_create(program, vocab, &m, &err), LR_OK);
+    for (int i = 0; i < 30; i++) {
+        assert_int_equal(grammar_matcher_prepare(m, UINT32_MAX, &used, &ready, &err), LR_OK);
+        most = used > most ? used : most;
+        assert_true(grammar_matcher_token(m, '1'));
+    }
+    if (most > 50000)
+        fail_msg("a mask took %u moves", most);
+    grammar_matcher_free(m);
+    grammar_vocab_free(vocab);
+    grammar_program_free(program);
+    free(w);
+}
+
 static void a_mask_of_too_many_readings_is_refused_and_does_not_take_long(void **state)
 {
     enum { READINGS = 900 };
@@ -291,6 +325,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_mask_holds_exactly_the_tokens_that_are_legal),
         cmocka_unit_test(a_vocabulary_without_the_control_tokens_is_refused),
+        cmocka_unit_test(many_readings_at_the_same_place_cost_little_more_than_one),
         cmocka_unit_test(a_mask_of_too_many_readings_is_refused_and_does_not_take_long),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
