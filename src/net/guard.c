@@ -63,10 +63,15 @@ bool net_is_loopback_bind(const char *host)
     return strcmp(host, "::1") == 0 || net_is_loopback_host(lr_str_z(host));
 }
 
-bool net_is_json_type(struct lr_str type)
+static bool is_type(struct lr_str type, const char *name)
 {
     type = lr_str_trim(lr_str_sub(type, 0, lr_str_find_char(type, ';')));
-    return lr_str_eq_nocase(type, LR_STR_LIT("application/json"));
+    return lr_str_eq_nocase(type, lr_str_z(name));
+}
+
+bool net_is_json_type(struct lr_str type)
+{
+    return is_type(type, "application/json");
 }
 
 /* The host and port of "http://host:port"; false for "null", file pages, extensions. */
@@ -112,6 +117,17 @@ static lr_code check_page(const struct net_guard_input *in, struct lr_error *err
     return LR_OK;
 }
 
+/* `curl -d` calls every body a form.  A browser that posts a form also sends its Origin or
+ * Sec-Fetch-Site, and curl sends neither. */
+static bool is_form_of_curl(const struct net_guard_input *in, struct lr_str type)
+{
+    struct lr_str value;
+    return in->has_body && !in->rules.is_management &&
+           is_type(type, "application/x-www-form-urlencoded") &&
+           !net_headers_get(in->headers, "origin", &value) &&
+           !net_headers_get(in->headers, "sec-fetch-site", &value);
+}
+
 static lr_code check_proxy(const struct net_guard_input *in, struct lr_error *err)
 {
     const struct net_header *header = net_forwarded_header(in->headers);
@@ -144,7 +160,8 @@ lr_code net_guard_loopback(const struct net_guard_input *in, struct lr_error *er
     bool has_type = net_headers_get(in->headers, "content-type", &value);
     /* Browsers send a form's type even with an empty form; curl -X POST sends none.  Without a
      * body the type of any other request means nothing: load generators send one with GET. */
-    if ((in->has_body || (has_type && in->is_post)) && !net_is_json_type(value))
+    if ((in->has_body || (has_type && in->is_post)) && !net_is_json_type(value) &&
+        !is_form_of_curl(in, value))
         return lr_fail(err, LR_UNSUPPORTED_MEDIA,
                        "Content-Type must be application/json, not \"" LR_STR_FMT "\"",
                        LR_STR_ARG(lr_str_sub(value, 0, 128)));

@@ -1,8 +1,10 @@
 // Ollama's API with Ollama's own client: the promises of chat completions hold here, too.
 import assert from 'node:assert/strict';
+import { execFile } from 'node:child_process';
 import fs from 'node:fs';
 import path from 'node:path';
 import { after, before, test } from 'node:test';
+import { promisify } from 'node:util';
 import { Ollama } from 'ollama';
 import { readFolder, startHub } from '../support/hub.mjs';
 import { fleet, keep, makeKey, metric, used } from './fleet.mjs';
@@ -221,6 +223,12 @@ test('errors have the form {"error": text}, before and after authentication and 
     'keep_alive',
     'messages[0].images',
   ]);
+});
+
+test('a line of curl as it is pasted from the internet, without a content type, is answered', async () => {
+  const line = JSON.stringify(body('What is the capital of Japan?', { stream: false }));
+  const { stdout } = await promisify(execFile)('curl', ['-sS', `${up.url}/api/chat`, '-d', line]);
+  assert.match(JSON.parse(stdout).message?.content ?? stdout, /Tokyo/);
 });
 
 test('a request without messages or prompt loads the model; tags, ps and show tell of it', async () => {

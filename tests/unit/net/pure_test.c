@@ -214,6 +214,28 @@ static void without_a_body_only_a_form_is_judged_by_its_type(void **state)
     assert_int_equal(net_guard_loopback(&in, &err), LR_UNSUPPORTED_MEDIA);
 }
 
+static void a_form_of_curl_is_a_body_for_inference_only(void **state)
+{
+    struct net_header headers[] = {
+        {LR_STR_LIT("Content-Type"), LR_STR_LIT("application/x-www-form-urlencoded")},
+        {LR_STR_LIT("Origin"), LR_STR_LIT("http://localhost:3000")},
+    };
+    struct net_guard_input in = {.host = LR_STR_LIT("localhost"),
+                                 .headers = {headers, 1},
+                                 .has_body = true,
+                                 .is_post = true};
+    struct lr_error err;
+    (void)state;
+    assert_int_equal(net_guard_loopback(&in, &err), LR_OK);
+    in.headers.count = 2; /* a page of this machine */
+    assert_int_equal(net_guard_loopback(&in, &err), LR_UNSUPPORTED_MEDIA);
+    headers[1] = (struct net_header){LR_STR_LIT("Sec-Fetch-Site"), LR_STR_LIT("none")};
+    assert_int_equal(net_guard_loopback(&in, &err), LR_UNSUPPORTED_MEDIA);
+    in.headers.count = 1;
+    in.rules.is_management = true;
+    assert_int_equal(net_guard_loopback(&in, &err), LR_UNSUPPORTED_MEDIA);
+}
+
 static void loopback_binds_are_known(void **state)
 {
     (void)state;
@@ -340,6 +362,7 @@ int main(void)
         CASE(a_foreign_origin_is_refused),
         CASE(a_body_must_be_json),
         CASE(without_a_body_only_a_form_is_judged_by_its_type),
+        CASE(a_form_of_curl_is_a_body_for_inference_only),
         CASE(loopback_binds_are_known),
         CASE(events_are_read_however_they_are_cut),
         CASE(an_event_over_the_limit_is_refused),
