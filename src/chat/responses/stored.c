@@ -217,10 +217,10 @@ lr_code chat_responses_join(struct chat_parse *p)
                                "Unsupported parameter: 'previous_response_id'. This server "
                                "stores no responses: send the whole conversation in `input`.");
     if (stored != NULL && stored->missing.len > 0)
-        return chat_parse_fail(p, "previous_response_id", "previous_response_not_found",
-                               LR_NOT_FOUND, "Previous response with id '%.*s' not found.",
-                               stored->missing.len < 64 ? (int)stored->missing.len : 64,
-                               stored->missing.ptr);
+        return chat_parse_fail(
+            p, "previous_response_id", "previous_response_not_found", LR_INVALID_ARGUMENT,
+            "Previous response with id '%.*s' not found.",
+            stored->missing.len < 64 ? (int)stored->missing.len : 64, stored->missing.ptr);
     lr_code code = read_items(p, stored != NULL ? stored->earlier : lr_str("", 0), &earlier);
     if (code == LR_OK)
         code = read_items(p, stored != NULL ? stored->items : lr_str("", 0), &items);
