@@ -191,6 +191,36 @@ test('errors arrive as the typed exceptions of the client', async () => {
   );
 });
 
+test('an image in the history and a scanned document become notes, and a header names their blocks', async () => {
+  const source = { type: 'base64', media_type: 'image/png', data: 'AA==' };
+  const image = { type: 'image', source };
+  const messages = [
+    { role: 'user', content: [{ type: 'text', text: 'Look.' }, image] },
+    { role: 'assistant', content: [{ type: 'tool_use', id: 'toolu_1', name: 'get_weather', input: {} }] },
+    { role: 'user', content: [{ type: 'tool_result', tool_use_id: 'toolu_1', content: [image] }] },
+    { role: 'assistant', content: 'Seen.' },
+    {
+      role: 'user',
+      content: [
+        { type: 'document', source: { ...source, media_type: 'application/pdf' } },
+        { type: 'document', source: { type: 'text', media_type: 'text/plain', data: 'A text.' } },
+        { type: 'text', text: 'Hello' },
+      ],
+    },
+  ];
+  const ask = (headers = {}) => call(`${up.url}/v1/messages`, { body: body('', { max_tokens: 2, messages }), headers });
+  const answer = await ask();
+  assert.equal(answer.status, 200, answer.text);
+  assert.deepEqual(answer.headers.get('x-llm-router-ignored')?.split(', '), [
+    'messages[0].content[1]',
+    'messages[2].content[0]',
+    'messages[4].content[0]',
+  ]);
+  const strict = await ask({ Prefer: 'handling=strict' });
+  assert.deepEqual([strict.status, strict.json.error.type], [400, 'invalid_request_error']);
+  assert.match(strict.json.error.message, /messages\.0\.content\.1/);
+});
+
 test("a key's rate limit arrives as the exception that tells when to retry", async () => {
   const limited = clientOf(up, await makeKey(up, { requests_per_minute: 1 }));
   await limited.messages.create(body('Hello', { max_tokens: 2 }));

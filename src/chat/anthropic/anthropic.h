@@ -42,6 +42,9 @@ lr_code chat_anthropic_messages(struct chat_parse *p);
 void chat_anthropic_block_text(const struct lr_json *block, struct lr_buf *out);
 /* Appends the text of a string, or of blocks, separated by newlines.  False: neither. */
 bool chat_anthropic_text(const struct lr_json *content, struct lr_buf *out);
+/* The block, or a block in its content, is an image or a document without text: the model gets
+ * a note instead. */
+bool chat_anthropic_has_note(const struct lr_json *block);
 bool chat_anthropic_is(const struct lr_json *block, const char *type);
 
 /* tools.c */

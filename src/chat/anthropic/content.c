@@ -11,6 +11,24 @@ bool chat_anthropic_is(const struct lr_json *block, const char *type)
     return lr_json_str(lr_json_get(block, "type"), &text) && lr_str_eq_z(text, type);
 }
 
+static bool is_note(const struct lr_json *block)
+{
+    const struct lr_json *source = lr_json_get(block, "source");
+    if (chat_anthropic_is(block, "document"))
+        return !chat_anthropic_is(source, "text") && !chat_anthropic_is(source, "content");
+    return chat_anthropic_is(block, "image");
+}
+
+bool chat_anthropic_has_note(const struct lr_json *block)
+{
+    const struct lr_json *content = lr_json_get(block, "content");
+    bool found = is_note(block);
+    for (uint32_t i = 0; !found && lr_json_is(content, LR_JSON_ARRAY) && i < content->count;
+         i++)
+        found = is_note(&content->items[i]);
+    return found;
+}
+
 static void add_document(const struct lr_json *block, struct lr_buf *out)
 {
     const struct lr_json *source = lr_json_get(block, "source");

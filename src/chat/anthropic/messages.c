@@ -47,6 +47,16 @@ static lr_code fail_at(struct build *b, int64_t block, lr_code status, const cha
                            status, "%s: %s", at, text);
 }
 
+/* Names a block of which the model gets only a note; a strict request is refused. */
+static lr_code name_note(struct build *b, uint32_t block)
+{
+    char param[64];
+    (void)snprintf(param, sizeof(param), "messages[%u].content[%u]", b->index, block);
+    return chat_parse_ignore(b->p, param, "unsupported_value", LR_UNSUPPORTED,
+                             "messages.%u.content.%u: this model reads text only", b->index,
+                             block);
+}
+
 /* The content of a buffer as JSON text in the arena; type null without memory. */
 static struct lr_json take(struct build *b, struct lr_buf *buf)
 {
@@ -191,6 +201,8 @@ static lr_code add_user(struct build *b)
             return fail_at(b, i, LR_INVALID_ARGUMENT, "a block is an object with a 'type'");
         code = chat_anthropic_is(block, "tool_result") ? add_result(b, i, block)
                                                        : add_user_block(b, i, block);
+        if (code == LR_OK && chat_anthropic_has_note(block))
+            code = name_note(b, i);
     }
     return code;
 }
