@@ -217,6 +217,17 @@ test('a download is reported file by file; a failed download is an alert until i
   assert.deepEqual([broken.subject, broken.node_name, broken.open], ['org/broken', 'fetches', true]);
   assert.match(broken.message, /model\.safetensors/);
   assert.match(broken.advice, /retries automatically/);
+  // Every retry fetches and verifies the other files first, which is no success yet.
+  await until(
+    'the node has tried again',
+    () => ear.of('node.model').filter((e) => e.model === 'org/broken').length >= 6,
+  );
+  const heard = ear.of('alert').filter((a) => a.kind === 'download_failed' && a.subject === 'org/broken');
+  assert.deepEqual(
+    heard.filter((a) => !a.open),
+    [],
+    'the alert stays open',
+  );
   // New models made the node join again, which tells everything again: once is enough.
   assert.equal(ear.of('node.model').filter((e) => e.model === 'org/fetched' && e.state === 'fetching').length, 1);
   await ear.stop();
@@ -259,8 +270,12 @@ test('a subscriber that does not read is disconnected; the other subscribers mis
       body: { models: [], pools: [], epoch: 1, event_end: sent + 64, events: Array(64).fill(event) },
     });
     assert.equal(heartbeat.status, 200, heartbeat.text);
+    await until('the other heard it all', () => {
+      const count = ear.of('node.model').filter((e) => e.name === 'chatty').length;
+      assert.ok(count <= sent + 64, `${count} of ${sent + 64} events`);
+      return count === sent + 64;
+    });
   }
-  await until('the other heard it all', () => ear.of('node.model').filter((e) => e.name === 'chatty').length === sent);
   deaf.resume();
   await until('the deaf one was cut', () => isCut);
   assert.ok(heard < sent * 12000, `${heard} of ${sent * 12000} bytes`);

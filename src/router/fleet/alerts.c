@@ -137,7 +137,8 @@ static void hear_model(struct router_alerts *alerts, const struct router_node *n
 {
     struct lr_str model = text_of(event, "model"), state = text_of(event, "state"),
                   from = text_of(event, "from"), reason = text_of(event, "reason");
-    bool is_fetching = lr_str_eq_z(state, "fetching"), is_absent = lr_str_eq_z(state, "absent");
+    bool is_absent = lr_str_eq_z(state, "absent");
+    bool is_trying = lr_str_eq_z(state, "fetching") || lr_str_eq_z(state, "verifying");
     if (lr_str_eq_z(state, "failed"))
         router_alert_raise(alerts, ROUTER_ALERT_MODEL_FAILED, node, model, reason);
     else
@@ -154,7 +155,7 @@ static void hear_model(struct router_alerts *alerts, const struct router_node *n
     if (is_absent && reason.len != 0 &&
         (lr_str_eq_z(from, "fetching") || lr_str_eq_z(from, "absent")))
         router_alert_raise(alerts, ROUTER_ALERT_DOWNLOAD_FAILED, node, model, reason);
-    else if (!is_fetching && !is_absent) /* trying again is not yet success */
+    else if (!is_trying && !is_absent) /* trying again is not yet success */
         router_alert_settle(alerts, ROUTER_ALERT_DOWNLOAD_FAILED, node, model);
 }
 
