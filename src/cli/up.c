@@ -17,7 +17,6 @@
 #include "cli/commands.h"
 #include "cli/demo.h"
 #include "cli/version.h"
-#include "net/guard.h"
 #include "net/settings.h"
 #include "router/router.h"
 
@@ -393,18 +392,21 @@ static lr_code start(struct up *up, struct lr_error *err)
 
 static lr_code check_listen(const struct lr_settings *s, struct lr_error *err)
 {
-    char host[256];
-    const char *listen = lr_settings_str(s, "listen");
-    const char *colon = strrchr(listen, ':');
-    if (colon == NULL)
-        return lr_fail(err, LR_INVALID_ARGUMENT, "listen: \"%s\" is not ADDRESS:PORT", listen);
-    (void)snprintf(host, sizeof(host), "%.*s", (int)(colon - listen), listen);
-    if (net_is_loopback_bind(host))
-        return LR_OK;
-    return lr_fail(err, LR_INVALID_ARGUMENT,
-                   "up listens on this machine only, not on %s: start llm-router router and "
-                   "llm-router node to serve others",
-                   listen);
+    struct net_listeners listeners;
+    lr_code code = net_settings_listeners(s, &listeners, err);
+    if (code != LR_OK)
+        return code;
+    if (!net_listeners_are_local(&listeners))
+        return lr_fail(err, LR_INVALID_ARGUMENT,
+                       "up listens on this machine only, not on %s: start llm-router router "
+                       "and llm-router node to serve others",
+                       lr_settings_str(s, "listen"));
+    return net_listener_is_unix(net_listeners_main(&listeners))
+               ? lr_fail(err, LR_INVALID_ARGUMENT,
+                         "the node of up joins over TCP: add an address to --listen %s, such "
+                         "as --listen 11680",
+                         lr_settings_str(s, "listen"))
+               : LR_OK;
 }
 
 /* A node ignores a missing models folder; here a missing folder was probably mistyped. */

@@ -21,6 +21,7 @@ struct net_request *net_server_request_create(struct server_conn *sc)
         return NULL;
     struct server_part *part = sc->part;
     req->part = part;
+    req->is_tls = part->server->tls != NULL && !sc->is_unix;
     req->started_ms = lr_clock_ms(NULL);
     (void)memcpy(req->remote, sc->remote, sizeof(req->remote));
     lr_arena_init(&req->arena, (size_t)part->server->config.max_request_bytes);
@@ -118,7 +119,7 @@ const char *net_request_remote(const struct net_request *req)
 
 bool net_request_is_tls(const struct net_request *req)
 {
-    return req->part->server->tls != NULL;
+    return req->is_tls;
 }
 
 struct lr_str net_request_body(const struct net_request *req)

@@ -1,17 +1,21 @@
-/* net/server.c - binding, accepting on every loop, stopping.
+/* net/server.c - accepting on every loop, stopping.
  *
- * All loops poll one listening socket.  The loop that accepts a connection gives it to the loop
- * with the fewest connections, so that a burst accepted by one loop is spread over all cores.
- * Stopping resets no connection: the last part to stop polling accepts the waiting connections
- * and closes the listening socket; only then are idle connections closed, with a FIN and read
- * to their end.  Each part with connections or requests and each connection on its way to
- * another loop holds the server; releasing the last hold reports the end.
+ * All loops poll the same listening sockets.  The loop that accepts a connection gives it to
+ * the loop with the fewest connections, so that a burst accepted by one loop is spread over all
+ * cores. Stopping resets no connection: the last part to stop polling accepts the waiting
+ * connections and closes the listening socket; only then are idle connections closed, with a
+ * FIN and read to their end.  Each part with connections or requests and each connection on its
+ * way to another loop holds the server; releasing the last hold reports the end.
+ *
+ * A server whose sockets another process takes over leaves the waiting connections to that
+ * process.  Closing an idle connection may cross its client's next request, which would be
+ * lost.  So a leaving server answers the next request of an idle connection with Connection:
+ * close, and closes only connections that have been idle for a while.
  */
 #include "net/server.h"
 
 #include <errno.h>
 #include <stddef.h>
-#include <stdio.h>
 
 #include "base/log.h"
 #include "base/os/socket.h"
@@ -21,9 +25,10 @@
 enum {
     ACCEPTS_PER_TURN = 16,
     PAUSE_MS = 100,
-    BACKLOG = 4096,
+    LAST_ACCEPTS = 4096, /* waiting connections that a stopping server takes */
     WARN_EVERY_MS = 1000,
     FIRST_BYTE_MS = 500, /* how long a stop waits for a first request on a new connection */
+    QUIET_MS = 2000,     /* a leaving server closes a connection that was idle for so long */
 };
 
 /* ---- accepting ---- */
@@ -32,6 +37,7 @@ struct arrival {
     struct server_part *part;
     struct net_peer *peer;
     int fd;
+    bool is_unix;
     char remote[46];
 };
 
@@ -41,8 +47,8 @@ static void settle(void *arg)
 {
     struct arrival *arrival = arg;
     struct server_part *part = arrival->part;
-    if (part->is_cut ||
-        !net_server_conn_create(part, arrival->fd, arrival->remote, arrival->peer)) {
+    if (part->is_cut || !net_server_conn_create(part, arrival->fd, arrival->is_unix,
+                                                arrival->remote, arrival->peer)) {
         struct net_seat seat = {.peer = arrival->peer};
         lr_socket_close(arrival->fd);
         (void)net_seat_leave(&part->server->seats, &seat);
@@ -113,9 +119,20 @@ static void warn_full(struct server_part *here, const char *setting, uint32_t li
     here->warned_ms = now;
 }
 
-static void welcome(struct server_part *here, int fd, const struct sockaddr_storage *address)
+/* A client of a Unix socket counts as 127.0.0.1, in limits, logs and --trusted-proxy. */
+static bool replace_unix(struct sockaddr_storage *address)
+{
+    if (!lr_socket_is_local(address))
+        return false;
+    *(struct sockaddr_in *)address =
+        (struct sockaddr_in){.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    return true;
+}
+
+static void welcome(struct server_part *here, int fd, struct sockaddr_storage *address)
 {
     struct net_server *server = here->server;
+    bool is_unix = replace_unix(address);
     struct net_seat *lost;
     struct net_peer *peer;
     char remote[46];
@@ -145,6 +162,7 @@ static void welcome(struct server_part *here, int fd, const struct sockaddr_stor
     atomic_fetch_add_explicit(&server->accepted, 1, memory_order_relaxed);
     arrival->part = least_loaded(here);
     arrival->fd = fd;
+    arrival->is_unix = is_unix;
     arrival->peer = peer;
     (void)memcpy(arrival->remote, remote, sizeof(remote));
     atomic_fetch_add(&arrival->part->load, 1);
@@ -164,7 +182,16 @@ static void resume_accept(void *arg)
     struct server_part *part = arg;
     net_timer_stop(part->pause);
     part->pause = NULL;
-    (void)uv_poll_start(&part->poll, UV_READABLE, on_acceptable);
+    for (unsigned i = 0; i < part->polling; i++)
+        (void)uv_poll_start(&part->polls[i], UV_READABLE, on_acceptable);
+}
+
+static void pause_accept(struct server_part *part)
+{
+    for (unsigned i = 0; i < part->polling; i++)
+        (void)uv_poll_stop(&part->polls[i]);
+    if (part->pause == NULL)
+        part->pause = net_timer_start(part->loop, PAUSE_MS, 0, resume_accept, part);
 }
 
 static void on_acceptable(uv_poll_t *poll, int status, int events)
@@ -172,9 +199,10 @@ static void on_acceptable(uv_poll_t *poll, int status, int events)
     (void)status;
     (void)events;
     struct server_part *part = poll->data;
+    const struct net_listener *listener = &part->server->listeners.all[poll - part->polls];
     for (int i = 0; i < ACCEPTS_PER_TURN; i++) {
         struct sockaddr_storage address = {0};
-        int fd = lr_socket_accept(part->server->listen_fd, &address);
+        int fd = lr_socket_accept(listener->fd, &address);
         if (fd >= 0) {
             welcome(part, fd, &address);
             continue;
@@ -188,8 +216,7 @@ static void on_acceptable(uv_poll_t *poll, int status, int events)
             call_away(part->server, net_seats_oldest(&part->server->seats));
             lr_log_warn(NULL, "net.accept_failed error=%s pause_ms=%d", strerror(errno),
                         PAUSE_MS);
-            (void)uv_poll_stop(&part->poll);
-            part->pause = net_timer_start(part->loop, PAUSE_MS, 0, resume_accept, part);
+            pause_accept(part);
         }
         return;
     }
@@ -198,16 +225,19 @@ static void on_acceptable(uv_poll_t *poll, int status, int events)
 static void part_start(void *arg)
 {
     struct server_part *part = arg;
-    if (part->is_stopping)
-        return;
-    if (uv_poll_init_socket(net_loop_uv(part->loop), &part->poll,
-                            (uv_os_sock_t)part->server->listen_fd) != 0) {
-        lr_log_error(NULL, "net.accept_failed error=%s", "cannot poll the listening socket");
-        return;
+    struct net_server *server = part->server;
+    while (!part->is_stopping && part->polling < server->listeners.count) {
+        uv_poll_t *poll = &part->polls[part->polling];
+        int fd = server->listeners.all[part->polling].fd;
+        if (uv_poll_init_socket(net_loop_uv(part->loop), poll, (uv_os_sock_t)fd) != 0) {
+            lr_log_error(NULL, "net.accept_failed error=%s",
+                         "cannot poll the listening socket");
+            return;
+        }
+        poll->data = part;
+        part->polling++;
+        (void)uv_poll_start(poll, UV_READABLE, on_acceptable);
     }
-    part->poll.data = part;
-    part->is_polling = true;
-    (void)uv_poll_start(&part->poll, UV_READABLE, on_acceptable);
 }
 
 /* ---- starting ---- */
@@ -230,6 +260,7 @@ static void fill_defaults(struct net_server_config *c)
     DEFAULT(linger_ms, 2 * 1000);
 #undef DEFAULT
     c->host = NULL;
+    c->listeners = NULL;
     c->tls = NULL;
 }
 
@@ -251,54 +282,30 @@ static void take_descriptors(struct net_server_config *c)
     c->max_connections = (uint32_t)room;
 }
 
-static lr_code bind_one(const struct addrinfo *info, const char *host, uint16_t port, int *out,
-                        struct lr_error *err)
+/* The sockets that the caller has, or one for host and port. */
+static lr_code take_listeners(const struct net_server_config *config, struct net_listeners *out,
+                              struct lr_error *err)
 {
-    *out = lr_socket_listen(info->ai_addr, (socklen_t)info->ai_addrlen, BACKLOG);
-    if (*out >= 0)
-        return LR_OK;
-    return errno == EADDRINUSE
-               ? lr_fail(err, LR_IO,
-                         "cannot listen on %s:%u: the port is in use; stop the program that "
-                         "has it or choose another port",
-                         host, port)
-               : lr_fail_errno(err, LR_IO, "cannot listen on %s:%u", host, port);
-}
-
-static lr_code bind_socket(const char *host, uint16_t port, int *out, struct lr_error *err)
-{
-    char service[8];
-    (void)snprintf(service, sizeof(service), "%u", port);
-    struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_PASSIVE};
-    struct addrinfo *list = NULL;
-    int rc = getaddrinfo(host, service, &hints, &list);
-    if (rc != 0)
-        return lr_fail(err, LR_INVALID_ARGUMENT, "cannot listen on \"%s\": %s", host,
-                       gai_strerror(rc));
-    lr_code code = LR_IO;
-    for (const struct addrinfo *info = list; info != NULL && code != LR_OK;
-         info = info->ai_next)
-        code = bind_one(info, host, port, out, err);
-    freeaddrinfo(list);
+    *out = (struct net_listeners){.count = 1};
+    if (config->listeners != NULL) {
+        *out = *config->listeners;
+        config->listeners->count = 0;
+    } else {
+        out->all[0] = (struct net_listener){.port = config->port, .fd = -1};
+        LR_COPY(out->all[0].host, lr_str_z(config->host));
+    }
+    lr_code code = net_listeners_bind(out, err);
+    if (code != LR_OK)
+        net_listeners_close(out);
     return code;
-}
-
-static uint16_t bound_port(int fd)
-{
-    struct sockaddr_storage address = {0};
-    socklen_t len = sizeof(address);
-    (void)getsockname(fd, (struct sockaddr *)&address, &len);
-    return ntohs(address.ss_family == AF_INET6
-                     ? ((const struct sockaddr_in6 *)&address)->sin6_port
-                     : ((const struct sockaddr_in *)&address)->sin_port);
 }
 
 lr_code net_server_start(struct net_loops *loops, const struct net_server_config *config,
                          struct net_server **out, struct lr_error *err)
 {
     *out = NULL;
-    int fd = -1;
-    lr_code code = bind_socket(config->host, config->port, &fd, err);
+    struct net_listeners listeners;
+    lr_code code = take_listeners(config, &listeners, err);
     if (code != LR_OK)
         return code;
     struct net_server *server = net_alloc(sizeof(*server));
@@ -309,8 +316,7 @@ lr_code net_server_start(struct net_loops *loops, const struct net_server_config
                    server->config.max_per_address);
     server->tls = net_tls_ref(config->tls);
     server->loops = loops;
-    server->listen_fd = fd;
-    server->port = bound_port(fd);
+    server->listeners = listeners;
     server->part_count = net_loops_count(loops);
     server->parts = net_alloc(server->part_count * sizeof(*server->parts));
     atomic_store(&server->parts_polling, server->part_count);
@@ -327,7 +333,12 @@ lr_code net_server_start(struct net_loops *loops, const struct net_server_config
 
 uint16_t net_server_port(const struct net_server *server)
 {
-    return server->port;
+    return net_listeners_main(&server->listeners)->port;
+}
+
+const struct net_listeners *net_server_listeners(const struct net_server *server)
+{
+    return &server->listeners;
 }
 
 /* ---- stopping ---- */
@@ -359,6 +370,16 @@ void net_server_part_check_stopped(struct server_part *part)
     release(part->server);
 }
 
+/* How long a leaving server waits for another request on an idle connection. */
+static uint64_t patience_ms(const struct server_conn *sc)
+{
+    uint64_t now = net_loop_now_ms(sc->part->loop);
+    uint64_t left = sc->conn.deadline > now ? sc->conn.deadline - now : 0;
+    uint64_t idle_ms = sc->part->server->config.idle_timeout_ms;
+    uint64_t was_idle = idle_ms > left ? idle_ms - left : 0;
+    return was_idle < QUIET_MS ? QUIET_MS - was_idle : 1;
+}
+
 /* No new connection can come: closes idle connections.  A connection that was just accepted
  * gets a moment to send its request. */
 static void let_go(void *arg)
@@ -368,34 +389,50 @@ static void let_go(void *arg)
     for (struct server_conn *sc = part->conns; sc != NULL; sc = sc->next) {
         if (sc->req != NULL || sc->is_lingering || sc->head_begun)
             continue;
-        if (sc->has_served)
+        if (sc->has_served && part->server->is_leaving)
+            net_conn_set_deadline(&sc->conn, patience_ms(sc));
+        else if (sc->has_served)
             net_server_conn_answered(sc, false);
         else
-            net_conn_set_deadline(&sc->conn, FIRST_BYTE_MS);
+            net_conn_set_deadline(&sc->conn,
+                                  part->server->is_leaving ? QUIET_MS : FIRST_BYTE_MS);
     }
     net_server_part_check_stopped(part);
+}
+
+/* Closing the socket would reset connections that wait to be accepted: accepts them first. */
+static void accept_last(struct server_part *part, int listener)
+{
+    for (int i = 0; i < LAST_ACCEPTS; i++) {
+        struct sockaddr_storage address = {0};
+        int fd = lr_socket_accept(listener, &address);
+        if (fd < 0)
+            return;
+        welcome(part, fd, &address);
+    }
 }
 
 static void stopped_polling(struct server_part *part)
 {
     struct net_server *server = part->server;
-    struct sockaddr_storage address = {0};
-    part->is_polling = false;
     if (atomic_fetch_sub(&server->parts_polling, 1) != 1)
         return;
-    /* Closing the socket would reset connections that wait to be accepted: accept them
-     * first. */
-    for (int i = 0, fd;
-         i < BACKLOG && (fd = lr_socket_accept(server->listen_fd, &address)) >= 0; i++)
-        welcome(part, fd, &address);
-    lr_socket_close(server->listen_fd);
+    for (size_t i = 0; i < server->listeners.count; i++) {
+        struct net_listener *listener = &server->listeners.all[i];
+        if (!server->is_leaving)
+            accept_last(part, listener->fd);
+        listener->is_shared = listener->is_shared || server->is_leaving;
+        net_listener_close(listener);
+    }
     for (unsigned i = 0; i < server->part_count; i++)
         net_loop_post(server->parts[i].loop, let_go, &server->parts[i]);
 }
 
 static void on_poll_closed(uv_handle_t *handle)
 {
-    stopped_polling(handle->data);
+    struct server_part *part = handle->data;
+    if (--part->polling == 0)
+        stopped_polling(part);
 }
 
 /* The deadline of a stop has passed: cuts all remaining connections. */
@@ -419,13 +456,21 @@ static void cut_all(void *arg)
 static void part_stop(void *arg)
 {
     struct server_part *part = arg;
+    if (part->is_stopped)
+        return;
+    net_timer_stop(part->cut);
+    part->cut = NULL;
+    if (part->server->stop_deadline_ms != NET_SERVER_NO_DEADLINE)
+        part->cut =
+            net_timer_start(part->loop, part->server->stop_deadline_ms, 0, cut_all, part);
+    if (part->is_stopping) /* stopped again, with another deadline */
+        return;
     part->is_stopping = true;
     net_timer_stop(part->pause);
     part->pause = NULL;
-    part->cut = net_timer_start(part->loop, part->server->stop_deadline_ms, 0, cut_all, part);
-    if (part->is_polling)
-        uv_close((uv_handle_t *)&part->poll, on_poll_closed);
-    else
+    for (unsigned i = part->polling; i > 0; i--)
+        uv_close((uv_handle_t *)&part->polls[i - 1], on_poll_closed);
+    if (part->polling == 0)
         stopped_polling(part);
 }
 
@@ -437,6 +482,13 @@ void net_server_stop(struct net_server *server, uint32_t deadline_ms, net_loop_f
     server->stop_deadline_ms = deadline_ms;
     for (unsigned i = 0; i < server->part_count; i++)
         net_loop_post(server->parts[i].loop, part_stop, &server->parts[i]);
+}
+
+void net_server_leave(struct net_server *server, uint32_t deadline_ms, net_loop_fn on_stopped,
+                      void *arg)
+{
+    server->is_leaving = true;
+    net_server_stop(server, deadline_ms, on_stopped, arg);
 }
 
 static void note_stopped(void *arg)

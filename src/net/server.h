@@ -1,5 +1,5 @@
-/* net/server.h - the HTTP/1.1 server: one listening socket, bound once, shared by all loops of
- * a group.
+/* net/server.h - the HTTP/1.1 server: its listening sockets are shared by all loops of a
+ * group.
  *
  * A connection lives on one loop from accept to close; its requests are handled there, in order
  * (pipelined requests wait).  The server answers these cases itself, with a JSON error body,
@@ -20,6 +20,7 @@
 
 #include "base/fail.h"
 #include "net/cidr.h"
+#include "net/listen.h"
 #include "net/loop.h"
 #include "net/request.h"
 #include "net/tls.h"
@@ -44,7 +45,10 @@ struct net_server_handler {
 struct net_server_config {
     const char *host;    /* "127.0.0.1", "::1", "0.0.0.0", a name; borrowed for the call */
     uint16_t port;       /* 0: any free one, see net_server_port */
-    struct net_tls *tls; /* NULL: plain.  Borrowed for the call (referenced) */
+    struct net_listeners *listeners; /* instead of host and port; the sockets become the
+                                        server's; NULL: none */
+    struct net_tls *tls; /* NULL: plain.  Borrowed for the call (referenced).  Connections of
+                            Unix sockets are plain in any case */
     struct net_server_handler handler;
 
     /* Limit over all loops, lowered to the available descriptors.  A connection over the limit
@@ -71,15 +75,26 @@ LR_MUST_USE lr_code net_server_start(struct net_loops *loops,
                                      const struct net_server_config *config,
                                      struct net_server **out, struct lr_error *err);
 
+/* Of the first listener that is not a Unix socket. */
 uint16_t net_server_port(const struct net_server *server);
+/* Valid until the server stops. */
+const struct net_listeners *net_server_listeners(const struct net_server *server);
 
 /* Graceful stop: accepts waiting connections, closes the listening socket, closes idle
  * connections, and lets running requests finish (their answers say Connection: close).  After
  * deadline_ms the remaining connections are cut (their requests get on_gone). on_stopped(arg)
  * runs on loop 0 when no connection and no request is left; it never runs if a handler never
- * ends its request.  Thread: any; once. */
+ * ends its request.  A second call, from the same thread, sets another
+ * deadline.  Thread: any. */
+enum { NET_SERVER_NO_DEADLINE = UINT32_MAX };
 void net_server_stop(struct net_server *server, uint32_t deadline_ms, net_loop_fn on_stopped,
                      void *arg);
+
+/* The same for a server whose listening sockets another process has, too: waiting connections
+ * are left to that process, requests on open connections are answered, and an idle connection
+ * is closed after two quiet seconds. */
+void net_server_leave(struct net_server *server, uint32_t deadline_ms, net_loop_fn on_stopped,
+                      void *arg);
 
 /* After on_stopped, or inside it.  NULL is fine. */
 void net_server_destroy(struct net_server *server);

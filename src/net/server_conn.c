@@ -454,7 +454,7 @@ static const struct net_conn_events events = {
     .on_closed = on_closed,
 };
 
-bool net_server_conn_create(struct server_part *part, int fd, const char *remote,
+bool net_server_conn_create(struct server_part *part, int fd, bool is_unix, const char *remote,
                             struct net_peer *peer)
 {
     const struct net_server_config *config = &part->server->config;
@@ -463,6 +463,7 @@ bool net_server_conn_create(struct server_part *part, int fd, const char *remote
         return false;
     sc->part = part;
     sc->seat.peer = peer;
+    sc->is_unix = is_unix;
     (void)memcpy(sc->remote, remote, sizeof(sc->remote));
     lr_buf_init(&sc->in, (size_t)config->max_header_bytes + MAX_PIPELINED + 4 * NET_READ_BYTES);
     net_task_init(&sc->go_on, on_go_on, sc);
@@ -477,7 +478,7 @@ bool net_server_conn_create(struct server_part *part, int fd, const char *remote
         return true;
     }
     uint32_t first_ms = config->idle_timeout_ms;
-    if (part->server->tls != NULL) {
+    if (part->server->tls != NULL && !is_unix) {
         struct net_tls_session *session;
         if (net_tls_session_create(part->server->tls, NULL, &session, NULL) != LR_OK) {
             net_conn_close(&sc->conn);

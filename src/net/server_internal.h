@@ -23,8 +23,9 @@ struct net_server {
     struct server_part *parts;       /* owned, one per loop */
     unsigned part_count;
     struct net_seats seats;
-    int listen_fd; /* shared by the parts; the last one to stop polling closes it */
-    uint16_t port;
+    struct net_listeners listeners; /* shared by the parts; the last to stop polling closes
+                                       them */
+    _Atomic bool is_leaving; /* another process accepts the waiting connections */
     net_loop_fn on_stopped;
     void *on_stopped_arg;
     uint32_t stop_deadline_ms;
@@ -41,16 +42,16 @@ struct net_server {
 struct server_part {
     struct net_server *server; /* borrowed */
     struct net_loop *loop;     /* borrowed */
-    uv_poll_t poll;            /* polls the shared socket */
+    uv_poll_t polls[NET_LISTENERS_MAX]; /* of the shared sockets */
+    unsigned polling;                   /* of polls, not closed */
     struct net_timer *pause;   /* owned: out of descriptors, accept again later */
     struct net_timer *cut;     /* owned: the deadline of a stop */
     struct server_conn *conns; /* owned */
     _Atomic uint32_t load;     /* connections here and on their way to this loop */
     uint64_t active;           /* requests not ended */
     uint64_t warned_ms;        /* when a connection was last refused */
-    bool is_polling;
     bool is_stopping;
-    bool is_deaf;    /* the listening socket is closed: no new connection comes */
+    bool is_deaf;    /* the listening sockets are closed: no new connection comes */
     bool is_cut;     /* the deadline of a stop has passed */
     bool is_stopped; /* on_stopped was reported */
 };
@@ -72,6 +73,7 @@ struct server_conn {
     bool has_served;   /* at least one request was answered */
     bool is_told;      /* the report that its seat is lost has arrived */
     bool is_forgotten; /* closed; the report on its way frees it */
+    bool is_unix;
     char remote[46];
 };
 
@@ -120,13 +122,14 @@ struct net_request {
     bool is_head_method;
     bool is_chunked;  /* the answer */
     bool keeps_alive; /* the connection, after the answer */
+    bool is_tls;
     char remote[46];
 };
 
 /* ---- server_conn.c ---- */
-/* The connection is counted for peer.  False: no memory, and descriptor and seat stay with the
- * caller. */
-bool net_server_conn_create(struct server_part *part, int fd, const char *remote,
+/* The connection is counted for peer.  A Unix socket's connection has no TLS.  False: no memory,
+ * and descriptor and seat stay with the caller. */
+bool net_server_conn_create(struct server_part *part, int fd, bool is_unix, const char *remote,
                             struct net_peer *peer);
 /* The connection has lost its seat: closes it if it is still idle.  Called once, on its
  * loop. */

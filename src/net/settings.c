@@ -7,23 +7,19 @@
 #include "net/guard.h"
 #include "net/url.h"
 
-lr_code net_listen_parse(const char *text, char host[NET_HOST_MAX], uint16_t *port,
-                         struct lr_error *err)
+lr_code net_settings_listeners(const struct lr_settings *settings, struct net_listeners *out,
+                               struct lr_error *err)
 {
-    const char *colon = strrchr(text, ':');
-    uint64_t number;
-    size_t len = colon != NULL ? (size_t)(colon - text) : 0;
-    if (len == 0 || len >= NET_HOST_MAX || !lr_str_u64(lr_str_z(colon + 1), &number) ||
-        number > 65535)
-        return lr_fail(err, LR_INVALID_ARGUMENT, "listen: \"%s\" is not ADDRESS:PORT", text);
-    memcpy(host, text, len);
-    host[len] = '\0';
-    if (host[0] == '[' && host[len - 1] == ']') {
-        memmove(host, host + 1, len - 2);
-        host[len - 2] = '\0';
-    }
-    *port = (uint16_t)number;
-    return LR_OK;
+    size_t count = lr_settings_list_count(settings, "listen");
+    lr_code code = LR_OK;
+    out->count = 0;
+    if (count == 0 || count > NET_LISTENERS_MAX)
+        return lr_fail(err, LR_INVALID_ARGUMENT, "listen: give one to %d addresses, not %zu",
+                       NET_LISTENERS_MAX, count);
+    for (size_t i = 0; code == LR_OK && i < count; i++)
+        code = net_listener_parse(lr_settings_list_item(settings, "listen", i),
+                                  &out->all[out->count++], err);
+    return code;
 }
 
 static lr_code server_tls(const struct lr_settings *settings, struct net_tls **out,
@@ -37,18 +33,16 @@ static lr_code server_tls(const struct lr_settings *settings, struct net_tls **o
     return cert != NULL ? net_tls_server_create(cert, key, out, err) : LR_OK;
 }
 
-lr_code net_settings_server(const struct lr_settings *settings, char host[NET_HOST_MAX],
-                            struct net_server_config *out, struct lr_error *err)
+lr_code net_settings_server(const struct lr_settings *settings, struct net_server_config *out,
+                            struct lr_error *err)
 {
-    out->host = host;
     out->max_connections = (uint32_t)lr_settings_int(settings, "max-connections");
     out->max_per_address = (uint32_t)lr_settings_int(settings, "connections-per-address");
     out->max_body_bytes = lr_settings_size(settings, "max-body-bytes");
     out->header_timeout_ms = (uint32_t)lr_settings_ms(settings, "header-timeout");
     out->body_timeout_ms = (uint32_t)lr_settings_ms(settings, "body-timeout");
     out->idle_timeout_ms = (uint32_t)lr_settings_ms(settings, "idle-timeout");
-    lr_code code = net_listen_parse(lr_settings_str(settings, "listen"), host, &out->port, err);
-    return code == LR_OK ? server_tls(settings, &out->tls, err) : code;
+    return server_tls(settings, &out->tls, err);
 }
 
 lr_code net_settings_client_tls(const struct lr_settings *settings, struct net_tls **out,

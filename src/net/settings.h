@@ -9,17 +9,14 @@
 #include "net/server.h"
 #include "net/tls.h"
 
-enum { NET_HOST_MAX = 256 };
+/* Where a server listens (listen).  Nothing is bound yet. */
+LR_MUST_USE lr_code net_settings_listeners(const struct lr_settings *settings,
+                                           struct net_listeners *out, struct lr_error *err);
 
-/* "127.0.0.1:11680", "[::1]:0", "localhost:80".  INVALID_ARGUMENT names the text. */
-LR_MUST_USE lr_code net_listen_parse(const char *text, char host[NET_HOST_MAX], uint16_t *port,
-                                     struct lr_error *err);
-
-/* Fills in where the server listens (listen; `host` holds the address), its certificate
- * (tls-cert and tls-key; out->tls is the caller's to destroy in any case) and its limits. */
+/* Fills in the server's certificate (tls-cert and tls-key; out->tls is the caller's to destroy
+ * in any case) and its limits. */
 LR_MUST_USE lr_code net_settings_server(const struct lr_settings *settings,
-                                        char host[NET_HOST_MAX], struct net_server_config *out,
-                                        struct lr_error *err);
+                                        struct net_server_config *out, struct lr_error *err);
 
 /* tls-ca; *out is NULL (the system's CAs) if it is not set. */
 LR_MUST_USE lr_code net_settings_client_tls(const struct lr_settings *settings,

@@ -203,12 +203,13 @@ static void preload(struct node *node)
         node_model_load(node->models.first);
 }
 
-static lr_code check_listen(struct node *node, const char *host, bool has_tls,
-                            struct lr_error *err)
+static lr_code check_listen(struct node *node, const struct net_listeners *listeners,
+                            bool has_tls, struct lr_error *err)
 {
     const char *router = lr_settings_str(node->settings, "router");
+    const char *host = net_listeners_main(listeners)->host;
     struct net_url url;
-    node->is_loopback = net_is_loopback_bind(host);
+    node->is_loopback = net_listeners_are_local(listeners);
     node->strict_fields = lr_settings_bool(node->settings, "strict-fields");
     if (!node->is_loopback && node->secret[0] == '\0')
         return lr_fail(err, LR_PERMISSION_DENIED,
@@ -226,11 +227,12 @@ static lr_code check_listen(struct node *node, const char *host, bool has_tls,
     lr_code code = net_settings_check_url(node->settings, "the router", router, err);
     if (code == LR_OK)
         code = net_url_parse(router, &url, err);
-    if (code == LR_OK && node->is_loopback && !net_is_loopback_bind(url.host) &&
-        lr_settings_str(node->settings, "advertise") == NULL)
+    bool is_near = node->is_loopback && (!net_is_loopback_bind(url.host) ||
+                                         net_listener_is_unix(net_listeners_main(listeners)));
+    if (code == LR_OK && is_near && lr_settings_str(node->settings, "advertise") == NULL)
         code = lr_fail(err, LR_INVALID_ARGUMENT,
                        "the router at %s cannot reach a node that listens on %s: pass "
-                       "--listen 0.0.0.0:11681 (with --tls-cert and --tls-key), or "
+                       "--listen :11681 (with --tls-cert and --tls-key), or "
                        "--advertise URL where something in front passes it on",
                        url.origin, host);
     return code;
@@ -239,21 +241,24 @@ static lr_code check_listen(struct node *node, const char *host, bool has_tls,
 static lr_code start_server(struct run *run, uint16_t *port, struct lr_error *err)
 {
     struct node *node = run->node;
-    char host[NET_HOST_MAX];
+    struct net_listeners listeners;
     struct net_server_config config = {
-        .host = host,
+        .listeners = &listeners,
         .handler = {.arg = node, .on_head = node_api_head, .on_request = node_api_request},
     };
-    lr_code code = net_settings_server(node->settings, host, &config, err);
+    lr_code code = net_settings_listeners(node->settings, &listeners, err);
     if (code == LR_OK)
-        code = check_listen(node, host, config.tls != NULL, err);
+        code = net_settings_server(node->settings, &config, err);
+    if (code == LR_OK)
+        code = check_listen(node, &listeners, config.tls != NULL, err);
     if (code == LR_OK)
         code = net_server_start(run->loops, &config, &node->server, err);
     net_tls_destroy(config.tls);
     if (code != LR_OK)
         return code;
     *port = net_server_port(node->server);
-    lr_log_info(NULL, "node.listening addr=%s port=%u device=%s", host, *port,
+    lr_log_info(NULL, "node.listening addr=%s port=%u device=%s",
+                net_listeners_main(net_server_listeners(node->server))->host, *port,
                 node->models.device);
     return LR_OK;
 }

@@ -19,14 +19,23 @@ enum {
 
 /* ---- settings ---- */
 
+/* The first listener beyond this machine; there is such a listener. */
+static const struct net_listener *find_remote(const struct net_listeners *listeners)
+{
+    const struct net_listener *l = listeners->all;
+    while (net_listener_is_unix(l) || net_is_loopback_bind(l->host))
+        l++;
+    return l;
+}
+
 static lr_code read_settings(struct router *r, struct lr_error *err)
 {
     const struct lr_settings *s = r->settings;
     struct router_sched *sched = &r->dispatch.sched;
-    lr_code code = net_listen_parse(lr_settings_str(s, "listen"), r->host, &r->port, err);
+    lr_code code = net_settings_listeners(s, &r->listeners, err);
     if (code != LR_OK)
         return code;
-    r->is_loopback = net_is_loopback_bind(r->host);
+    r->is_loopback = net_listeners_are_local(&r->listeners);
     r->needs_key = !r->is_loopback || lr_settings_bool(s, "require-key");
     r->allows_cpu_nodes = lr_settings_bool(s, "allow-cpu-nodes");
     sched->preempts = lr_settings_bool(s, "preempt");
@@ -43,7 +52,7 @@ static lr_code read_settings(struct router *r, struct lr_error *err)
                        "%s is beyond this machine: keys would travel unencrypted; give "
                        "--tls-cert and --tls-key, or say --insecure-http where another "
                        "server in front does TLS",
-                       r->host);
+                       find_remote(&r->listeners)->host);
     code = net_cidrs_read(s, "trusted-proxy", &r->proxies, err);
     if (code == LR_OK)
         code = net_cidrs_read(s, "node-network", &r->node_networks, err);
@@ -222,6 +231,7 @@ void router_destroy(struct router *r)
     net_timer_stop(r->watch);
     net_timer_stop(r->drain.timer);
     net_server_destroy(r->server);
+    net_listeners_close(&r->listeners);
     if (!router_store_close(r->store))
         return; /* its thread still uses what follows; the process ends here anyway */
     free(r->loop_states);
@@ -325,15 +335,16 @@ static lr_code start_server(struct router *r, struct lr_error *err)
                     .on_request = router_api_request,
                     .on_end = router_api_end},
         .proxies = &r->proxies,
+        .listeners = &r->listeners,
     };
-    lr_code code = net_settings_server(r->settings, r->host, &config, err);
+    lr_code code = net_settings_server(r->settings, &config, err);
     /* A parsed chat takes up to sixteen times its body (chat/codec.h). */
     config.max_request_bytes = 16 * config.max_body_bytes + (1 << 20);
     if (code == LR_OK)
         code = net_server_start(r->loops, &config, &r->server, err);
     net_tls_destroy(config.tls);
     if (code == LR_OK)
-        r->port = net_server_port(r->server);
+        r->address = *net_listeners_main(net_server_listeners(r->server));
     return code;
 }
 
@@ -351,8 +362,8 @@ lr_code router_start(struct router *r, char admin_key[64], struct lr_error *err)
     router_url(r, r->sync.own_url);
     router_url(r, r->sync.urls[0]);
     r->sync.url_count = 1;
-    lr_log_info(NULL, "router.listening addr=%s port=%u models=%zu nodes=%zu keys=%zu", r->host,
-                r->port, r->registry.models.count, r->nodes.count, r->keys.count);
+    lr_log_info(NULL, "router.listening addr=%s port=%u models=%zu nodes=%zu keys=%zu",
+                r->address.host, r->address.port, r->registry.models.count, r->nodes.count, r->keys.count);
     router_store_on_change(r->store, router_sync, &r->sync);
     code = router_store_start(r->store, err);
     for (unsigned i = 0; code == LR_OK && i < r->loop_count; i++)
@@ -414,5 +425,5 @@ void router_url(const struct router *r, char out[300])
     if (advertised != NULL)
         (void)snprintf(out, 300, "%s", advertised);
     else
-        net_url_format(out, 300, has_tls, r->host, r->port);
+        net_listener_url(&r->address, has_tls, out, 300);
 }

@@ -58,8 +58,8 @@ struct router {
     struct lr_file_lock data_lock;     /* one process owns the data folder */
     struct lr_file_lock database_lock; /* and a SQLite file that lies elsewhere */
     char version[32];
-    char host[256];
-    uint16_t port;
+    struct net_listeners listeners; /* until the server has them */
+    struct net_listener address;    /* that is told to others: a copy, the server has the socket */
     bool is_loopback;
     bool needs_key;
     _Atomic bool has_ignored_key;   /* a made-up key was sent and logged */

@@ -28,6 +28,18 @@ int lr_socket_listen(const struct sockaddr *address, socklen_t len, int backlog)
 /* The next connection, which does not block either. */
 int lr_socket_accept(int listener, struct sockaddr_storage *address);
 void lr_socket_close(int fd);
+
+/* A listening Unix socket that does not block; its file gets the permissions `mode`.  A file
+ * that nobody listens on any more is replaced. */
+enum { LR_LOCAL_PATH_MAX = 108 }; /* with the terminating byte; macOS: 104 */
+int lr_socket_listen_local(const char *path, unsigned mode, int backlog);
+bool lr_socket_is_local(const struct sockaddr_storage *address);
+/* The path of a Unix socket's address; "": it has none. */
+void lr_socket_local_path(const struct sockaddr_storage *address, char out[LR_LOCAL_PATH_MAX]);
+/* True: the descriptor, which came from another process, is a listening stream socket.  It does
+ * not block from now on, and child processes do not inherit it. */
+bool lr_socket_adopt(int fd);
+
 /* Sends without blocking: the number of bytes taken, or a negative errno. */
 ssize_t lr_socket_send(int fd, const void *bytes, size_t len);
 /* Says that nothing more is sent (FIN). */

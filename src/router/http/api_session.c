@@ -18,7 +18,7 @@ static bool is_secure(const struct net_request *req)
 static void set_cookie(struct router *r, struct net_request *req, const char *value)
 {
     char name[32], text[256];
-    struct lr_str cookie = router_cookie_name(r->port, name);
+    struct lr_str cookie = router_cookie_name(r->address.port, name);
     uint64_t life_s = value[0] != '\0' ? r->sessions.life_ms / 1000 : 0;
     (void)snprintf(text, sizeof(text),
                    LR_STR_FMT "=%s; Path=/; Max-Age=%llu; HttpOnly; SameSite=Strict%s",

@@ -65,7 +65,7 @@ static void by_session(struct router *r, const struct net_request *req,
     char name[32];
     struct lr_str header, value;
     if (!net_request_header(req, "Cookie", &header) ||
-        !router_cookie_find(header, router_cookie_name(r->port, name), &value))
+        !router_cookie_find(header, router_cookie_name(r->address.port, name), &value))
         return;
     router_lock(r);
     const struct router_session *session =

@@ -12,11 +12,13 @@ int lr_socket(int family, int type, int protocol)
 
 int lr_socket_listen(const struct sockaddr *address, socklen_t len, int backlog)
 {
-    int on = 1;
+    int on = 1, off = 0;
     int fd = socket(address->sa_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
     if (fd < 0)
         return -1;
     (void)setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
+    if (address->sa_family == AF_INET6) /* all interfaces are those of IPv4, too */
+        (void)setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof(off));
     if (bind(fd, address, len) == 0 && listen(fd, backlog) == 0)
         return fd;
     int saved = errno;
