@@ -189,3 +189,10 @@ lr_code lr_file_map(const char *path, struct lr_file_map *out, struct lr_error *
     (void)close(fd);
     return code;
 }
+
+bool lr_file_lock_is_of(const struct lr_file_lock *lock, const char *path)
+{
+    struct lr_stat file, held;
+    return lock->fd >= 0 && lr_fstat(lock->fd, &held) && lr_stat(path, &file) &&
+           file.device == held.device && file.inode == held.inode;
+}

@@ -64,6 +64,10 @@ struct lr_file_lock {
 LR_MUST_USE lr_code lr_file_lock(const char *path, struct lr_file_lock *out,
                                  struct lr_error *err);
 void lr_file_unlock(struct lr_file_lock *lock);
+/* The lock came from another process: the file names this process from now on. */
+void lr_file_lock_sign(const struct lr_file_lock *lock);
+/* Whether the descriptor of another process's lock is a lock on this file. */
+bool lr_file_lock_is_of(const struct lr_file_lock *lock, const char *path);
 
 /* A whole file, mapped read-only.  len 0 has data "" and maps nothing. */
 struct lr_file_map {

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/os/process.h"
+#include "base/service.h"
 #include "cli/commands.h"
 
 int main(int argc, char **argv)
@@ -10,6 +11,7 @@ int main(int argc, char **argv)
     /* Writing to a closed connection must give EPIPE, not end the process. */
     lr_process_begin(&argc, &argv);
     lr_ignore_broken_pipes();
+    lr_service_read();
 
     struct cli_table table = cli_commands();
     if (argc < 2) {

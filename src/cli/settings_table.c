@@ -100,6 +100,8 @@ static const struct lr_setting rows[] = {
      .help = "end a dashboard session this long after its start, even if it is in use"},
     {.name = "drain-timeout", .type = LR_SETTING_DURATION, .fallback = "30s", .max = 86400000, .commands = "router",
      .help = "how long a stopping router waits for its requests to finish"},
+    {.name = "takeover", .type = LR_SETTING_BOOL, .fallback = "false", .commands = "router",
+     .help = "take the place of the router that runs with the same data-dir, without a gap for clients: the running router gives its sockets, finishes its requests and ends; if none runs, start as usual"},
     {.name = "router", .type = LR_SETTING_STRING, .commands = "node", .value = "URL",
      .help = "URL of the router to join"},
     {.name = "token", .type = LR_SETTING_STRING, .commands = "node", .secret = true,

@@ -17,6 +17,7 @@
 #include "cli/commands.h"
 #include "cli/demo.h"
 #include "cli/version.h"
+#include "net/service.h"
 #include "net/settings.h"
 #include "router/router.h"
 
@@ -36,7 +37,7 @@ struct up {
     struct net_loops *loops;
     struct router *router;
     struct net_signals signals;
-    struct net_timer *timer;
+    struct net_timer *timer, *watchdog;
     struct lr_subprocess node;
     char token[64];
     char url[300];
@@ -292,6 +293,7 @@ static void on_drained(void *arg)
 static void stop(struct up *up)
 {
     up->is_stopping = true;
+    net_service_stopping();
     router_stop(up->router, (uint32_t)lr_settings_ms(up->settings, "drain-timeout"), on_drained,
                 up);
 }
@@ -368,7 +370,8 @@ static lr_code start(struct up *up, struct lr_error *err)
 {
     char admin_key[64];
     struct net_loop *loop = net_loops_get(up->loops, 0);
-    lr_code code = router_create(up->loops, up->settings, cli_version(), &up->router, err);
+    lr_code code =
+        router_create(up->loops, up->settings, cli_version(), false, &up->router, err);
     if (code == LR_OK)
         code = router_make_token(up->router, "the node of up", up->token, err);
     if (code != LR_OK)
@@ -385,9 +388,11 @@ static lr_code start(struct up *up, struct lr_error *err)
         (void)printf("Admin key, shown this once: %s\n", admin_key);
     router_url(up->router, up->url);
     code = start_node(up, err);
-    if (code == LR_OK)
-        up->timer = net_timer_start(loop, LOOK_MS, LOOK_MS, on_timer, up);
-    return code;
+    if (code != LR_OK)
+        return code;
+    up->timer = net_timer_start(loop, LOOK_MS, LOOK_MS, on_timer, up);
+    net_service_ready(loop, &up->watchdog);
+    return LR_OK;
 }
 
 static lr_code check_listen(const struct lr_settings *s, struct lr_error *err)
@@ -441,6 +446,7 @@ static lr_code run(const struct lr_settings *settings, struct lr_error *err)
         code = net_loops_run(up.loops, err);
     lr_subprocess_close(&up.node);
     net_timer_stop(up.timer);
+    net_timer_stop(up.watchdog);
     router_destroy(up.router);
     net_loops_destroy(up.loops);
     if (code == LR_OK && up.code != LR_OK) {

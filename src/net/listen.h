@@ -23,7 +23,7 @@ struct net_listener {
     char host[NET_HOST_MAX]; /* "127.0.0.1", "unix:/run/router.sock" */
     uint16_t port;           /* of a Unix socket: 0 */
     int fd;                  /* -1: not bound yet */
-    bool is_shared;          /* another process has the socket, too: a Unix socket's file stays */
+    bool is_shared; /* another process has the socket, too: a Unix socket's file stays */
 };
 
 struct net_listeners {

@@ -341,6 +341,12 @@ const struct net_listeners *net_server_listeners(const struct net_server *server
     return &server->listeners;
 }
 
+void net_server_own_sockets(struct net_server *server)
+{
+    for (size_t i = 0; i < server->listeners.count; i++)
+        server->listeners.all[i].is_shared = false;
+}
+
 /* ---- stopping ---- */
 
 /* Runs on loop 0, where the caller of net_server_stop expects it. */

@@ -43,8 +43,8 @@ struct net_server_handler {
 
 /* Zero in a number means its default, given in brackets. */
 struct net_server_config {
-    const char *host;    /* "127.0.0.1", "::1", "0.0.0.0", a name; borrowed for the call */
-    uint16_t port;       /* 0: any free one, see net_server_port */
+    const char *host; /* "127.0.0.1", "::1", "0.0.0.0", a name; borrowed for the call */
+    uint16_t port;    /* 0: any free one, see net_server_port */
     struct net_listeners *listeners; /* instead of host and port; the sockets become the
                                         server's; NULL: none */
     struct net_tls *tls; /* NULL: plain.  Borrowed for the call (referenced).  Connections of
@@ -79,6 +79,10 @@ LR_MUST_USE lr_code net_server_start(struct net_loops *loops,
 uint16_t net_server_port(const struct net_server *server);
 /* Valid until the server stops. */
 const struct net_listeners *net_server_listeners(const struct net_server *server);
+
+/* No other process has the listening sockets any more: the server removes the files of its Unix
+ * sockets when it stops.  Before the loops run. */
+void net_server_own_sockets(struct net_server *server);
 
 /* Graceful stop: accepts waiting connections, closes the listening socket, closes idle
  * connections, and lets running requests finish (their answers say Connection: close).  After

@@ -25,7 +25,7 @@ struct net_server {
     struct net_seats seats;
     struct net_listeners listeners; /* shared by the parts; the last to stop polling closes
                                        them */
-    _Atomic bool is_leaving; /* another process accepts the waiting connections */
+    _Atomic bool is_leaving;        /* another process accepts the waiting connections */
     net_loop_fn on_stopped;
     void *on_stopped_arg;
     uint32_t stop_deadline_ms;
@@ -40,16 +40,16 @@ struct net_server {
 };
 
 struct server_part {
-    struct net_server *server; /* borrowed */
-    struct net_loop *loop;     /* borrowed */
+    struct net_server *server;          /* borrowed */
+    struct net_loop *loop;              /* borrowed */
     uv_poll_t polls[NET_LISTENERS_MAX]; /* of the shared sockets */
     unsigned polling;                   /* of polls, not closed */
-    struct net_timer *pause;   /* owned: out of descriptors, accept again later */
-    struct net_timer *cut;     /* owned: the deadline of a stop */
-    struct server_conn *conns; /* owned */
-    _Atomic uint32_t load;     /* connections here and on their way to this loop */
-    uint64_t active;           /* requests not ended */
-    uint64_t warned_ms;        /* when a connection was last refused */
+    struct net_timer *pause;            /* owned: out of descriptors, accept again later */
+    struct net_timer *cut;              /* owned: the deadline of a stop */
+    struct server_conn *conns;          /* owned */
+    _Atomic uint32_t load;              /* connections here and on their way to this loop */
+    uint64_t active;                    /* requests not ended */
+    uint64_t warned_ms;                 /* when a connection was last refused */
     bool is_stopping;
     bool is_deaf;    /* the listening sockets are closed: no new connection comes */
     bool is_cut;     /* the deadline of a stop has passed */
@@ -127,8 +127,8 @@ struct net_request {
 };
 
 /* ---- server_conn.c ---- */
-/* The connection is counted for peer.  A Unix socket's connection has no TLS.  False: no memory,
- * and descriptor and seat stay with the caller. */
+/* The connection is counted for peer.  A Unix socket's connection has no TLS.  False: no
+ * memory, and descriptor and seat stay with the caller. */
 bool net_server_conn_create(struct server_part *part, int fd, bool is_unix, const char *remote,
                             struct net_peer *peer);
 /* The connection has lost its seat: closes it if it is still idle.  Called once, on its

@@ -4,15 +4,23 @@
 #include <string.h>
 
 #include "base/log.h"
+#include "base/service.h"
 #include "net/guard.h"
+#include "net/service.h"
 #include "net/url.h"
 
 lr_code net_settings_listeners(const struct lr_settings *settings, struct net_listeners *out,
                                struct lr_error *err)
 {
     size_t count = lr_settings_list_count(settings, "listen");
+    int given[LR_SERVICE_SOCKETS_MAX];
+    size_t given_count = lr_service_sockets(given);
     lr_code code = LR_OK;
     out->count = 0;
+    for (size_t i = 0; code == LR_OK && i < given_count; i++)
+        code = net_listener_adopt(given[i], &out->all[out->count++], err);
+    if (given_count != 0)
+        return code;
     if (count == 0 || count > NET_LISTENERS_MAX)
         return lr_fail(err, LR_INVALID_ARGUMENT, "listen: give one to %d addresses, not %zu",
                        NET_LISTENERS_MAX, count);
@@ -88,7 +96,9 @@ bool net_settings_certificate_ends(const struct lr_settings *settings,
 
 void net_settings_reload(void)
 {
+    net_service_reloading();
     lr_log_reopen();
     lr_log_info(NULL, "process.reload");
     net_tls_look(true);
+    net_service_reloaded();
 }

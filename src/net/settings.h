@@ -9,7 +9,8 @@
 #include "net/server.h"
 #include "net/tls.h"
 
-/* Where a server listens (listen).  Nothing is bound yet. */
+/* Where a server listens: the sockets of the service manager, or else the setting listen, of
+ * which nothing is bound yet. */
 LR_MUST_USE lr_code net_settings_listeners(const struct lr_settings *settings,
                                            struct net_listeners *out, struct lr_error *err);
 

@@ -11,6 +11,7 @@
 #include "base/os/process.h"
 #include "net/guard.h"
 #include "net/server.h"
+#include "net/service.h"
 #include "net/settings.h"
 #include "net/url.h"
 #include "node/http/api.h"
@@ -29,7 +30,7 @@ struct run {
     struct net_loops *loops;
     struct node *node;
     struct net_signals signals;
-    struct net_timer *second, *watch, *memory, *late;
+    struct net_timer *second, *watch, *memory, *late, *watchdog;
     uint64_t seconds;             /* that the loop has counted */
     uint64_t certificate_told_ms; /* that it ends soon; 0: it does not */
     uint64_t drain_began_ms;
@@ -105,6 +106,7 @@ static void on_stop_signal(void *arg)
         return;
     }
     run->state = DRAINING;
+    net_service_stopping();
     models->is_draining = true;
     run->drain_began_ms = node_now(models);
     lr_log_info(NULL, "node.drain requests=%u", models->generations.used);
@@ -297,12 +299,14 @@ lr_code node_run(const struct lr_settings *settings, struct lr_error *err)
         node_router_link_start(run.node->link, port);
         (void)printf("listening on port %u\n", port);
         (void)fflush(stdout);
+        net_service_ready(loop, &run.watchdog);
         code = net_loops_run(run.loops, err);
     }
     net_timer_stop(run.second);
     net_timer_stop(run.watch);
     net_timer_stop(run.memory);
     net_timer_stop(run.late);
+    net_timer_stop(run.watchdog);
     node_destroy(run.node);
     net_loops_destroy(run.loops);
     return code;

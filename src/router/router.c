@@ -62,6 +62,15 @@ static lr_code read_settings(struct router *r, struct lr_error *err)
 /* ---- create ---- */
 
 /* What a router knows it keeps in memory: two on one file would contradict each other. */
+static bool take_lock(struct lr_file_lock *from, const char *path, struct lr_file_lock *out)
+{
+    if (!lr_file_lock_is_of(from, path))
+        return false;
+    *out = *from;
+    from->fd = -1;
+    return true;
+}
+
 static lr_code lock_file(struct router *r, const char *database, struct lr_error *err)
 {
     char path[LR_PATH_MAX];
@@ -69,6 +78,8 @@ static lr_code lock_file(struct router *r, const char *database, struct lr_error
         return lr_fail(err, LR_INVALID_ARGUMENT,
                        "database: it is neither postgres://... nor a file's path");
     (void)snprintf(path, sizeof(path), "%.4000s.lock", database);
+    if (take_lock(&r->takeover.database_lock, path, &r->database_lock))
+        return LR_OK;
     lr_code code = lr_file_lock(path, &r->database_lock, err);
     return code != LR_CONFLICT
                ? code
@@ -85,7 +96,7 @@ static lr_code open_store(struct router *r, struct lr_error *err)
     char path[LR_PATH_MAX];
     lr_code code = lr_dir_create(dir, err);
     (void)snprintf(path, sizeof(path), "%s/router.lock", dir);
-    if (code == LR_OK)
+    if (code == LR_OK && !take_lock(&r->takeover.data_lock, path, &r->data_lock))
         code = lr_file_lock(path, &r->data_lock, err);
     if (database == NULL) {
         (void)snprintf(path, sizeof(path), "%s/router.db", dir);
@@ -184,7 +195,8 @@ struct router_relay *router_relay_of(struct router *r, const struct net_request 
 }
 
 lr_code router_create(struct net_loops *loops, const struct lr_settings *settings,
-                      const char *version, struct router **out, struct lr_error *err)
+                      const char *version, bool takes_over, struct router **out,
+                      struct lr_error *err)
 {
     *out = NULL;
     struct router *r = calloc(1, sizeof(*r));
@@ -193,6 +205,7 @@ lr_code router_create(struct net_loops *loops, const struct lr_settings *setting
     r->settings = settings;
     r->loops = loops;
     r->data_lock.fd = r->database_lock.fd = -1;
+    router_takeover_init(&r->takeover);
     r->started_ms = lr_clock_ms(NULL);
     (void)snprintf(r->version, sizeof(r->version), "%s", version);
     (void)pthread_mutex_init(&r->lock, NULL);
@@ -205,8 +218,13 @@ lr_code router_create(struct net_loops *loops, const struct lr_settings *setting
     r->events.may_listen = router_may_listen;
     r->events.arg = r;
     lr_code code = read_settings(r, err);
-    if (code == LR_OK)
+    if (code == LR_OK && takes_over)
+        code = router_takeover_ask(&r->takeover, lr_settings_str(settings, "data-dir"), version,
+                                   err);
+    if (code == LR_OK) {
+        router_takeover_sockets(&r->takeover, &r->listeners);
         code = open_store(r, err);
+    }
     if (code == LR_OK)
         code = make_loops(r, err);
     if (code != LR_OK) {
@@ -230,8 +248,10 @@ void router_destroy(struct router *r)
     atomic_store(&r->keeper.is_stopping, true);
     net_timer_stop(r->watch);
     net_timer_stop(r->drain.timer);
+    router_handover_stop(&r->handover);
     net_server_destroy(r->server);
     net_listeners_close(&r->listeners);
+    router_takeover_free(&r->takeover);
     if (!router_store_close(r->store))
         return; /* its thread still uses what follows; the process ends here anyway */
     free(r->loop_states);
@@ -313,7 +333,12 @@ static void on_watch(void *arg)
 {
     struct router *r = arg;
     uint64_t now = lr_clock_ms(NULL);
-    router_reach_watch(&r->reach, now);
+    if (!r->drain.is_leaving) /* heartbeats go to the next router from now on */
+        router_reach_watch(&r->reach, now);
+    if (r->drain.timer == NULL)
+        router_handover_look(&r->handover, now);
+    if (router_takeover_look(&r->takeover))
+        router_store_follow(r->store, false);
     router_dispatch_watch(&r->dispatch, now);
 }
 
@@ -348,6 +373,30 @@ static lr_code start_server(struct router *r, struct lr_error *err)
     return code;
 }
 
+static struct router_memory memory_of(struct router *r)
+{
+    return (struct router_memory){
+        .nodes = &r->nodes, .sessions = &r->sessions, .keys = &r->keys};
+}
+
+/* The last step of a start that takes over: from here on clients are this router's.  Until the
+ * router before has ended it may still write into the database. */
+static lr_code finish_takeover(struct router *r, const struct router_memory *memory,
+                               struct lr_error *err)
+{
+    lr_code code = router_takeover_finish(&r->takeover, memory, err);
+    if (code != LR_OK)
+        return code;
+    if (!r->takeover.is_shared)
+        net_server_own_sockets(r->server);
+    lr_file_lock_sign(&r->data_lock);
+    if (r->database_lock.fd >= 0)
+        lr_file_lock_sign(&r->database_lock);
+    router_sync(&r->sync, router_store_sql(r->store));
+    router_store_follow(r->store, true);
+    return LR_OK;
+}
+
 lr_code router_start(struct router *r, char admin_key[64], struct lr_error *err)
 {
     struct router_key admin = {.name = "first admin", .role = ROUTER_ADMIN};
@@ -363,13 +412,22 @@ lr_code router_start(struct router *r, char admin_key[64], struct lr_error *err)
     router_url(r, r->sync.urls[0]);
     r->sync.url_count = 1;
     lr_log_info(NULL, "router.listening addr=%s port=%u models=%zu nodes=%zu keys=%zu",
-                r->address.host, r->address.port, r->registry.models.count, r->nodes.count, r->keys.count);
+                r->address.host, r->address.port, r->registry.models.count, r->nodes.count,
+                r->keys.count);
     router_store_on_change(r->store, router_sync, &r->sync);
-    code = router_store_start(r->store, err);
+    struct router_memory memory = memory_of(r);
+    if (router_takeover_is_preparing(&r->takeover))
+        code = finish_takeover(r, &memory, err);
+    else
+        router_takeover_recall(&memory);
+    if (code == LR_OK)
+        code = router_store_start(r->store, err);
     for (unsigned i = 0; code == LR_OK && i < r->loop_count; i++)
         net_loop_post(r->loop_states[i].net, start_loop, &r->loop_states[i]);
     return code;
 }
+
+static void on_left(void *arg);
 
 /* Stops listening; what is not answered after grace_ms is cut. */
 static void end_drain(struct router *r, uint32_t grace_ms)
@@ -379,7 +437,16 @@ static void end_drain(struct router *r, uint32_t grace_ms)
         return;
     drain->is_cut = true;
     router_store_hurry(r->store);
-    net_server_stop(r->server, grace_ms, drain->done, drain->arg);
+    if (!drain->is_leaving)
+        net_server_stop(r->server, grace_ms, drain->done, drain->arg);
+    else if (!drain->has_left)
+        net_server_leave(r->server, grace_ms, on_left, r);
+}
+
+static void on_left(void *arg)
+{
+    struct router *r = arg;
+    r->drain.has_left = true;
 }
 
 static uint64_t count_unanswered(const struct router *r)
@@ -390,32 +457,93 @@ static uint64_t count_unanswered(const struct router *r)
     return count;
 }
 
+/* Background requests have no connection, so that the last connection may close before them. */
 static void look_at_drain(void *arg)
 {
     struct router *r = arg;
-    if (count_unanswered(r) == 0)
+    struct router_drain *drain = &r->drain;
+    uint64_t unanswered = count_unanswered(r);
+    if (unanswered == 0 && !drain->is_leaving)
         end_drain(r, LAST_BYTES_MS);
-    else if (lr_clock_ms(NULL) >= r->drain.deadline_ms)
+    else if (lr_clock_ms(NULL) >= drain->deadline_ms)
         end_drain(r, 0);
+    if (!drain->has_left || drain->is_done || (unanswered != 0 && !drain->is_cut))
+        return;
+    drain->is_done = true;
+    router_store_hurry(r->store);
+    drain->done(drain->arg);
+}
+
+static void begin_drain(struct router *r, uint32_t deadline_ms, net_loop_fn done, void *arg)
+{
+    bool is_limited = deadline_ms != NET_SERVER_NO_DEADLINE;
+    net_bus_end_all(&r->events);
+    r->drain = (struct router_drain){
+        .timer = net_timer_start(r->loop_states[0].net, 0, DRAIN_LOOK_MS, look_at_drain, r),
+        .deadline_ms = is_limited ? lr_clock_ms(NULL) + deadline_ms : UINT64_MAX,
+        .done = done,
+        .arg = arg,
+    };
+    lr_log_info(NULL, "router.drain calls=%llu deadline_ms=%u",
+                (unsigned long long)count_unanswered(r), is_limited ? deadline_ms : 0);
+}
+
+static void leave(struct router *r, uint32_t deadline_ms, net_loop_fn done, void *arg)
+{
+    begin_drain(r, deadline_ms, done, arg);
+    r->drain.is_leaving = true;
+    net_server_leave(r->server, NET_SERVER_NO_DEADLINE, on_left, r);
+}
+
+static void on_given(void *arg)
+{
+    struct router *r = arg;
+    leave(r, NET_SERVER_NO_DEADLINE, r->on_left, r->on_left_arg);
+}
+
+void router_offer(struct router *r, net_loop_fn done, void *arg)
+{
+    struct lr_error err;
+    r->on_left = done;
+    r->on_left_arg = arg;
+    r->handover = (struct router_handover){
+        .memory = memory_of(r),
+        .lock = &r->lock,
+        .server = r->server,
+        .folder = lr_settings_str(r->settings, "data-dir"),
+        .version = r->version,
+        .data_lock = r->data_lock.fd,
+        .database_lock = r->database_lock.fd,
+        .on_given = on_given,
+        .arg = r,
+    };
+    if (router_handover_start(&r->handover, &err) != LR_OK)
+        lr_log_warn(NULL, "router.no_handover reason=%s", err.text);
+}
+
+/* Another process has the sockets, too: a service manager. */
+static bool has_shared_sockets(const struct router *r)
+{
+    const struct net_listeners *listeners = net_server_listeners(r->server);
+    return listeners->count != 0 && listeners->all[0].is_shared;
 }
 
 void router_stop(struct router *r, uint32_t deadline_ms, net_loop_fn done, void *arg)
 {
     struct router_drain *drain = &r->drain;
-    if (drain->timer != NULL) {
+    if (drain->timer != NULL && drain->deadline_ms == UINT64_MAX) {
+        drain->deadline_ms = lr_clock_ms(NULL) + deadline_ms;
+    } else if (drain->timer != NULL) {
         end_drain(r, 0);
-        return;
+    } else if (has_shared_sockets(r)) {
+        router_handover_leave(&r->handover);
+        router_handover_stop(&r->handover);
+        leave(r, deadline_ms, done, arg);
+    } else {
+        router_handover_stop(&r->handover);
+        atomic_store(&r->is_draining, true);
+        begin_drain(r, deadline_ms, done, arg);
     }
-    atomic_store(&r->is_draining, true);
-    net_bus_end_all(&r->events);
-    *drain = (struct router_drain){
-        .timer = net_timer_start(r->loop_states[0].net, 0, DRAIN_LOOK_MS, look_at_drain, r),
-        .deadline_ms = lr_clock_ms(NULL) + deadline_ms,
-        .done = done,
-        .arg = arg,
-    };
-    lr_log_info(NULL, "router.drain calls=%llu deadline_ms=%u",
-                (unsigned long long)count_unanswered(r), deadline_ms);
 }
 
 void router_url(const struct router *r, char out[300])

@@ -15,9 +15,10 @@
 struct router;
 
 /* Opens the database and reads what it holds.  Settings (rows of `router` and `up`) and
- * loops are borrowed and outlive the router.  Before the loops run. */
+ * loops are borrowed and outlive the router.  takes_over: from the router that runs with the
+ * same data folder, if one does (router/handover/handover.h).  Before the loops run. */
 LR_MUST_USE lr_code router_create(struct net_loops *loops, const struct lr_settings *settings,
-                                  const char *version, struct router **out,
+                                  const char *version, bool takes_over, struct router **out,
                                   struct lr_error *err);
 
 /* Binds and serves as soon as the loops run.  On an address beyond this machine the
@@ -25,9 +26,14 @@ LR_MUST_USE lr_code router_create(struct net_loops *loops, const struct lr_setti
 LR_MUST_USE lr_code router_start(struct router *router, char admin_key[64],
                                  struct lr_error *err);
 
+/* From now on another router may take over.  It has everything, and the last answer of this
+ * router is out: done(arg), on loop 0.  After router_start, before the loops run. */
+void router_offer(struct router *router, net_loop_fn done, void *arg);
+
 /* Takes no new request (503 with Retry-After), lets those that run finish within
- * deadline_ms, then stops listening and calls done(arg).  Called once more, it cuts what
- * runs.  Thread: loop 0. */
+ * deadline_ms, then stops listening and calls done(arg).  Where a service manager has the
+ * sockets, too, new connections wait there for the next router instead.  Called once more, it
+ * cuts what runs.  Thread: loop 0. */
 void router_stop(struct router *router, uint32_t deadline_ms, net_loop_fn done, void *arg);
 
 /* After done, with the loops ended.  NULL is fine. */

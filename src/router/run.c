@@ -1,6 +1,7 @@
 /* router/run.c - `llm-router router`: one router, one process, until a signal ends it. */
 #include <stdio.h>
 
+#include "net/service.h"
 #include "net/settings.h"
 #include "router/router.h"
 
@@ -8,6 +9,7 @@ struct run {
     struct net_loops *loops;
     struct router *router;
     struct net_signals signals;
+    struct net_timer *watchdog;
     uint32_t drain_ms;
 };
 
@@ -21,6 +23,7 @@ static void on_stopped(void *arg)
 static void on_signal(void *arg)
 {
     struct run *run = arg;
+    net_service_stopping();
     /* The second signal comes here, too, and ends the draining. */
     router_stop(run->router, run->drain_ms, on_stopped, run);
 }
@@ -50,16 +53,20 @@ lr_code router_run(const struct lr_settings *settings, const char *version,
         net_loops_create((unsigned)lr_settings_int(settings, "threads"), &run.loops, err);
     if (code != LR_OK)
         return code;
-    code = router_create(run.loops, settings, version, &run.router, err);
+    code = router_create(run.loops, settings, version, lr_settings_bool(settings, "takeover"),
+                         &run.router, err);
     if (code == LR_OK)
         code = net_signals_start(net_loops_get(run.loops, 0), on_signal, on_hup, &run,
                                  &run.signals, err);
     if (code == LR_OK)
         code = router_start(run.router, admin_key, err);
     if (code == LR_OK) {
+        router_offer(run.router, on_stopped, &run);
         greet(&run, admin_key);
+        net_service_ready(net_loops_get(run.loops, 0), &run.watchdog);
         code = net_loops_run(run.loops, err);
     }
+    net_timer_stop(run.watchdog);
     router_destroy(run.router);
     net_loops_destroy(run.loops);
     return code;

@@ -21,17 +21,23 @@
 #include "net/server.h"
 #include "router/fleet/reach.h"
 #include "router/fleet/sync.h"
+#include "router/handover/handover.h"
 #include "router/http/session.h"
 #include "router/http/stats.h"
 #include "router/relay/call.h"
 #include "router/router.h"
 #include "router/sched/dispatch.h"
 
-/* The end of a router: nothing new, what runs may finish.  Thread: loop 0. */
+/* The end of a router.  Where another process accepts clients from now on, this router is
+ * leaving: requests on its open connections are answered.  Otherwise new requests are refused.
+ * What runs may finish.  Thread: loop 0. */
 struct router_drain {
     struct net_timer *timer; /* NULL: not draining */
-    uint64_t deadline_ms;
-    bool is_cut; /* the server was told to stop */
+    uint64_t deadline_ms;    /* UINT64_MAX: none */
+    bool is_leaving;
+    bool has_left; /* and no connection is open any more */
+    bool is_cut;   /* the server was told to stop at once */
+    bool is_done;
     net_loop_fn done;
     void *arg;
 };
@@ -54,12 +60,16 @@ struct router {
     struct net_timer *watch; /* on loop 0 */
     uint64_t seconds;        /* that loop 0 has counted */
     struct router_drain drain;
+    struct router_takeover takeover; /* from the router before this one */
+    struct router_handover handover; /* to the next one */
+    net_loop_fn on_left; /* the next one has everything, and the last answer is out */
+    void *on_left_arg;
     struct router_store *store;
     struct lr_file_lock data_lock;     /* one process owns the data folder */
     struct lr_file_lock database_lock; /* and a SQLite file that lies elsewhere */
     char version[32];
     struct net_listeners listeners; /* until the server has them */
-    struct net_listener address;    /* that is told to others: a copy, the server has the socket */
+    struct net_listener address; /* that is told to others: a copy, the server has the socket */
     bool is_loopback;
     bool needs_key;
     _Atomic bool has_ignored_key;   /* a made-up key was sent and logged */

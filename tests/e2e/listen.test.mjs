@@ -6,7 +6,7 @@ import net from 'node:net';
 import path from 'node:path';
 import { test } from 'node:test';
 import { keep } from './fleet.mjs';
-import { call, cli, launch, startRouter, startUp, tempDir, makeEcho } from './support.mjs';
+import { call, cli, launch, startRouter, startUp, tempDir, makeEcho, until } from './support.mjs';
 
 const freePort = () =>
   new Promise((done) => {
@@ -54,7 +54,7 @@ test('a Unix socket serves beside TCP, without TLS; its file goes with the route
   assert.equal((await ask(socket, '/v0/nodes', { host: 'evil.example' })).status, 421, 'the same guard as on loopback');
   const made = await ask(socket, '/v0/keys', { method: 'POST', body: '{"name": "by socket"}' });
   assert.equal(made.status, 201, made.text);
-  assert.match(router.log, /path=\/v0\/keys status=201 .*from=127\.0\.0\.1/);
+  await until('it is logged', () => /path=\/v0\/keys status=201 .*from=127\.0\.0\.1/.test(router.log));
   assert.deepEqual(await router.stop(), { code: 0, signal: null });
   assert.equal(fs.existsSync(socket), false);
 });

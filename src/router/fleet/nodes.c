@@ -322,6 +322,7 @@ lr_code router_nodes_join(struct router_nodes *nodes, const struct wire_join *jo
     LR_COPY(node->version, join->version);
     node->epoch = join->state.epoch;
     node->joined_ms = wall_ms;
+    node->must_join = false;
     node->health.avoided_until_ms = 0;
     atomic_store(&node->health.failures_in_row, 0);
     for (size_t i = 0; (replica = router_node_replica_at(node, i)) != NULL; i++) {

@@ -61,6 +61,7 @@ struct router_node {
     char ignored[32];      /* member of its last report that was left out; "": none */
     bool is_stored;        /* was seen in the database: gone from there, it was removed */
     bool is_unsaved;       /* the database could not take it: written again (sync.c) */
+    bool must_join;        /* it is known from the router before, and shall join once more */
     unsigned writes;       /* on their way to the database: router_node_begin_write */
     bool is_drained;       /* an operator took it out of service */
     bool is_draining;      /* it is shutting down */

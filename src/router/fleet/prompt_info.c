@@ -69,6 +69,7 @@ lr_code router_prompt_info_get(struct router_prompt_infos *infos,
         .unk_token = keep(&info->texts, report->unk_token),
         .pad_token = keep(&info->texts, report->pad_token),
     };
+    info->source = keep(&info->texts, report->chat_template);
     info->next = infos->first;
     infos->first = info;
     *out = info;

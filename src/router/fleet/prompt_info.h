@@ -17,6 +17,7 @@ struct router_prompt_info {
     unsigned char hash[LR_SHA256_LEN];
     struct jinja_template *tmpl; /* owned */
     struct lr_arena texts;
+    struct lr_str source; /* of the template; empty: the default */
     struct chat_model chat;
 };
 

@@ -316,7 +316,8 @@ void router_sync(void *arg, struct router_sql *sql)
         code = router_registry_load(&registry, sql, &err);
     if (code == LR_OK)
         code = router_nodes_load(&nodes, sql, &err);
-    if (code == LR_OK)
+    bool is_shared = router_store_is_shared(sync->store);
+    if (code == LR_OK && is_shared)
         code = read_fleet(sync->own_url, sql, &urls, &err);
     router_store_note(sync->store, code == LR_OK ? NULL : &err);
     (void)pthread_mutex_lock(sync->lock);
@@ -324,6 +325,8 @@ void router_sync(void *arg, struct router_sql *sql)
         merge_keys(sync->keys, &keys);
         merge_models(sync, &registry);
         merge_nodes(sync, &nodes);
+    }
+    if (code == LR_OK && is_shared) {
         memcpy(sync->urls, urls.list, sizeof(sync->urls));
         sync->url_count = urls.count;
         sync->keys->routers = urls.count != 0 ? (uint32_t)urls.count : 1;

@@ -462,7 +462,7 @@ lr_code router_api_heartbeat(struct router *r, struct net_request *req, struct l
         }
         router_alerts_heartbeat(&r->alerts, node, &heartbeat);
         router_pump_all(&r->dispatch);
-        write_reply(req, NULL, !knows_all);
+        write_reply(req, NULL, !knows_all || node->must_join);
     }
     router_unlock(r);
     return code == LR_OK ? router_answer_text(req, lr_buf_str(&access->json.body)) : code;

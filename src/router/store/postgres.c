@@ -327,6 +327,7 @@ static void pg_close(struct router_sql *sql)
 
 static const struct router_sql_backend backend = {
     .name = "PostgreSQL",
+    .begin = "BEGIN",
     .run = pg_run,
     .row_int = pg_int,
     .row_text = pg_text,

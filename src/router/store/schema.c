@@ -4,6 +4,13 @@
  * killed in the middle leaves the database at a step's edge.  Steps are never changed
  * once released; new ones are added at the end.  Live state (loads, queues, heartbeats) is
  * never in here.
+ *
+ * Two numbers are kept (docs/adr/0061).  schema_version is what an older program compares with
+ * the steps that it knows: it refuses a higher number.  An additive step leaves that number as
+ * it is and is counted in schema_additions.  So after additive steps the release before can use
+ * the same database: when an operator goes back to it, and while it hands over to its
+ * successor.  A step is additive if every statement of the release before still works: new
+ * tables, new indexes, new columns with a default.
  */
 #include <stdio.h>
 
@@ -93,12 +100,14 @@ static const char *const step_9[] = {
     NULL,
 };
 
-static const char *const *const steps[] = {step_1, step_2, step_3, step_4, step_5,
-                                           step_6, step_7, step_8, step_9};
+static lr_code hash_secrets(struct router_sql *sql, struct lr_error *err);
 
-enum { HASHES_SECRETS = 5 /* index of step_6 */ };
-
-enum { NEWEST = sizeof(steps) / sizeof(steps[0]) };
+/* From step 10 on: .is_additive = true wherever possible. */
+static const struct router_schema_step steps[] = {
+    {.statements = step_1}, {.statements = step_2}, {.statements = step_3},
+    {.statements = step_4}, {.statements = step_5}, {.statements = step_6, .fn = hash_secrets},
+    {.statements = step_7}, {.statements = step_8}, {.statements = step_9},
+};
 
 struct secrets {
     struct lr_arena arena;
@@ -136,41 +145,66 @@ static lr_code hash_secrets(struct router_sql *sql, struct lr_error *err)
     return code;
 }
 
-static lr_code run_step(struct router_sql *sql, size_t index, struct lr_error *err)
+/* The number of the last step is written in the step's own transaction. */
+static lr_code note_step(struct router_sql *sql, bool is_additive, size_t number,
+                         struct lr_error *err)
 {
-    lr_code code = router_sql_plain(sql, "BEGIN", err);
-    for (const char *const *text = steps[index]; code == LR_OK && *text != NULL; text++) {
+    lr_code code = router_sql_plain(
+        sql, is_additive ? "DELETE FROM schema_additions" : "DELETE FROM schema_version", err);
+    if (code != LR_OK)
+        return code;
+    return is_additive ? ROUTER_SQL(sql, "INSERT INTO schema_additions (number) VALUES ($1)",
+                                    NULL, NULL, err, ROUTER_INT(number))
+                       : ROUTER_SQL(sql, "INSERT INTO schema_version (number) VALUES ($1)",
+                                    NULL, NULL, err, ROUTER_INT(number));
+}
+
+static lr_code run_step(struct router_sql *sql, const struct router_schema_step *step,
+                        size_t number, struct lr_error *err)
+{
+    lr_code code = router_sql_plain(sql, sql->backend->begin, err);
+    for (const char *const *text = step->statements; code == LR_OK && *text != NULL; text++) {
         code = router_sql_plain(sql, *text, err);
         LR_FAILPOINT("schema.statement");
     }
-    if (code == LR_OK && index == HASHES_SECRETS)
-        code = hash_secrets(sql, err);
+    if (code == LR_OK && step->fn != NULL)
+        code = step->fn(sql, err);
     if (code == LR_OK)
-        code = router_sql_plain(sql, "DELETE FROM schema_version", err);
-    if (code == LR_OK)
-        code = ROUTER_SQL(sql, "INSERT INTO schema_version (number) VALUES ($1)", NULL, NULL,
-                          err, ROUTER_INT(index + 1));
+        code = note_step(sql, step->is_additive, number, err);
     if (code == LR_OK)
         return router_sql_plain(sql, "COMMIT", err);
     lr_code ignored = router_sql_plain(sql, "ROLLBACK", NULL);
     (void)ignored; /* the first failure is the one to tell */
-    return lr_fail_prefix(err, "bringing the database to version %zu", index + 1);
+    return lr_fail_prefix(err, "bringing the database to version %zu", number);
+}
+
+lr_code router_schema_apply(struct router_sql *sql, const struct router_schema_step *all,
+                            size_t count, struct lr_error *err)
+{
+    int64_t number = 0, additions = 0;
+    lr_code code = router_sql_plain(
+        sql, "CREATE TABLE IF NOT EXISTS schema_version (number BIGINT NOT NULL)", err);
+    if (code == LR_OK)
+        code = router_sql_plain(
+            sql, "CREATE TABLE IF NOT EXISTS schema_additions (number BIGINT NOT NULL)", err);
+    if (code == LR_OK)
+        code = router_sql_run(sql, "SELECT number FROM schema_version", NULL, 0,
+                              router_row_number, &number, err);
+    if (code == LR_OK)
+        code = router_sql_run(sql, "SELECT number FROM schema_additions", NULL, 0,
+                              router_row_number, &additions, err);
+    if (code == LR_OK && number > (int64_t)count)
+        return lr_fail(err, LR_UNSUPPORTED,
+                       "the database has version %lld and this program knows versions up to "
+                       "%zu: use the release that wrote it, or a newer one",
+                       (long long)number, count);
+    for (size_t i = (size_t)(number > additions ? number : additions);
+         code == LR_OK && i < count; i++)
+        code = run_step(sql, &all[i], i + 1, err);
+    return code;
 }
 
 lr_code router_schema_migrate(struct router_sql *sql, struct lr_error *err)
 {
-    int64_t number = 0;
-    lr_code code = router_sql_plain(
-        sql, "CREATE TABLE IF NOT EXISTS schema_version (number BIGINT NOT NULL)", err);
-    if (code == LR_OK)
-        code = router_sql_run(sql, "SELECT number FROM schema_version", NULL, 0,
-                              router_row_number, &number, err);
-    if (code == LR_OK && number > NEWEST)
-        return lr_fail(err, LR_UNSUPPORTED,
-                       "the database has version %lld and this program knows versions up to "
-                       "%d: use the release that wrote it, or a newer one",
-                       (long long)number, NEWEST);
-    for (size_t i = (size_t)number; code == LR_OK && i < NEWEST; i++)
-        code = run_step(sql, i, err);
-    return code;
+    return router_schema_apply(sql, steps, sizeof(steps) / sizeof(steps[0]), err);
 }

@@ -62,7 +62,8 @@ void router_sql_close(struct router_sql *sql); /* NULL is fine */
 /* ---- for the two backends ---- */
 
 struct router_sql_backend {
-    const char *name; /* "SQLite", "PostgreSQL" */
+    const char *name;  /* "SQLite", "PostgreSQL" */
+    const char *begin; /* the statement that begins a transaction */
     lr_code (*run)(struct router_sql *sql, const char *text,
                    const struct router_sql_value *values, size_t count, router_row_fn fn,
                    void *ctx, struct lr_error *err);
@@ -97,7 +98,18 @@ LR_MUST_USE lr_code router_postgres_open(const char *url, uint32_t timeout_ms,
 
 /* ---- schema.c ---- */
 
-/* Brings the database to the newest form; refuses one that is newer than this program. */
+/* Brings the database to the newest form; refuses one that a newer program has changed in a way
+ * that this program cannot use. */
 LR_MUST_USE lr_code router_schema_migrate(struct router_sql *sql, struct lr_error *err);
+
+struct router_schema_step {
+    const char *const *statements;                               /* up to NULL */
+    lr_code (*fn)(struct router_sql *sql, struct lr_error *err); /* after them; may be NULL */
+    bool is_additive; /* programs that do not know the step can use the database */
+};
+/* The same with other steps, for tests of the rule. */
+LR_MUST_USE lr_code router_schema_apply(struct router_sql *sql,
+                                        const struct router_schema_step *steps, size_t count,
+                                        struct lr_error *err);
 
 #endif

@@ -159,6 +159,9 @@ static void lite_close(struct router_sql *sql)
 
 static const struct router_sql_backend backend = {
     .name = "SQLite",
+    /* Waits for the other router's transaction at its beginning: a transaction that first reads
+     * and then writes would fail instead where the other one wrote in between. */
+    .begin = "BEGIN IMMEDIATE",
     .run = lite_run,
     .row_int = lite_int,
     .row_text = lite_text,

@@ -32,6 +32,9 @@ struct work {
     struct lr_error err;
 };
 
+/* Whether the router before still writes into a database that is not shared. */
+enum follow { FOLLOWS_NOBODY, FOLLOWS, FOLLOWS_LAST /* it has ended: look once more */ };
+
 struct router_store {
     struct router_sql *sql;
     pthread_t thread;
@@ -47,6 +50,7 @@ struct router_store {
     router_store_changed_fn on_change;
     void *on_change_arg;
     uint64_t looked_ms;
+    _Atomic(enum follow) follows;
 };
 
 bool router_store_can_share(const char *database)
@@ -109,6 +113,11 @@ bool router_store_is_shared(const struct router_store *store)
     return store->sql->backend->changed != NULL;
 }
 
+void router_store_follow(struct router_store *store, bool is_alive)
+{
+    atomic_store(&store->follows, is_alive ? FOLLOWS : FOLLOWS_LAST);
+}
+
 void router_store_on_change(struct router_store *store, router_store_changed_fn fn, void *arg)
 {
     store->on_change = fn;
@@ -129,9 +138,9 @@ static void post_done(void *arg)
 static lr_code begin(struct router_sql *sql, struct lr_error *err)
 {
     uint64_t gave_up_ms = sql->gave_up_ms;
-    lr_code code = router_sql_plain(sql, "BEGIN", err);
+    lr_code code = router_sql_plain(sql, sql->backend->begin, err);
     if (code != LR_OK && sql->backend->changed != NULL && sql->gave_up_ms == gave_up_ms)
-        code = router_sql_plain(sql, "BEGIN", err);
+        code = router_sql_plain(sql, sql->backend->begin, err);
     return code;
 }
 
@@ -276,14 +285,20 @@ static bool wait_ms(struct router_store *store, long ms)
 
 static void look_for_changes(struct router_store *store)
 {
-    uint64_t now = lr_clock_ms(NULL);
-    if (store->on_change == NULL || !router_store_is_shared(store) ||
-        atomic_load(&store->is_hurried))
+    uint64_t now = lr_clock_ms(NULL), silent_ms = now - store->looked_ms;
+    enum follow follows = atomic_load(&store->follows);
+    bool is_shared = router_store_is_shared(store);
+    if (store->on_change == NULL || atomic_load(&store->is_hurried))
         return;
-    if (store->sql->backend->changed(store->sql) || now - store->looked_ms >= LOOK_MS) {
-        store->looked_ms = now;
-        store->on_change(store->on_change_arg, store->sql);
-    }
+    bool is_due =
+        is_shared ? store->sql->backend->changed(store->sql) || silent_ms >= LOOK_MS
+                  : follows == FOLLOWS_LAST || (follows == FOLLOWS && silent_ms >= FLUSH_MS);
+    if (!is_due)
+        return;
+    if (follows == FOLLOWS_LAST)
+        atomic_store(&store->follows, FOLLOWS_NOBODY);
+    store->looked_ms = now;
+    store->on_change(store->on_change_arg, store->sql);
 }
 
 /* Lock held: everything that waits, until the database fails. */

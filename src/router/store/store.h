@@ -60,9 +60,13 @@ bool router_store_close(struct router_store *store);
 
 /* fn(arg, sql) on the database's thread whenever another router may have changed
  * something: at its word, after a lost connection, and every two seconds in any case.
- * Only for a database that several share.  Before router_store_start. */
+ * Only for a database that several share, or while router_store_follow says so.  Before
+ * router_store_start. */
 typedef void (*router_store_changed_fn)(void *arg, struct router_sql *sql);
 void router_store_on_change(struct router_store *store, router_store_changed_fn fn, void *arg);
+/* The router before this one still writes into the database, or (is_alive false) has just
+ * ended: fn is called every quarter of a second, and once more at its end. */
+void router_store_follow(struct router_store *store, bool is_alive);
 bool router_store_is_shared(const struct router_store *store);
 
 /* Runs in a transaction on the database's thread. */

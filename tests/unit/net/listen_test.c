@@ -31,7 +31,7 @@ static void every_form_names_its_address(void **state)
         {"unix:/run/router.sock", "unix:/run/router.sock", 0, true},
     };
     static const char *const bad[] = {
-        "",      "nonsense", "127.0.0.1",     "127.0.0.1:",   "127.0.0.1:65536",
+        "",      "nonsense", "127.0.0.1",     "127.0.0.1:",    "127.0.0.1:65536",
         "65536", ":",        "127.0.0.1:-80", "unix:run.sock", "unix:",
     };
     (void)state;

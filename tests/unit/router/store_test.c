@@ -131,13 +131,17 @@ static lr_code take_int(void *ctx, const struct router_row *row, struct lr_error
     return LR_OK;
 }
 
+static int64_t ask(struct router_sql *sql, const char *question)
+{
+    int64_t number = -1;
+    assert_int_equal(router_sql_run(sql, question, NULL, 0, take_int, &number, NULL), LR_OK);
+    return number;
+}
+
 static int64_t ask_number(const struct fixture *fixture, const char *question)
 {
     struct router_store *store = open_store(fixture);
-    int64_t number = -1;
-    assert_int_equal(
-        router_sql_run(router_store_sql(store), question, NULL, 0, take_int, &number, NULL),
-        LR_OK);
+    int64_t number = ask(router_store_sql(store), question);
     router_store_close(store);
     return number;
 }
@@ -454,6 +458,69 @@ static void a_database_of_a_newer_program_is_refused(void **state)
     assert_contains(err.text, "99");
 }
 
+/* Four releases: the second and the third add something, the fourth changes what there was. */
+static void the_releases_before_use_a_database_after_additive_steps_only(void **state)
+{
+    static const char *const first[] = {
+        "CREATE TABLE things (name TEXT NOT NULL, colour TEXT NOT NULL)", NULL};
+    static const char *const second[] = {
+        "ALTER TABLE things ADD COLUMN size BIGINT NOT NULL DEFAULT 7", NULL};
+    static const char *const third[] = {"CREATE TABLE places (name TEXT NOT NULL)", NULL};
+    static const char *const fourth[] = {"ALTER TABLE things DROP COLUMN colour", NULL};
+    static const struct router_schema_step steps[] = {
+        {.statements = first},
+        {.statements = second, .is_additive = true},
+        {.statements = third, .is_additive = true},
+        {.statements = fourth},
+    };
+    struct router_store *store = open_store(*state);
+    struct router_sql *sql = router_store_sql(store);
+    struct lr_error err;
+    assert_int_equal(router_sql_plain(sql, "DELETE FROM schema_version", &err), LR_OK);
+    assert_int_equal(router_schema_apply(sql, steps, 3, &err), LR_OK);
+    for (size_t release = 1; release <= 3; release++) {
+        assert_int_equal(router_schema_apply(sql, steps, release, &err), LR_OK);
+        assert_int_equal(
+            router_sql_plain(sql, "INSERT INTO things (name, colour) VALUES ('a', 'red')",
+                             &err),
+            LR_OK);
+    }
+    assert_int_equal(ask(sql, "SELECT number FROM schema_version"), 1);
+    assert_int_equal(ask(sql, "SELECT number FROM schema_additions"), 3);
+    assert_int_equal(ask(sql, "SELECT COUNT(*) FROM things WHERE size = 7"), 3);
+    assert_int_equal(router_schema_apply(sql, steps, 4, &err), LR_OK);
+    assert_int_equal(router_schema_apply(sql, steps, 4, &err), LR_OK);
+    for (size_t release = 1; release <= 3; release++) {
+        assert_int_equal(router_schema_apply(sql, steps, release, &err), LR_UNSUPPORTED);
+        assert_contains(err.text, "version 4");
+    }
+    router_store_close(store);
+}
+
+/* As the next release leaves it, after an additive step of its own. */
+static void a_database_of_the_next_release_is_used_and_kept_as_it_is(void **state)
+{
+    static const char *const next[] = {
+        "ALTER TABLE keys ADD COLUMN mood TEXT NOT NULL DEFAULT 'calm'",
+        "CREATE TABLE moods (name TEXT PRIMARY KEY)",
+        "INSERT INTO schema_additions (number) VALUES (99)",
+    };
+    const struct fixture *fixture = *state;
+    struct router_store *store = open_store(fixture);
+    struct router_key key = {.role = ROUTER_API, .name = "k"};
+    char text[ROUTER_KEY_TEXT];
+    struct lr_error err;
+    for (size_t i = 0; i < sizeof(next) / sizeof(next[0]); i++)
+        assert_int_equal(router_sql_plain(router_store_sql(store), next[i], &err), LR_OK);
+    router_store_close(store);
+    store = open_store(fixture);
+    router_key_draw(&key, 1, text);
+    assert_int_equal(router_key_insert(router_store_sql(store), &key, &err), LR_OK);
+    router_store_close(store);
+    assert_int_equal(ask_number(fixture, "SELECT COUNT(*) FROM keys WHERE mood = 'calm'"), 1);
+    assert_int_equal(ask_number(fixture, "SELECT number FROM schema_additions"), 99);
+}
+
 /* ---- only where several share it ---- */
 
 static void count_change(void *arg, struct router_sql *sql)
@@ -663,6 +730,8 @@ int main(void)
         WITH_BED(a_kill_while_the_tables_are_made_leaves_a_database_that_opens),
         WITH_BED(a_database_of_the_first_version_becomes_the_newest_with_what_it_holds),
         WITH_BED(a_database_of_a_newer_program_is_refused),
+        WITH_BED(the_releases_before_use_a_database_after_additive_steps_only),
+        WITH_BED(a_database_of_the_next_release_is_used_and_kept_as_it_is),
         WITH_BED(a_silent_database_costs_each_change_one_timeout_and_no_row_is_lost),
         WITH_BED(a_silent_database_does_not_keep_the_store_from_closing),
     };

@@ -1,0 +1,231 @@
+#include "router/handover/handover.h"
+
+#include "base/json.h"
+#include "base/log.h"
+#include "base/machine.h"
+#include "base/os/file.h"
+#include "base/passing.h"
+#include "base/service.h"
+#include "router/handover/words.h"
+
+enum {
+    ASK_MS = 5000,            /* for the new router's first words */
+    PREPARE_MS = 120000,      /* for its start, with the steps of a large database */
+    MEMORY_BYTES = 512 << 20, /* of what is passed on */
+};
+
+#define TO(name) LR_STATE(ROUTER_HANDOVER_##name)
+static const struct lr_machine machine = {
+    "handover",
+    {
+        [ROUTER_HANDOVER_ALONE] = {"alone", TO(ASKED)},
+        [ROUTER_HANDOVER_ASKED] = {"asked", TO(OFFERED) | TO(ALONE)},
+        [ROUTER_HANDOVER_OFFERED] = {"offered", TO(GIVEN) | TO(ALONE)},
+        [ROUTER_HANDOVER_GIVEN] = {"given", 0},
+    },
+};
+
+/* The only function that changes the state.  An illegal move changes nothing: the old router
+ * goes on. */
+static void move(struct router_handover *h, enum router_handover_state to, uint64_t now)
+{
+    if (!lr_machine_allows(&machine, h->folder, h->state, to))
+        return;
+    h->state = to;
+    h->since_ms = now;
+    if (to != ROUTER_HANDOVER_ALONE)
+        return;
+    (void)close(h->peer);
+    h->peer = -1;
+}
+
+lr_code router_handover_start(struct router_handover *h, struct lr_error *err)
+{
+    h->state = ROUTER_HANDOVER_ALONE;
+    h->peer = h->listener = -1;
+    return lr_passing_listen(h->folder, ROUTER_HANDOVER_NAME, &h->listener, err);
+}
+
+void router_handover_stop(struct router_handover *h)
+{
+    char path[LR_PATH_MAX];
+    if (h->folder == NULL || h->listener < 0)
+        return;
+    (void)close(h->listener);
+    h->listener = -1;
+    if (h->peer >= 0)
+        (void)close(h->peer);
+    if (h->state == ROUTER_HANDOVER_GIVEN)
+        return; /* the file is the new router's */
+    if (lr_path_join(path, h->folder, LR_STR_LIT(ROUTER_HANDOVER_NAME), NULL) == LR_OK)
+        (void)lr_unlink(path);
+}
+
+/* ---- words ---- */
+
+static lr_code answer(struct router_handover *h, const struct lr_buf *text, const int *fds,
+                      size_t count, struct lr_error *err)
+{
+    return text->failed ? lr_fail(err, LR_OUT_OF_RAM, "no memory for a message")
+                        : lr_passing_send(h->peer, lr_buf_str(text), fds, count, err);
+}
+
+/* The descriptors follow in the order in which the text names them. */
+static lr_code offer(struct router_handover *h, struct lr_error *err)
+{
+    const struct net_listeners *listeners = net_server_listeners(h->server);
+    int fds[NET_LISTENERS_MAX + 2];
+    size_t count = 0;
+    struct lr_buf text;
+    struct lr_json_writer w;
+    lr_buf_init(&text, LR_PASSING_TEXT_MAX);
+    lr_json_writer_init(&w, &text);
+    lr_json_begin_object(&w);
+    LR_JSON_MEMBERS(&w, LR_UINT("protocol", ROUTER_HANDOVER_PROTOCOL),
+                    LR_TEXT("version", h->version),
+                    LR_UINT("locks", h->database_lock >= 0 ? 2 : 1));
+    lr_json_member_array(&w, "listeners");
+    for (size_t i = 0; i < listeners->count; i++) {
+        const struct net_listener *l = &listeners->all[i];
+        LR_JSON_ITEM(&w, LR_TEXT("host", l->host), LR_UINT("port", l->port),
+                     LR_FLAG("shared", l->is_shared));
+        fds[count++] = l->fd;
+    }
+    lr_json_end_array(&w);
+    lr_json_end_object(&w);
+    fds[count++] = h->data_lock;
+    if (h->database_lock >= 0)
+        fds[count++] = h->database_lock;
+    lr_code code = answer(h, &text, fds, count, err);
+    lr_buf_free(&text);
+    return code;
+}
+
+static lr_code refuse(struct router_handover *h, const struct router_words *words,
+                      struct lr_error *err)
+{
+    char reason[200];
+    struct lr_buf text;
+    struct lr_json_writer w;
+    (void)lr_fail(err, LR_UNSUPPORTED,
+                  "llm-router %s speaks protocol %llu of the handover, the running router "
+                  "(llm-router %s) protocol %d: stop the running router first",
+                  words->version, (unsigned long long)words->protocol, h->version,
+                  ROUTER_HANDOVER_PROTOCOL);
+    LR_COPY(reason, lr_str_z(err->text));
+    lr_buf_init(&text, LR_PASSING_TEXT_MAX);
+    lr_json_writer_init(&w, &text);
+    LR_JSON_ITEM(&w, LR_TEXT("error", reason));
+    if (answer(h, &text, NULL, 0, NULL) != LR_OK)
+        lr_log_debug(NULL, "router.handover_refusal reason=%s", "was not heard");
+    lr_buf_free(&text);
+    return LR_UNSUPPORTED;
+}
+
+static lr_code write_memory(struct router_handover *h, int *file, struct lr_error *err)
+{
+    struct lr_buf memory;
+    *file = -1;
+    lr_buf_init(&memory, MEMORY_BYTES);
+    (void)pthread_mutex_lock(h->lock);
+    router_memory_write(&h->memory, &memory);
+    (void)pthread_mutex_unlock(h->lock);
+    lr_code code = memory.failed ? lr_fail(err, LR_OUT_OF_RAM, "no memory for what is given")
+                                 : lr_passing_file(lr_buf_str(&memory), file, err);
+    lr_buf_free(&memory);
+    return code;
+}
+
+void router_handover_leave(struct router_handover *h)
+{
+    struct lr_error err;
+    int file;
+    if (h->folder == NULL)
+        return;
+    if (write_memory(h, &file, &err) != LR_OK) {
+        lr_log_warn(NULL, "router.memory_not_left reason=%s", err.text);
+        return;
+    }
+    lr_service_store(file);
+    (void)close(file);
+}
+
+/* The new router has what it needs as soon as this is sent. */
+static lr_code give(struct router_handover *h, struct lr_error *err)
+{
+    int file;
+    lr_code code = write_memory(h, &file, err);
+    if (code == LR_OK)
+        code = lr_passing_send(h->peer, LR_STR_LIT("{\"go\":true}"), &file, 1, err);
+    if (file >= 0)
+        (void)close(file);
+    return code;
+}
+
+/* ---- steps ---- */
+
+static void fail(struct router_handover *h, const struct lr_error *err, uint64_t now)
+{
+    lr_log_warn(NULL, "router.handover_failed pid=%ld goes_on=true reason=%s", (long)h->pid,
+                err->text);
+    move(h, ROUTER_HANDOVER_ALONE, now);
+}
+
+static void welcome(struct router_handover *h, uint64_t now)
+{
+    h->peer = lr_passing_accept(h->listener, &h->pid);
+    if (h->peer >= 0)
+        move(h, ROUTER_HANDOVER_ASKED, now);
+}
+
+static lr_code hear(struct router_handover *h, const struct lr_passed *heard, uint64_t now,
+                    struct lr_error *err)
+{
+    struct router_words words;
+    lr_code code = router_words_read(heard, &words, err);
+    if (code != LR_OK)
+        return code;
+    if (h->state == ROUTER_HANDOVER_ASKED) {
+        code =
+            words.protocol == ROUTER_HANDOVER_PROTOCOL ? offer(h, err) : refuse(h, &words, err);
+        if (code != LR_OK)
+            return code;
+        lr_log_info(NULL, "router.handover_offered pid=%ld version=%s", (long)h->pid,
+                    words.version);
+        move(h, ROUTER_HANDOVER_OFFERED, now);
+        return LR_OK;
+    }
+    if (!words.is_ready)
+        return lr_fail(err, LR_INVALID_ARGUMENT, "the new router did not say that it is ready");
+    code = give(h, err);
+    if (code != LR_OK)
+        return code;
+    move(h, ROUTER_HANDOVER_GIVEN, now);
+    lr_log_info(NULL, "router.handed_over pid=%ld", (long)h->pid);
+    lr_service_tell("MAINPID=%ld", (long)h->pid);
+    h->on_given(h->arg);
+    return LR_OK;
+}
+
+void router_handover_look(struct router_handover *h, uint64_t now)
+{
+    struct lr_passed heard;
+    struct lr_error err;
+    if (h->folder == NULL || h->listener < 0 || h->state == ROUTER_HANDOVER_GIVEN)
+        return;
+    if (h->state == ROUTER_HANDOVER_ALONE)
+        welcome(h, now);
+    if (h->state == ROUTER_HANDOVER_ALONE)
+        return;
+    lr_code code = lr_passing_receive(h->peer, false, &heard, &err);
+    if (code == LR_OK) {
+        code = hear(h, &heard, now, &err);
+        for (size_t i = 0; i < heard.count; i++) /* nothing that was asked for */
+            (void)close(heard.fds[i]);
+    }
+    uint64_t limit = h->state == ROUTER_HANDOVER_ASKED ? ASK_MS : PREPARE_MS;
+    if (code == LR_TIMEOUT && now - h->since_ms < limit)
+        return;
+    if (code != LR_OK)
+        fail(h, &err, now);
+}

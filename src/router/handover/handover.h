@@ -1,0 +1,120 @@
+/* router/handover/handover.h - a new router takes the place of a running router, without a gap
+ * for clients (docs/adr/0061).
+ *
+ * Both use the same data folder.  The old router listens on router.sock there; only processes
+ * of the same user are served.  Messages are JSON, with descriptors beside them:
+ *
+ *   new router                                   old router
+ *   {"protocol":1,"version":"..."}       -->
+ *                                        <--     {"protocol":1,"listeners":[...],...} and the
+ *                                                listening sockets and the locks
+ *   opens the database, loads it, makes
+ *   everything that can fail
+ *   {"ready":true}                       -->
+ *                                        <--     {"go":true} and its sessions and nodes
+ *   accepts clients                              accepts no more, finishes what it has, ends
+ *
+ * The old router:
+ *
+ *   ALONE --a connection--> ASKED --its words--> OFFERED --"ready"--> GIVEN --> the process
+ * ends ^                       |                     |
+ *     +---its end, too late---+---------------------+     the old router goes on as before
+ *
+ * The new router:
+ *
+ *   NOBODY --connected--> ASKING --the offer--> PREPARING --"go"--> TAKEN --the old one's
+ * end--> DONE |                       |
+ *                           +---> FAILED <----------+     the process ends with the reason
+ *
+ * Thread: loop 0, or before the loops run.
+ */
+#ifndef ROUTER_HANDOVER_HANDOVER_H
+#define ROUTER_HANDOVER_HANDOVER_H
+
+#include <pthread.h>
+
+#include "base/file.h"
+#include "net/server.h"
+#include "router/handover/memory.h"
+
+/* ---- the old router ---- */
+
+enum router_handover_state {
+    ROUTER_HANDOVER_ALONE,
+    ROUTER_HANDOVER_ASKED,
+    ROUTER_HANDOVER_OFFERED,
+    ROUTER_HANDOVER_GIVEN,
+};
+
+struct router_handover {
+    /* Borrowed; set once. */
+    struct router_memory memory;
+    pthread_mutex_t *lock; /* the router's: it guards the memory */
+    const struct net_server *server;
+    const char *folder, *version;
+    int data_lock;        /* descriptor, as the next one */
+    int database_lock;    /* -1: none */
+    net_loop_fn on_given; /* the new router has everything */
+    void *arg;
+
+    enum router_handover_state state;
+    int listener, peer; /* owned; -1: none */
+    pid_t pid;          /* of the new router */
+    uint64_t since_ms;  /* of the state */
+};
+
+/* What is borrowed is set. */
+LR_MUST_USE lr_code router_handover_start(struct router_handover *handover,
+                                          struct lr_error *err);
+/* The router stops, and a service manager starts the next one: leaves the memory with the
+ * manager.  One that was not started leaves nothing. */
+void router_handover_leave(struct router_handover *handover);
+/* Several times a second. */
+void router_handover_look(struct router_handover *handover, uint64_t now_ms);
+/* A zeroed struct is fine, and one that was not started. */
+void router_handover_stop(struct router_handover *handover);
+
+/* ---- the new router ---- */
+
+enum router_takeover_state {
+    ROUTER_TAKEOVER_NOBODY,
+    ROUTER_TAKEOVER_ASKING,
+    ROUTER_TAKEOVER_PREPARING,
+    ROUTER_TAKEOVER_TAKEN,
+    ROUTER_TAKEOVER_DONE,
+    ROUTER_TAKEOVER_FAILED,
+};
+
+struct router_takeover {
+    enum router_takeover_state state;
+    int peer;  /* owned; -1: none */
+    pid_t pid; /* of the old router */
+    char version[32];
+    struct net_listeners listeners; /* that nobody has taken yet */
+    bool is_shared;                 /* a service manager has the sockets, too */
+    struct lr_file_lock data_lock, database_lock;
+};
+
+/* Nobody to take over from. */
+void router_takeover_init(struct router_takeover *takeover);
+/* Asks the router that runs in the folder; where none runs, the state stays NOBODY. */
+LR_MUST_USE lr_code router_takeover_ask(struct router_takeover *takeover, const char *folder,
+                                        const char *version, struct lr_error *err);
+/* Gives each wanted listener the old router's socket for that address, if there is one. */
+void router_takeover_sockets(struct router_takeover *takeover, struct net_listeners *wanted);
+/* Everything is made: the old router gives way, and what it remembers is put into *memory.  An
+ * error: the old router goes on. */
+static inline bool router_takeover_is_preparing(const struct router_takeover *takeover)
+{
+    return takeover->state == ROUTER_TAKEOVER_PREPARING;
+}
+LR_MUST_USE lr_code router_takeover_finish(struct router_takeover *takeover,
+                                           const struct router_memory *memory,
+                                           struct lr_error *err);
+/* Without a running router: what the router before has left with the service manager. */
+void router_takeover_recall(const struct router_memory *memory);
+/* Several times a second.  True, once: the old router has ended. */
+bool router_takeover_look(struct router_takeover *takeover);
+void router_takeover_free(struct router_takeover *takeover);
+
+#endif

@@ -1,0 +1,25 @@
+/* router/handover/words.h - the texts of a handover.  Unknown members are ignored. */
+#ifndef ROUTER_HANDOVER_WORDS_H
+#define ROUTER_HANDOVER_WORDS_H
+
+#include "base/passing.h"
+#include "net/listen.h"
+
+/* A change that an older router cannot ignore raises the number. */
+enum { ROUTER_HANDOVER_PROTOCOL = 1 };
+#define ROUTER_HANDOVER_NAME "router.sock"
+
+struct router_words {
+    uint64_t protocol; /* 0: not said */
+    char version[32];
+    bool is_ready, is_go;
+    uint64_t locks;                 /* that follow the listeners' descriptors */
+    struct net_listeners listeners; /* without descriptors */
+};
+
+/* UNAVAILABLE with the text of "error" where the other router refuses.  INVALID_ARGUMENT: no
+ * object. */
+LR_MUST_USE lr_code router_words_read(const struct lr_passed *message, struct router_words *out,
+                                      struct lr_error *err);
+
+#endif

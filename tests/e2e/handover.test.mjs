@@ -1,0 +1,148 @@
+// A new router takes the place of a running router without a gap (docs/adr/0061).
+import assert from 'node:assert/strict';
+import fs from 'node:fs';
+import http from 'node:http';
+import net from 'node:net';
+import path from 'node:path';
+import { test } from 'node:test';
+import { startLoad } from '../support/load.mjs';
+import { fleet, keep, makeKey } from './fleet.mjs';
+import { BIN, call, cli, LONG, makeEcho, nodes, say, sleep, startRouter, stream, tempDir, until } from './support.mjs';
+
+const PER_SECOND = LONG ? 500 : 50;
+const SETTLE_MS = LONG ? 5000 : 700; // of load before, between and after what is tested
+
+const takeOver = async (router, { args = [], ...more } = {}) =>
+  keep(await startRouter({ dir: router.dir, args: ['--allow-cpu-nodes', '--takeover', ...args], ...more }));
+
+// Resolves once the stream has begun, with its end.
+const begin = (url, body) =>
+  new Promise((begun, fail) => {
+    const done = stream(url, body, { onChunk: (out) => out.text.length === 3 && begun({ done }) });
+    done.catch(fail);
+  });
+
+const handles = (router) => fs.readdirSync(`/proc/${router.pid}/fd`).length;
+const memory = (router) => Number(fs.readFileSync(`/proc/${router.pid}/status`, 'utf8').match(/VmRSS:\s+(\d+)/)[1]);
+
+const isWhole = async (router, count) => {
+  const all = await nodes(router);
+  return all.length === count && all.every((n) => n.online && n.models[0].state === 'ready');
+};
+
+test('0 requests fail while a new router and then a new binary take over, and sessions go on', async () => {
+  const { router } = await fleet(2, makeEcho('swift'));
+  const key = await makeKey(router);
+  const admin = await makeKey(router, { role: 'admin' });
+  const signedIn = await call(`${router.url}/v0/session`, { body: { key: admin.key } });
+  const headers = { cookie: signedIn.headers.get('set-cookie').split(';')[0] };
+  const { csrf } = (await call(`${router.url}/v0/whoami`, { headers })).json;
+
+  const load = startLoad(router.url, { perSecond: PER_SECOND, model: 'swift', key: key.key });
+  await sleep(SETTLE_MS); // the load is shown to hold without a takeover
+  await until('answers come', () => load.answered > PER_SECOND / 4);
+  assert.deepEqual(load.failures, []);
+  const before = { handles: handles(router), memory: memory(router) };
+
+  const second = await takeOver(router);
+  assert.equal(second.url, router.url);
+  assert.deepEqual(await router.ended, { code: 0, signal: null });
+  await until('the second router knows', () => /router\.predecessor_ended/.test(second.log));
+  await sleep(SETTLE_MS);
+
+  const copy = path.join(tempDir('upgrade'), 'llm-router');
+  fs.copyFileSync(BIN, copy);
+  const third = await takeOver(router, { bin: copy });
+  assert.deepEqual(await second.ended, { code: 0, signal: null });
+  await until('the third router knows', () => /router\.predecessor_ended/.test(third.log));
+  await sleep(SETTLE_MS);
+
+  const whoami = (await call(`${third.url}/v0/whoami`, { headers })).json;
+  assert.deepEqual([whoami.id, whoami.signed_in, whoami.csrf], [admin.id, true, csrf]);
+  await until('all nodes are online and ready', () => isWhole(third, 2));
+  const { sent, chats, failures } = await load.stop();
+  assert.deepEqual([failures.length, failures.slice(0, 5)], [0, []], `of ${sent} requests`);
+  await until('every answer is counted once', async () => {
+    const row = (await call(`${third.url}/v0/usage`)).json.usage.find((u) => u.key === key.id);
+    return row?.requests === chats;
+  });
+  assert.equal((await call(`${third.url}/v0/alerts`)).json.alerts.length, 0);
+  assert.ok(handles(third) <= before.handles + 16, `${handles(third)} handles, ${before.handles} before`);
+  assert.ok(memory(third) <= before.memory * 1.5 + 20000, `${memory(third)} KB, ${before.memory} KB before`);
+  const left = fs.readFileSync(path.join(router.dir, 'router.lock'), 'utf8').trim();
+  assert.equal(left, String(third.pid), 'the lock names its process');
+});
+
+test('running and waiting requests of the old router are finished by it', async () => {
+  const { router } = await fleet(1, makeEcho('one', { step_ms: 20 }), { nodeArgs: ['--max-sequences', '1'] });
+  const text = '0123456789'.repeat(3);
+  const running = await begin(router.url, { model: 'one', ...say(text) });
+  const waiting = Array.from({ length: 6 }, () => stream(router.url, { model: 'one', ...say(text) }));
+  await until('some wait', async () => (await call(`${router.url}/v0/explain?model=one`)).json.queued >= 3);
+  const next = await takeOver(router);
+  const answer = await call(`${next.url}/v1/chat/completions`, { body: { model: 'one', ...say('hi') } });
+  assert.equal(answer.json.choices[0].message.content, 'hi', 'the new router serves beside the old one');
+  for (const out of await Promise.all([running.done, ...waiting]))
+    assert.deepEqual([out.status, out.error, out.text, out.done], [200, null, text, true]);
+  assert.deepEqual(await router.ended, { code: 0, signal: null });
+});
+
+test('a change that the old router makes on an open connection is known to the new router', async () => {
+  const { router } = await fleet(1, makeEcho('slow', { step_ms: 30 }));
+  const running = await begin(router.url, { model: 'slow', ...say('x'.repeat(80)) });
+  const agent = new http.Agent({ keepAlive: true, maxSockets: 1 });
+  const ask = (method, at, body) =>
+    new Promise((done, fail) => {
+      const { hostname, port } = new URL(router.url);
+      const headers = body ? { 'content-type': 'application/json' } : {};
+      const req = http.request({ hostname, port, path: at, method, agent, headers }, async (res) => {
+        let json = '';
+        for await (const part of res.setEncoding('utf8')) json += part;
+        done({ status: res.statusCode, close: res.headers.connection === 'close', json: JSON.parse(json) });
+      });
+      req.on('error', fail);
+      req.end(body && JSON.stringify(body));
+    });
+  assert.equal((await ask('GET', '/v0/keys')).close, false);
+  const next = await takeOver(router);
+  const made = await ask('POST', '/v0/keys', { name: 'late' });
+  assert.deepEqual([made.status, made.close], [201, true], 'the old router asks the client to connect anew');
+  await until('the new router knows the key', async () =>
+    (await call(`${next.url}/v0/keys`)).json.keys.some((k) => k.name === 'late'),
+  );
+  agent.destroy();
+  assert.equal((await running.done).done, true);
+  assert.equal((await router.ended).code, 0);
+});
+
+test('if the new router fails before it is ready, the running router goes on, and the next takeover works', async () => {
+  const socket = path.join(tempDir('s'), 'a.sock');
+  const { router } = await fleet(1, makeEcho('kept'), { args: ['--listen', `unix:${socket}`] });
+  const busy = net.createServer().listen(0, '127.0.0.1');
+  await until('it listens', () => busy.listening);
+  const addresses = ['--listen', '127.0.0.1:0', '--listen', `unix:${socket}`];
+  const args = ['router', '--takeover', '--data-dir', router.dir];
+  await assert.rejects(
+    cli([...args, ...addresses, '--listen', `127.0.0.1:${busy.address().port}`]),
+    /the port is in use/,
+  );
+  busy.close();
+  await until('the router says so', () => /router\.handover_failed .*goes_on=true/.test(router.log));
+  assert.equal(fs.existsSync(socket), true, 'the Unix socket is still there');
+  const hello = { body: { model: 'kept', ...say('hello') } };
+  assert.equal((await call(`${router.url}/v1/chat/completions`, hello)).status, 200);
+  await assert.rejects(cli(['router', '--data-dir', router.dir, ...addresses]), /router\.lock is held by process/);
+  const next = await takeOver(router, { args: ['--listen', `unix:${socket}`] });
+  assert.equal((await call(`${next.url}/v1/chat/completions`, hello)).status, 200);
+  assert.equal((await router.ended).code, 0);
+  assert.equal(fs.existsSync(socket), true);
+  await next.stop();
+  assert.equal(fs.existsSync(socket), false, 'the last router removes it');
+});
+
+test('--takeover without a running router starts as usual', async () => {
+  const router = keep(await startRouter({ args: ['--takeover'] }));
+  assert.equal((await call(`${router.url}/health`)).status, 200);
+  assert.equal((await router.stop()).code, 0);
+  assert.equal(fs.existsSync(path.join(router.dir, 'router.sock')), false);
+});
