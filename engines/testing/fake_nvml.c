@@ -1,8 +1,11 @@
 /* engines/testing/fake_nvml.c - a fake NVML whose numbers come from a file.
  *
  * LR_FAKE_NVML names the file; each line is one GPU: total and used bytes, then pid:bytes for
- * processes.  The file is read at every call, so that a test can change the numbers while a
- * node runs.
+ * processes, and figures of the GPU's health: util=, temp=, power=, limit=, clock=, throttle=,
+ * ecc= (corrected) and dbe= (uncorrected) with a number.  A figure that the line does not have
+ * is not supported.  xids= counts Xid errors and xid= is their number: each increase of the
+ * count is an event.  The file is read at every call, so that a test can change the numbers
+ * while a node runs.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,7 +13,7 @@
 
 #include "llm-router/engine.h"
 
-enum { OK = 0, FAILED = 999, GPUS_MAX = 8, LINE_BYTES = 4096 };
+enum { OK = 0, NOT_SUPPORTED = 3, TIMEOUT = 10, FAILED = 999, GPUS_MAX = 8, LINE_BYTES = 4096 };
 
 struct memory {
     unsigned long long total, free, used;
@@ -19,6 +22,16 @@ struct memory {
 struct process {
     unsigned pid;
     unsigned long long used;
+    unsigned gpu_instance, compute_instance;
+};
+
+struct utilization {
+    unsigned gpu, memory;
+};
+
+struct event {
+    void *device;
+    unsigned long long type, data;
     unsigned gpu_instance, compute_instance;
 };
 
@@ -31,7 +44,7 @@ static int read_line(unsigned index, char line[LINE_BYTES])
     if (file == NULL)
         return 0;
     int found = 0;
-    for (unsigned i = 0; fgets(line, LINE_BYTES, file) != NULL && !found; i++)
+    for (unsigned i = 0; !found && fgets(line, LINE_BYTES, file) != NULL; i++)
         found = i == index;
     (void)fclose(file);
     return found;
@@ -52,6 +65,20 @@ EXPORT int nvmlDeviceGetName(void *device, char *out, unsigned len);
 EXPORT int nvmlDeviceGetMemoryInfo(void *device, struct memory *out);
 EXPORT int nvmlDeviceGetComputeRunningProcesses_v3(void *device, unsigned *count,
                                                    struct process *out);
+#ifndef LR_NVML_OLD
+EXPORT int nvmlDeviceGetUtilizationRates(void *device, struct utilization *out);
+EXPORT int nvmlDeviceGetTemperature(void *device, int sensor, unsigned *out);
+EXPORT int nvmlDeviceGetPowerUsage(void *device, unsigned *out);
+EXPORT int nvmlDeviceGetEnforcedPowerLimit(void *device, unsigned *out);
+EXPORT int nvmlDeviceGetClockInfo(void *device, int type, unsigned *out);
+EXPORT int nvmlDeviceGetCurrentClocksThrottleReasons(void *device, unsigned long long *out);
+EXPORT int nvmlDeviceGetTotalEccErrors(void *device, int type, int counter,
+                                       unsigned long long *out);
+EXPORT int nvmlEventSetCreate(void **set);
+EXPORT int nvmlEventSetFree(void *set);
+EXPORT int nvmlDeviceRegisterEvents(void *device, unsigned long long types, void *set);
+EXPORT int nvmlEventSetWait_v2(void *set, struct event *out, unsigned timeout_ms);
+#endif
 
 int nvmlInit_v2(void)
 {
@@ -113,3 +140,101 @@ int nvmlDeviceGetComputeRunningProcesses_v3(void *device, unsigned *count, struc
     }
     return OK;
 }
+
+/* ---- health ---- */
+#ifndef LR_NVML_OLD
+
+static unsigned long long xids_told[GPUS_MAX];
+
+/* The number after `key` in the GPU's line; NOT_SUPPORTED: the line does not have it. */
+static int read_figure(unsigned index, const char *key, unsigned long long *out)
+{
+    char line[LINE_BYTES];
+    if (!read_line(index, line))
+        return FAILED;
+    const char *at = strstr(line, key);
+    if (at == NULL)
+        return NOT_SUPPORTED;
+    *out = strtoull(at + strlen(key), NULL, 10);
+    return OK;
+}
+
+static int read_unsigned(unsigned index, const char *key, unsigned *out)
+{
+    unsigned long long value = 0;
+    int code = read_figure(index, key, &value);
+    *out = (unsigned)value;
+    return code;
+}
+
+int nvmlDeviceGetUtilizationRates(void *device, struct utilization *out)
+{
+    int code = read_unsigned(index_of(device), "util=", &out->gpu);
+    out->memory = out->gpu / 2;
+    return code;
+}
+
+int nvmlDeviceGetTemperature(void *device, int sensor, unsigned *out)
+{
+    return sensor == 0 ? read_unsigned(index_of(device), "temp=", out) : FAILED;
+}
+
+int nvmlDeviceGetPowerUsage(void *device, unsigned *out)
+{
+    return read_unsigned(index_of(device), "power=", out);
+}
+
+int nvmlDeviceGetEnforcedPowerLimit(void *device, unsigned *out)
+{
+    return read_unsigned(index_of(device), "limit=", out);
+}
+
+int nvmlDeviceGetClockInfo(void *device, int type, unsigned *out)
+{
+    return type == 1 ? read_unsigned(index_of(device), "clock=", out) : NOT_SUPPORTED;
+}
+
+int nvmlDeviceGetCurrentClocksThrottleReasons(void *device, unsigned long long *out)
+{
+    return read_figure(index_of(device), "throttle=", out);
+}
+
+int nvmlDeviceGetTotalEccErrors(void *device, int type, int counter, unsigned long long *out)
+{
+    if (counter != 0)
+        return FAILED;
+    return read_figure(index_of(device), type == 0 ? "ecc=" : "dbe=", out);
+}
+
+int nvmlEventSetCreate(void **set)
+{
+    *set = xids_told;
+    return OK;
+}
+
+int nvmlEventSetFree(void *set)
+{
+    return set == xids_told ? OK : FAILED;
+}
+
+int nvmlDeviceRegisterEvents(void *device, unsigned long long types, void *set)
+{
+    return index_of(device) < GPUS_MAX && types == 8 && set == xids_told ? OK : FAILED;
+}
+
+int nvmlEventSetWait_v2(void *set, struct event *out, unsigned timeout_ms)
+{
+    (void)set;
+    (void)timeout_ms;
+    for (unsigned i = 0; i < GPUS_MAX; i++) {
+        unsigned long long count = 0, xid = 0;
+        if (read_figure(i, "xids=", &count) != OK || count <= xids_told[i])
+            continue;
+        (void)read_figure(i, "xid=", &xid);
+        xids_told[i]++;
+        *out = (struct event){.device = &handles[i], .type = 8, .data = xid};
+        return OK;
+    }
+    return TIMEOUT;
+}
+#endif

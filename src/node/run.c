@@ -182,6 +182,7 @@ static void every_second(void *arg)
 static void on_memory(void *arg)
 {
     struct node_models *models = &((struct run *)arg)->node->models;
+    node_health_watch(models);
     node_memory_watch(models, node_now(models));
     node_admit_waiting(models);
 }

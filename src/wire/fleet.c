@@ -57,6 +57,26 @@ static void write_model(struct lr_json_writer *w, const struct wire_fleet_model 
     lr_json_end_object(w);
 }
 
+const struct wire_gpu_row wire_gpu_rows[WIRE_GPU_FIGURE_COUNT] = {
+#define X(name, text, type, help) {text, type, help},
+    WIRE_GPU_FIGURES(X)
+#undef X
+};
+
+void wire_gpu_set(struct wire_gpu *gpu, enum wire_gpu_figure figure, uint64_t value)
+{
+    gpu->reported |= 1u << figure;
+    gpu->figures[figure] = value;
+}
+
+void wire_gpu_write(struct lr_json_writer *w, const struct wire_gpu *gpu)
+{
+    for (uint32_t i = 0; i < WIRE_GPU_FIGURE_COUNT; i++)
+        if ((gpu->reported >> i & 1) != 0)
+            lr_json_member_u64(w, wire_gpu_rows[i].name, gpu->figures[i]);
+    lr_json_member_bool(w, "faulty", gpu->is_faulty);
+}
+
 static void write_state(struct lr_json_writer *w, const struct wire_heartbeat *m, bool full)
 {
     lr_json_member_bool(w, "draining", m->is_draining);
@@ -71,6 +91,11 @@ static void write_state(struct lr_json_writer *w, const struct wire_heartbeat *m
         lr_json_member_str(w, "title", m->pools[i].title);
         lr_json_member_u64(w, "total", m->pools[i].total);
         lr_json_member_u64(w, "used", m->pools[i].used);
+        if (m->pools[i].gpu.reported != 0 || m->pools[i].gpu.is_faulty) {
+            lr_json_member_object(w, "gpu");
+            wire_gpu_write(w, &m->pools[i].gpu);
+            lr_json_end_object(w);
+        }
         lr_json_end_object(w);
     }
     lr_json_end_array(w);
@@ -213,6 +238,20 @@ static bool take_model(const struct lr_json *v, struct wire_fleet_model *m,
     return m->id.len != 0 && m->state.len != 0;
 }
 
+static void take_gpu(const struct lr_json *v, struct wire_gpu *gpu, struct wire_heartbeat *out)
+{
+    *gpu = (struct wire_gpu){.is_faulty = v != NULL && read_flag(v, "faulty")};
+    for (uint32_t i = 0; v != NULL && i < WIRE_GPU_FIGURE_COUNT; i++) {
+        uint64_t value;
+        if (lr_json_get(v, wire_gpu_rows[i].name) == NULL)
+            continue;
+        if (read_number(v, wire_gpu_rows[i].name, UINT64_MAX, &value, NULL) == LR_OK)
+            wire_gpu_set(gpu, i, value);
+        else
+            ignore(out, wire_gpu_rows[i].name);
+    }
+}
+
 /* A list that is too long is truncated. */
 static uint32_t take_array(const struct lr_json *obj, const char *key, uint32_t max,
                            const struct lr_json **items, struct wire_heartbeat *m)
@@ -253,6 +292,7 @@ static lr_code read_state(struct lr_arena *arena, const struct lr_json *obj,
         pool->title = take_text(&items[i], "title", out);
         pool->total = take_number(&items[i], "total", UINT64_MAX, out);
         pool->used = take_number(&items[i], "used", UINT64_MAX, out);
+        take_gpu(lr_json_get(&items[i], "gpu"), &pool->gpu, out);
         if (pool->name.len != 0)
             out->pool_count++;
         else

@@ -67,10 +67,57 @@ const char *wire_abilities_text(uint32_t requests, char out[WIRE_ABILITIES_MAX])
 LR_MUST_USE lr_code wire_abilities_check(uint32_t requests, uint32_t kind, const char *model,
                                          struct lr_error *err);
 
+/* What a GPU says about itself.  A figure that the GPU or its driver does not report is left
+ * out; the names are members of "gpu" in JSON and the ends of metrics' names. */
+/* clang-format off */
+#define WIRE_GPU_FIGURES(X)                                                                    \
+    X(UTILIZATION,     "utilization_percent",        "gauge",                                  \
+      "Time in which the GPU computed")                                                        \
+    X(MEMORY_BUSY,     "memory_busy_percent",        "gauge",                                  \
+      "Time in which the GPU's memory was read or written")                                    \
+    X(TEMPERATURE,     "temperature_celsius",        "gauge",   "Temperature of the GPU")      \
+    X(POWER,           "power_milliwatts",           "gauge",   "Power that the GPU draws")    \
+    X(POWER_LIMIT,     "power_limit_milliwatts",     "gauge",   "Power that it may draw")      \
+    X(CLOCK,           "clock_mhz",                  "gauge",   "Clock of the processors")     \
+    X(MEMORY_CLOCK,    "memory_clock_mhz",           "gauge",   "Clock of the memory")         \
+    X(THROTTLE,        "throttle_reasons",           "gauge",                                  \
+      "Why the clock is lowered, as bits (4 power cap, 8 hardware slowdown, 32 and 64 heat, "  \
+      "128 power brake)")                                                                      \
+    X(ECC_CORRECTED,   "ecc_corrected_total",        "counter",                                \
+      "Memory errors that were corrected, since the driver was loaded")                        \
+    X(ECC_UNCORRECTED, "ecc_uncorrected_total",      "counter",                                \
+      "Memory errors that could not be corrected, since the driver was loaded")                \
+    X(XIDS,            "xid_errors_total",           "counter",                                \
+      "Xid errors of the driver, since the node was started")                                  \
+    X(LAST_XID,        "last_xid",                   "gauge",   "Number of the last Xid error")
+/* clang-format on */
+
+enum wire_gpu_figure {
+#define X(name, text, type, help) WIRE_GPU_##name,
+    WIRE_GPU_FIGURES(X)
+#undef X
+        WIRE_GPU_FIGURE_COUNT
+};
+
+struct wire_gpu {
+    uint32_t reported; /* bit 1 << figure */
+    uint64_t figures[WIRE_GPU_FIGURE_COUNT];
+    bool is_faulty; /* the node uses the GPU no more */
+};
+
+extern const struct wire_gpu_row {
+    const char *name, *type, *help;
+} wire_gpu_rows[WIRE_GPU_FIGURE_COUNT];
+
+void wire_gpu_set(struct wire_gpu *gpu, enum wire_gpu_figure figure, uint64_t value);
+/* The figures and "faulty" as members of an open object. */
+void wire_gpu_write(struct lr_json_writer *w, const struct wire_gpu *gpu);
+
 struct wire_fleet_pool {
     struct lr_str name;
     struct lr_str title;
     uint64_t total, used;
+    struct wire_gpu gpu; /* of RAM, and of a GPU that says nothing: all zero */
 };
 
 /* A file of a model that is being downloaded. */

@@ -5,6 +5,7 @@ import net from 'node:net';
 import path from 'node:path';
 import { after, before, test } from 'node:test';
 import { startHub } from '../support/hub.mjs';
+import { BUILD } from '../support/program.mjs';
 import {
   call,
   ENGINES,
@@ -281,4 +282,44 @@ test('a subscriber that does not read is disconnected; the other subscribers mis
   assert.ok(heard < sent * 12000, `${heard} of ${sent * 12000} bytes`);
   await ear.stop();
   await call(`${router.url}/v0/nodes/${node.node_id}`, { method: 'DELETE' });
+});
+
+test('a faulty GPU: the figures of the nodes show it, an alert says what to do, and requests go to another node', async () => {
+  const figures = path.join(tempDir('nvml'), 'gpus');
+  const model = makeEcho('on-gpu', { on_device: true, weights_bytes: 1_000_000 });
+  fs.writeFileSync(figures, '1000000000 5000000 temp=55 dbe=0\n');
+  const args = [
+    '--nvml-library',
+    path.join(BUILD, 'testing/fake_nvml.so'),
+    '--memory-interval',
+    '50ms',
+    '--model',
+    model,
+  ];
+  const sick = keep(await startNode(router, { name: 'sick', args, env: { LR_FAKE_NVML: figures } }));
+  const isOnline = (name) =>
+    until(`${name} is online`, async () => (await nodes(router)).some((n) => n.name === name && n.online));
+  await isOnline('sick');
+  await register(router, 'on-gpu');
+  const gpu = async () => (await nodes(router)).find((n) => n.name === 'sick').memory[1];
+  const chat = (text) => call(`${router.url}/v1/chat/completions`, { body: { model: 'on-gpu', ...say(text) } });
+  await until('the figures', async () => (await gpu())?.gpu?.temperature_celsius === 55);
+  assert.equal((await gpu()).gpu.faulty, false);
+  assert.equal((await chat('hello')).status, 200);
+  fs.writeFileSync(figures, '1000000000 5000000 temp=55 dbe=4\n');
+  const found = await alert(router, 'gpu_faulty');
+  assert.deepEqual([found.node_name, found.subject, found.level, found.open], ['sick', 'GPU-fake-0', 'error', true]);
+  assert.match(found.message, /Fake GPU 0 .*4 uncorrectable errors/);
+  assert.match(found.advice, /reset the GPU/);
+  await until('the node cannot run it', async () =>
+    (await nodes(router)).some((n) => n.name === 'sick' && n.memory[1].gpu.faulty && !n.models[0].can_run),
+  );
+  const text = (await call(`${router.url}/metrics`)).text;
+  assert.match(text, /^llm_router_node_gpu_faulty\{node="sick",pool="GPU-fake-0"\} 1$/m);
+  assert.match(text, /^llm_router_node_gpu_ecc_uncorrected_total\{node="sick",pool="GPU-fake-0"\} 4$/m);
+  const well = keep(await startNode(router, { name: 'well', args: ['--model', model] }));
+  await isOnline('well');
+  assert.equal((await chat('again')).status, 200);
+  await sick.stop();
+  await well.stop();
 });

@@ -34,6 +34,8 @@ export default {
     'どちらかのプロセスを止めてください。データフォルダーをコピーした場合は、コピー側の node-identity.json を削除し、参加トークンで起動してください。',
   'advice.memory_alert':
     'モデルをアンロードするか固定を解除するか、別のノードで提供してください。待機中のモデルは自動的にアンロードされます(設定 memory-threshold)。',
+  'advice.gpu_faulty':
+    'ノードはこの GPU を使わなくなりました。実行中のリクエストは終わるか、ほかの GPU で続きます。ノードを止め、GPU をリセットする（nvidia-smi --gpu-reset -i ID）かマシンを再起動してから、ノードを起動してください。エラーが繰り返す場合は GPU を交換してください。',
   'advice.watchdog_kill':
     'ノードは自動的に別のワーカーを起動します。このモデルのワーカーが再び応答すると、この警告は終わります。繰り返す場合はエンジンを更新するか、デバイスが遅いだけなら step-timeout か load-timeout を増やしてください。',
   'advice.worker_died':

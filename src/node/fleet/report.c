@@ -11,19 +11,23 @@
 
 enum { REPORT_BYTES = 4 << 20, EVENTS_PER_HEARTBEAT = 32 };
 
-static void describe(const struct node_model *m, struct wire_fleet_model *out)
+/* *fault gets why the GPUs of the node cannot be used, and outlives *out. */
+static void describe(const struct node_model *m, struct lr_error *fault,
+                     struct wire_fleet_model *out)
 {
     const struct model_descriptor *d = m->descriptor;
     const struct node_worker *w = node_model_worker(m);
     bool usable = m->engine != NULL && m->state != NODE_MODEL_FAILED &&
                   m->state != NODE_MODEL_ABSENT && m->state != NODE_MODEL_FETCHING &&
                   m->state != NODE_MODEL_VERIFYING;
+    bool has_device = node_gpus_check(m, fault) == LR_OK;
     *out = (struct wire_fleet_model){
         .id = lr_str_z(m->id),
         .state = lr_str_z(node_model_state_name(m->state)),
-        .reason =
-            usable && m->state != NODE_MODEL_WAITING ? lr_str(NULL, 0) : lr_str_z(m->reason),
-        .can_run = usable,
+        .reason = usable && !has_device                      ? lr_str_z(fault->text)
+                  : usable && m->state != NODE_MODEL_WAITING ? lr_str(NULL, 0)
+                                                             : lr_str_z(m->reason),
+        .can_run = usable && has_device,
         .is_loaded = m->state == NODE_MODEL_READY,
         .is_pinned = m->is_pinned,
         .slots = w != NULL && node_worker_has_opened(w) ? w->need.max_sequences
@@ -81,6 +85,7 @@ struct report {
     struct wire_fleet_pool pools[NODE_POOLS_MAX];
     const char *events[EVENTS_PER_HEARTBEAT];
     struct wire_fleet_download downloads[WIRE_FLEET_DOWNLOADS_MAX];
+    struct lr_error fault; /* of the GPUs */
     struct wire_heartbeat heartbeat;
 };
 
@@ -95,13 +100,14 @@ static bool make_report(const struct node_models *models, uint64_t epoch, struct
         return false;
     size_t i = 0;
     for (const struct node_model *m = models->first; m != NULL && i < count; m = m->next)
-        describe(m, &report->models[i++]);
+        describe(m, &report->fault, &report->models[i++]);
     for (uint32_t p = 0; p < models->pools.count; p++)
         report->pools[p] = (struct wire_fleet_pool){
             .name = lr_str_z(models->pools.pool[p].name),
             .title = lr_str_z(models->pools.pool[p].title),
             .total = models->pools.pool[p].state.total,
             .used = models->pools.pool[p].state.used,
+            .gpu = models->pools.pool[p].health.gpu,
         };
     report->heartbeat = (struct wire_heartbeat){
         .epoch = epoch,

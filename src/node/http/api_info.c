@@ -50,6 +50,7 @@ static void put_worker(struct lr_json_writer *w, const struct node_worker *k, co
     lr_json_begin_object(w);
     LR_JSON_MEMBERS(
         w, LR_TEXT("role", role), LR_INT("pid", k->proc != NULL ? node_proc_pid(k->proc) : 0),
+        LR_TEXT("pool", k->models->pools.pool[k->pool].name),
         LR_TEXT("engine", library->engine_id), LR_TEXT("version", library->version),
         LR_TEXT("sha256", library->sha256), LR_FLAG("ready", node_worker_has_opened(k)),
         LR_UINT("live", k->live_count), LR_UINT("slots", k->need.max_sequences),

@@ -39,6 +39,11 @@ static void put_pool(struct lr_json_writer *w, const struct node *node, uint32_t
             LR_UINT("idle_ms", node_now(&node->models) - since));
     }
     lr_json_end_array(w);
+    if (index != NODE_POOL_RAM) {
+        lr_json_member_object(w, "gpu");
+        wire_gpu_write(w, &pool->health.gpu);
+        lr_json_end_object(w);
+    }
     lr_json_end_object(w);
 }
 
@@ -48,6 +53,7 @@ static void put_plan(struct lr_json_writer *w, const struct node *node,
 {
     static const char *const plans[] = {"fits", "evict", "wait", "never"};
     static struct node_room room;
+    struct lr_error err;
     lr_json_member_z(w, "model", m->id);
     if (node_model_worker(m) != NULL) {
         lr_json_member_z(w, "plan", "loaded");
@@ -55,6 +61,10 @@ static void put_plan(struct lr_json_writer *w, const struct node *node,
     }
     if (!m->has_need) {
         lr_json_member_z(w, "plan", "unknown until it is first asked for");
+        return;
+    }
+    if (node_gpus_check(m, &err) != LR_OK) {
+        lr_json_member_z(w, "plan", err.text);
         return;
     }
     node_plan_room(&node->models, node_pool_for(&node->models, m->need.on_device != 0),

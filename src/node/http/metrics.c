@@ -1,5 +1,6 @@
 /* node/http/metrics.c - GET /metrics in the Prometheus text format. */
 #include <inttypes.h>
+#include <stdio.h>
 
 #include "base/metrics.h"
 #include "net/server.h"
@@ -96,6 +97,23 @@ static void put_memory(struct lr_buf *out, const struct node_pools *p)
         put_value(out, "memory_over_threshold", "pool", p->pool[i].name, p->pool[i].is_over);
 }
 
+static void put_gpus(struct lr_buf *out, const struct node_pools *p)
+{
+    char name[64];
+    for (uint32_t k = 0; k < WIRE_GPU_FIGURE_COUNT; k++) {
+        (void)snprintf(name, sizeof(name), "gpu_%s", wire_gpu_rows[k].name);
+        head(out, name, wire_gpu_rows[k].type, wire_gpu_rows[k].help);
+        for (uint32_t i = 1; i < p->count; i++)
+            if ((p->pool[i].health.gpu.reported >> k & 1) != 0)
+                put_value(out, name, "pool", p->pool[i].name,
+                          (double)p->pool[i].health.gpu.figures[k]);
+    }
+    head(out, "gpu_faulty", "gauge", "1 while the GPU is not used because of an error");
+    for (uint32_t i = 1; i < p->count; i++)
+        put_value(out, "gpu_faulty", "pool", p->pool[i].name,
+                  node_health_is_faulty(&p->pool[i].health));
+}
+
 lr_code node_api_metrics(struct node *node, struct net_request *req, struct lr_error *err)
 {
     const struct node_models *models = &node->models;
@@ -132,6 +150,7 @@ lr_code node_api_metrics(struct node *node, struct net_request *req, struct lr_e
                     (long long)validity.until_s);
     put_models(&out, models);
     put_memory(&out, &models->pools);
+    put_gpus(&out, &models->pools);
     lr_metrics_process(&out, "llm_router_node_", LR_NODE_VERSION);
     if (lr_settings_bool(node->settings, "vllm-metrics"))
         put_vllm(&out, models);

@@ -13,20 +13,36 @@
 
 uint32_t node_pool_for(const struct node_models *models, bool on_device)
 {
-    uint32_t best = NODE_POOL_RAM;
+    uint32_t best = NODE_POOL_NONE;
     uint64_t most = 0;
-    if (!on_device)
+    if (!on_device || models->pools.count == 1)
         return NODE_POOL_RAM;
     /* The GPU with the most free memory: a model lies on one device as a whole. */
     for (uint32_t i = 1; i < models->pools.count; i++) {
         const struct node_pool_state *s = &models->pools.pool[i].state;
         uint64_t free_bytes = s->total > s->used ? s->total - s->used : 0;
-        if (best == NODE_POOL_RAM || free_bytes > most) {
+        if (node_health_is_faulty(&models->pools.pool[i].health))
+            continue;
+        if (best == NODE_POOL_NONE || free_bytes > most) {
             best = i;
             most = free_bytes;
         }
     }
     return best;
+}
+
+lr_code node_gpus_check(const struct node_model *model, struct lr_error *err)
+{
+    const struct node_models *models = model->models;
+    bool on_device =
+        model->has_need ? model->need.on_device != 0 : strcmp(models->device, "cpu") != 0;
+    if (node_pool_for(models, on_device) != NODE_POOL_NONE)
+        return LR_OK;
+    const struct node_pool *gpu = &models->pools.pool[1];
+    return lr_fail(err, LR_UNAVAILABLE,
+                   "every GPU of this node is faulty; %s (%s): %s: reset the GPU, then start "
+                   "the node again",
+                   gpu->title, gpu->name, gpu->health.reason);
 }
 
 const char *node_artifact_of(const struct node_model *model)
@@ -123,8 +139,11 @@ bool node_has_room(struct node_model *model, uint64_t *available)
 {
     static struct node_room room;
     const struct node_models *models = model->models;
-    node_plan_room(models, node_pool_for(models, model->need.on_device != 0), model->need.total,
-                   &room);
+    uint32_t pool = node_pool_for(models, model->need.on_device != 0);
+    *available = 0;
+    if (pool == NODE_POOL_NONE)
+        return false;
+    node_plan_room(models, pool, model->need.total, &room);
     *available = room.available;
     return room.plan != NODE_PLAN_NEVER;
 }
@@ -267,6 +286,8 @@ void node_admit(struct node_model *model)
         node_model_trouble(model, NODE_TROUBLE_JUDGED, &err);
     } else if (node_library_restore(model->models->engines, model->engine, &err) != LR_OK) {
         node_model_trouble(model, NODE_TROUBLE_TOLD, &err);
+    } else if (node_gpus_check(model, &err) != LR_OK) {
+        node_model_trouble(model, NODE_TROUBLE_ROOM, &err);
     } else if (!model->has_need || model->need_library != model->engine->library) {
         start_probe(model);
     } else {

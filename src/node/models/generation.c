@@ -273,6 +273,8 @@ static lr_code check_admission(const struct node_model *model, bool no_queue,
         model->engine == NULL)
         return lr_fail(err, model->reason_code != LR_OK ? model->reason_code : LR_UNAVAILABLE,
                        "model \"%s\" cannot be run: %s", model->id, model->reason);
+    if (node_gpus_check(model, err) != LR_OK)
+        return err->code;
     if (model->queue_count >= model->models->limits.queue)
         return lr_fail(err, LR_RATE_LIMITED,
                        "%u requests wait for model \"%s\" already (setting node-queue)",

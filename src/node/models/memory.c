@@ -101,6 +101,9 @@ static void add_gpus(struct node_pools *pools, uint32_t limit_percent)
         if (pools->nvml->name(p->device, p->title, sizeof(p->title)) != 0)
             (void)snprintf(p->title, sizeof(p->title), "GPU %u", i);
         p->state.limit_percent = limit_percent;
+        p->gpu = p->device;
+        node_health_listen(pools->health, p->gpu);
+        node_health_read(pools->health, p->gpu, &p->health);
         pools->count++;
     }
 }
@@ -116,10 +119,12 @@ void node_pools_init(struct node_pools *pools, const char *nvml_path, uint64_t r
     (void)snprintf(pools->proc_root, sizeof(pools->proc_root), "%s", proc_root);
     (void)snprintf(pools->cgroup_root, sizeof(pools->cgroup_root), "/sys/fs/cgroup");
     pools->nvml = open_nvml(nvml_path);
-    if (pools->nvml != NULL)
+    if (pools->nvml != NULL) {
+        pools->health = node_health_open(pools->nvml->handle);
         add_gpus(pools, limit_percent);
-    else if (nvml_path != NULL)
+    } else if (nvml_path != NULL) {
         lr_log_warn(NULL, "memory.no_nvml path=%s", nvml_path);
+    }
     node_pools_read(pools);
 }
 
@@ -127,6 +132,8 @@ void node_pools_free(struct node_pools *pools)
 {
     if (pools->nvml == NULL)
         return;
+    node_health_close(pools->health);
+    pools->health = NULL;
     (void)pools->nvml->shutdown();
     lr_library_close(pools->nvml->handle);
     free(pools->nvml);

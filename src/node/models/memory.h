@@ -11,6 +11,7 @@
 #include <sys/types.h>
 
 #include "base/fail.h"
+#include "node/models/health.h"
 #include "node/models/ledger.h"
 
 enum { NODE_POOLS_MAX = 17, NODE_POOL_RAM = 0 };
@@ -19,8 +20,11 @@ struct node_pool {
     char name[96];  /* "ram", or the GPU's UUID */
     char title[96]; /* for people: "RAM", "NVIDIA H200" */
     struct node_pool_state state;
-    bool is_over; /* the alert was given */
-    void *device; /* NVML handle */
+    bool is_over;       /* the alert was given */
+    bool is_fault_told; /* the alert of its health was given */
+    void *device;       /* NVML handle of the memory: of a GPU or of a part of one (MIG) */
+    void *gpu;          /* NVML handle of the whole GPU */
+    struct node_health health;
 };
 
 struct node_nvml;
@@ -28,10 +32,12 @@ struct node_nvml;
 struct node_pools {
     struct node_pool pool[NODE_POOLS_MAX];
     uint32_t count;
-    struct node_nvml *nvml; /* NULL: none */
-    uint64_t ram_cap;       /* setting; 0: what the machine has */
-    char proc_root[256];    /* "/proc"; a test's folder otherwise */
-    char cgroup_root[256];  /* "/sys/fs/cgroup" */
+    struct node_nvml *nvml;            /* NULL: none */
+    struct node_health_reader *health; /* owned; NULL: none */
+    uint32_t health_turn;              /* whose figures are read next */
+    uint64_t ram_cap;                  /* setting; 0: what the machine has */
+    char proc_root[256];               /* "/proc"; a test's folder otherwise */
+    char cgroup_root[256];             /* "/sys/fs/cgroup" */
 };
 
 /* nvml_path NULL: the system's.  Without one there is only RAM. */

@@ -64,8 +64,12 @@ struct node_model *node_find_model(const struct node_models *models, struct lr_s
 
 /* ---- memory (admission.c) ---- */
 
-/* The pool a model's memory comes from. */
+/* The pool a model's memory comes from; NODE_POOL_NONE: every GPU is faulty. */
+enum { NODE_POOL_NONE = NODE_POOLS_MAX };
 uint32_t node_pool_for(const struct node_models *models, bool on_device);
+/* Whether the model runs on a GPU, as far as is known, and every GPU of the node is faulty:
+ * UNAVAILABLE names the first of them. */
+LR_MUST_USE lr_code node_gpus_check(const struct node_model *model, struct lr_error *err);
 /* What is claimed of a pool, and how so many bytes more would fit beside it. */
 struct node_room {
     enum node_plan plan;

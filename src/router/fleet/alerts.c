@@ -195,6 +195,7 @@ static const struct {
     {"model_served", ROUTER_ALERT_WORKER_DIED, "model", NULL},
     {"model_served", ROUTER_ALERT_WATCHDOG_KILL, "model", NULL},
     {"memory_relieved", ROUTER_ALERT_MEMORY_ALERT, "pool", NULL},
+    {"gpu_faulty", ROUTER_ALERT_GPU_FAULTY, "pool", "reason"},
     {"worker_died", ROUTER_ALERT_WORKER_DIED, "model", "how"},
     {"engine_refused", ROUTER_ALERT_ENGINE_REFUSED, "engine", "reason"},
     {"reloaded", ROUTER_ALERT_ENGINE_REFUSED, "engine", NULL},

@@ -30,6 +30,10 @@ enum { ROUTER_ALERTS_MAX = 100 };
     X(MEMORY_ALERT,     "memory_alert",     "warning", true,                                   \
       "unload or unpin a model, or serve a model on another node; the node unloads idle "      \
       "models automatically (setting memory-threshold)")                                       \
+    X(GPU_FAULTY,       "gpu_faulty",       "error",   true,                                   \
+      "the node uses the GPU no more: running requests end or continue on other GPUs; stop "   \
+      "the node, reset the GPU (nvidia-smi --gpu-reset -i ID) or restart the machine, start "  \
+      "the node again; if the error comes back, replace the GPU")                              \
     X(WATCHDOG_KILL,    "watchdog_kill",    "error",   true,                                   \
       "the node starts another worker automatically, and this alert ends when a worker of "    \
       "the model has served again; if it happens again, update the engine, or raise "          \

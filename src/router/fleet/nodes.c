@@ -255,6 +255,7 @@ static void take_pools(struct router_node *node, const struct wire_heartbeat *he
         LR_COPY(node->pools[i].title, heartbeat->pools[i].title);
         node->pools[i].total = heartbeat->pools[i].total;
         node->pools[i].used = heartbeat->pools[i].used;
+        node->pools[i].gpu = heartbeat->pools[i].gpu;
         node->pool_count++;
     }
 }

@@ -73,6 +73,7 @@ struct router_node {
     struct {
         char name[96], title[96];
         uint64_t total, used;
+        struct wire_gpu gpu;
     } pools[ROUTER_POOLS_MAX];
     uint64_t events_epoch, events_seen; /* which of its events have been told */
 };

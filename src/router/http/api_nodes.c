@@ -41,10 +41,19 @@ static void put_node(struct lr_json_writer *w, const struct router_node *node, u
     LR_JSON_MEMBERS(w, LR_UINT("requests", node->health.requests),
                     LR_UINT("failures", node->health.failures));
     lr_json_member_array(w, "memory");
-    for (uint32_t i = 0; i < node->pool_count; i++)
-        LR_JSON_ITEM(
+    for (uint32_t i = 0; i < node->pool_count; i++) {
+        const struct wire_gpu *gpu = &node->pools[i].gpu;
+        lr_json_begin_object(w);
+        LR_JSON_MEMBERS(
             w, LR_TEXT("name", node->pools[i].name), LR_TEXT("title", node->pools[i].title),
             LR_UINT("total", node->pools[i].total), LR_UINT("used", node->pools[i].used));
+        if (gpu->reported != 0 || gpu->is_faulty) {
+            lr_json_member_object(w, "gpu");
+            wire_gpu_write(w, gpu);
+            lr_json_end_object(w);
+        }
+        lr_json_end_object(w);
+    }
     lr_json_end_array(w);
     if (is_brief)
         put_model_counts(w, node);

@@ -257,6 +257,28 @@ static void write_table(const struct router *r, const struct metric *table, size
     }
 }
 
+static void write_gpus(const struct router *r, struct lr_buf *out)
+{
+    const struct router_node *node;
+    char name[64];
+    for (uint32_t k = 0; k <= WIRE_GPU_FIGURE_COUNT; k++) {
+        bool is_figure = k < WIRE_GPU_FIGURE_COUNT;
+        (void)snprintf(name, sizeof(name), "node_gpu_%s",
+                       is_figure ? wire_gpu_rows[k].name : "faulty");
+        head(out, name, is_figure ? wire_gpu_rows[k].type : "gauge",
+             is_figure ? wire_gpu_rows[k].help
+                       : "1 while a node does not use a GPU because of an error");
+        for (size_t at = 0; (node = router_nodes_next(&r->nodes, &at)) != NULL;)
+            for (uint32_t pool = 0; pool < node->pool_count; pool++) {
+                const struct wire_gpu *gpu = &node->pools[pool].gpu;
+                bool is_told = is_figure ? (gpu->reported >> k & 1) != 0 : gpu->reported != 0;
+                if (is_told || (!is_figure && gpu->is_faulty))
+                    series(out, name, "node", node->name, "pool", node->pools[pool].name,
+                           is_figure ? (double)gpu->figures[k] : gpu->is_faulty);
+            }
+    }
+}
+
 /* A model on all nodes. */
 struct model_load {
     uint64_t running;
@@ -330,6 +352,7 @@ static void write_nodes(const struct router *r, struct lr_buf *out)
 {
     write_table(r, of_node, COUNT(of_node), write_node, out);
     write_table(r, of_pool, COUNT(of_pool), write_pools, out);
+    write_gpus(r, out);
     write_table(r, of_replica, COUNT(of_replica), write_replicas, out);
     write_models(r, out);
     for (size_t k = 0; k < COUNT(histograms); k++)

@@ -93,6 +93,30 @@ static void what_is_no_model_or_memory_is_left_out_and_the_others_stay(void **st
     assert_non_null(heartbeat.ignored);
 }
 
+static void
+the_figures_of_a_gpu_arrive_as_sent_and_a_wrong_figure_is_left_out_alone(void **state)
+{
+    struct wire_fleet_pool pool = {.name = lr_str_z("GPU-1"), .gpu = {.is_faulty = true}};
+    struct wire_heartbeat sent = {.pools = &pool, .pool_count = 1};
+    struct lr_buf text;
+    (void)state;
+    for (uint32_t i = 0; i < WIRE_GPU_FIGURE_COUNT; i += 2)
+        wire_gpu_set(&pool.gpu, i, 1000 + i);
+    lr_buf_init(&text, 1 << 16);
+    wire_heartbeat_write(&text, &sent);
+    struct wire_heartbeat got = heartbeat_of(lr_buf_z(&text));
+    assert_int_equal(got.pool_count, 1);
+    assert_null(got.ignored);
+    assert_memory_equal(&got.pools[0].gpu, &pool.gpu, sizeof(pool.gpu));
+    lr_buf_free(&text);
+    got = heartbeat_of("{\"pools\":[{\"name\":\"GPU-1\",\"gpu\":"
+                       "{\"clock_mhz\":-3,\"temperature_celsius\":70,\"faulty\":7}}]}");
+    assert_string_equal(got.ignored, "clock_mhz");
+    assert_int_equal(got.pools[0].gpu.reported, 1u << WIRE_GPU_TEMPERATURE);
+    assert_int_equal(got.pools[0].gpu.figures[WIRE_GPU_TEMPERATURE], 70);
+    assert_false(got.pools[0].gpu.is_faulty);
+}
+
 static void lists_of_another_type_are_empty(void **state)
 {
     struct wire_heartbeat heartbeat = heartbeat_of(
@@ -179,6 +203,9 @@ int main(void)
                                         begin, end),
         cmocka_unit_test_setup_teardown(
             what_is_no_model_or_memory_is_left_out_and_the_others_stay, begin, end),
+        cmocka_unit_test_setup_teardown(
+            the_figures_of_a_gpu_arrive_as_sent_and_a_wrong_figure_is_left_out_alone, begin,
+            end),
         cmocka_unit_test_setup_teardown(lists_of_another_type_are_empty, begin, end),
         cmocka_unit_test_setup_teardown(
             a_node_that_does_not_say_what_a_model_can_do_generates_text, begin, end),
