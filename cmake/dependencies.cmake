@@ -71,8 +71,8 @@ if(LLHTTP_INCLUDE AND LLHTTP_LIBRARY)
     target_include_directories(lr_llhttp SYSTEM INTERFACE ${LLHTTP_INCLUDE})
     target_link_libraries(lr_llhttp INTERFACE ${LLHTTP_LIBRARY})
 else()
-    find_path(LLHTTP_SOURCE llhttp.c PATHS /usr/share/llhttp NO_DEFAULT_PATH)
-    find_path(LLHTTP_HEADER llhttp.h PATHS /usr/share/include/llhttp NO_DEFAULT_PATH)
+    find_path(LLHTTP_SOURCE llhttp.c PATHS /usr/share/llhttp NO_DEFAULT_PATH NO_CMAKE_FIND_ROOT_PATH)
+    find_path(LLHTTP_HEADER llhttp.h PATHS /usr/share/include/llhttp NO_DEFAULT_PATH NO_CMAKE_FIND_ROOT_PATH)
     if(NOT LLHTTP_SOURCE OR NOT LLHTTP_HEADER)
         message(FATAL_ERROR "llhttp is missing: run tools/setup (installs node-llhttp)")
     endif()
@@ -83,7 +83,9 @@ endif()
 
 # nvcc is looked for once; engines/gptoss builds its CUDA backend only where it is.  The nvcc on
 # the path may be a wrapper script far from its toolkit, so nvcc itself is asked where cuda.h is.
-find_program(LR_NVCC nvcc PATHS /usr/local/cuda/bin)
+if(LR_CUDA)
+    find_program(LR_NVCC nvcc PATHS /usr/local/cuda/bin)
+endif()
 if(LR_NVCC)
     execute_process(COMMAND ${LR_NVCC} --dryrun -x cu -c /dev/null -o ${CMAKE_BINARY_DIR}/nvcc-dryrun.o
                     OUTPUT_VARIABLE nvcc_plan ERROR_VARIABLE nvcc_plan)

@@ -4,6 +4,7 @@ option(LR_WERROR "Warnings are errors (CI)" OFF)
 option(LR_FUZZ "Build libFuzzer programs instead of corpus replays (clang)" OFF)
 option(LR_STATIC_DEPS "Link third-party libraries statically (preset portable)" OFF)
 option(LR_FAILPOINTS "Compile named failpoints in (tests that stop a process at a stage)" OFF)
+option(LR_CUDA "Build the CUDA backend where nvcc is found" ON)
 option(LR_WITH_DASHBOARD "Embed the web page where npm is there" ON)
 set(LR_SANITIZE "" CACHE STRING "Sanitizers, as -fsanitize takes them")
 set(LR_CUDA_ARCHS "90a;80-virtual" CACHE STRING "CUDA code to embed: 90a = sm_90a, 80-virtual = compute_80 PTX")
@@ -24,6 +25,18 @@ add_compile_options($<$<COMPILE_LANGUAGE:C>:-Wconversion> $<$<COMPILE_LANGUAGE:C
 # gcc guesses at lengths here, and differently at each level: a message may be cut, and paths are
 # built with base/file.h, which refuses instead of cutting.
 add_compile_options(-Wno-format-truncation)
+# On arm64 compilers join a multiplication and an addition to one operation that rounds once.  Then a
+# fleet of both processors would not compute the same bits; where one rounding is wanted, the code says so.
+if(CMAKE_SYSTEM_PROCESSOR MATCHES "aarch64|arm64|ARM64")
+    add_compile_options(-ffp-contract=off)
+endif()
+if(WIN32)
+    # Windows 10; printf of ISO C; files above 2 GB; functions that its C library lacks.  One program
+    # file without libraries of the compiler.
+    add_compile_definitions(_WIN32_WINNT=0x0A00 __USE_MINGW_ANSI_STDIO=1 _FILE_OFFSET_BITS=64 WIN32_LEAN_AND_MEAN)
+    add_compile_options(-include ${PROJECT_SOURCE_DIR}/src/base/os/windows/libc.h -Wno-format -Wno-pedantic-ms-format)
+    add_link_options(-static)
+endif()
 if(LR_WERROR)
     add_compile_options(-Werror)
 endif()
@@ -33,7 +46,7 @@ if(LR_SANITIZE)
     if(LR_SANITIZE MATCHES "undefined")
         add_compile_options(-fno-sanitize-recover=undefined)
     endif()
-elseif(CMAKE_BUILD_TYPE STREQUAL "Release")
+elseif(CMAKE_BUILD_TYPE STREQUAL "Release" AND NOT WIN32 AND NOT APPLE)
     include(hardening)
 endif()
 # No folder of the machine that builds is in what it builds, and two folders give the same bytes.

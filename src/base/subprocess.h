@@ -37,6 +37,7 @@ struct lr_spawn {
 
 struct lr_subprocess {
     pid_t pid;        /* 0: none */
+    void *handle;     /* Windows' handle of the process */
     int in, out, err; /* our ends of pipes, close-on-exec; -1 where there is none */
     bool exited;      /* reaped; status is valid */
     int status;       /* as of waitpid(2) */
@@ -60,6 +61,8 @@ void lr_subprocess_signal_group(struct lr_subprocess *child, int signal_number);
  * struct. */
 void lr_subprocess_close(struct lr_subprocess *child);
 
+/* The status of a process that ended with this code, or by this signal (0: none). */
+int lr_exit_status(int64_t code, int signal_number);
 /* "exited with 0", "exited with 3", "killed by SIGKILL", "killed by SIGSEGV (core dumped)". */
 enum { LR_EXIT_TEXT_LEN = 64 };
 const char *lr_exit_text(int status, char out[LR_EXIT_TEXT_LEN]);

@@ -329,7 +329,8 @@ static bool lend(struct net_conn *conn, const struct lr_str *parts, unsigned cou
     uv_os_fd_t fd;
     if (conn->tls != NULL || uv_fileno((uv_handle_t *)&conn->tcp, &fd) != 0)
         return false;
-    conn->is_lent = net_burst_send(conn->loop->burst, fd, parts, count, on_lent_back, conn);
+    conn->is_lent =
+        net_burst_send(conn->loop->burst, (int)(intptr_t)fd, parts, count, on_lent_back, conn);
     return conn->is_lent;
 }
 

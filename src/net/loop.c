@@ -446,9 +446,26 @@ void net_signal_stop(struct net_signal *sig)
     uv_close((uv_handle_t *)&sig->uv, on_handle_closed);
 }
 
+/* A stop that comes as no signal (Windows), on a thread of its own. */
+static struct {
+    struct net_loop *loop;
+    net_loop_fn fn;
+    void *arg;
+} stop_from_outside;
+
+static void pass_on_stop(void *unused)
+{
+    (void)unused;
+    net_loop_post(stop_from_outside.loop, stop_from_outside.fn, stop_from_outside.arg);
+}
+
 lr_code net_signals_start(struct net_loop *loop, net_loop_fn on_stop, net_loop_fn on_reload,
                           void *arg, struct net_signals *out, struct lr_error *err)
 {
+    stop_from_outside.loop = loop;
+    stop_from_outside.fn = on_stop;
+    stop_from_outside.arg = arg;
+    lr_process_on_stop(pass_on_stop, NULL);
     lr_code code = net_signal_start(loop, SIGTERM, on_stop, arg, &out->term, err);
     if (code == LR_OK)
         code = net_signal_start(loop, SIGINT, on_stop, arg, &out->interrupt, err);
@@ -459,6 +476,7 @@ lr_code net_signals_start(struct net_loop *loop, net_loop_fn on_stop, net_loop_f
 
 void net_signals_stop(struct net_signals *signals)
 {
+    lr_process_on_stop(NULL, NULL);
     net_signal_stop(signals->term);
     net_signal_stop(signals->interrupt);
     net_signal_stop(signals->hang_up);

@@ -9,10 +9,10 @@
 #include "tokenizer/key.h"
 
 enum {
-    LONG_MIN = BPE_SMALL_MAX + 1, /* bytes from which a piece is encoded window by window */
-    WINDOW_NEW = 24,              /* bytes a window adds */
-    REMEMBER_MIN = 5,             /* shorter pieces: merging is as fast as a cache lookup */
-    PULL_FIRST = 2,               /* tokens before the seam that a window encodes again */
+    LONG_FROM = BPE_SMALL_MAX + 1, /* bytes from which a piece is encoded window by window */
+    WINDOW_NEW = 24,               /* bytes a window adds */
+    REMEMBER_MIN = 5,              /* shorter pieces: merging is as fast as a cache lookup */
+    PULL_FIRST = 2,                /* tokens before the seam that a window encodes again */
     PULL_MAX = 4096, /* most bytes to go back before the piece is merged as a whole */
 };
 
@@ -184,7 +184,7 @@ static void piece(struct bpe *b, const struct vocab_slot *slot, uint64_t hash,
 {
     if (slot != NULL && (slot->id & VOCAB_DIRECT) != 0)
         tokenizer_ids_add(b->out, slot->id & ~(uint32_t)VOCAB_DIRECT);
-    else if (len >= LONG_MIN)
+    else if (len >= LONG_FROM)
         merge_long(b, bytes, len);
     else
         merge_block(b, hash, bytes, len);

@@ -4,6 +4,7 @@
 
 #include <pthread.h>
 #include <sched.h> /* sched_yield */
+#include <stdbool.h>
 #include <stdint.h>
 
 /* Processors that this process may use; in a container fewer than the machine has.  At least
@@ -11,6 +12,10 @@
 uint32_t lr_cpu_allowed(void);
 /* Processors of the machine that are switched on; at least 1. */
 uint32_t lr_cpu_online(void);
+
+/* True on an arm64 processor with dot products of bytes, which code must not use without
+ * asking. */
+bool lr_cpu_has_dot_products(void);
 
 /* The processor of the calling thread; -1: this system does not say, and the two functions
  * below do nothing. */

@@ -18,6 +18,11 @@ void lr_ignore_broken_pipes(void);
  * unchanged. */
 void lr_process_begin(int *argc, char ***argv);
 
+/* Windows: fn(arg) runs on a thread of its own when another process of ours asks this one to
+ * stop (lr_subprocess_signal with SIGTERM).  Elsewhere nothing happens: SIGTERM is a signal
+ * there. NULL: no more; when this returns, fn does not run. */
+void lr_process_on_stop(void (*fn)(void *arg), void *arg);
+
 /* Random bytes of the system's generator; ends the process when there are none. */
 void lr_os_random(unsigned char *out, size_t len);
 /* The function runs in a child after fork(); never where there is no fork(). */

@@ -99,14 +99,13 @@ static void on_limit(void *arg)
 static void on_process_exit(uv_process_t *process, int64_t status, int signal_number)
 {
     struct node_proc *p = process->data;
-    int wait_status = signal_number != 0 ? signal_number : (int)(status & 0xff) << 8;
     p->exited = true;
     net_timer_stop(p->limit);
     p->limit = NULL;
     if (p->is_late)
         (void)snprintf(p->how, sizeof(p->how), "did not answer in time");
     else
-        (void)lr_exit_text(wait_status, p->how);
+        (void)lr_exit_text(lr_exit_status(status, signal_number), p->how);
     if (!p->drained)
         p->drain = net_timer_start(p->loop, DRAIN_MS, 0, on_drain_timeout, p);
     finish_if_done(p);
@@ -300,7 +299,9 @@ pid_t node_proc_pid(const struct node_proc *proc)
 int node_proc_source(const struct node_proc *proc)
 {
     uv_os_fd_t fd;
-    return uv_fileno((const uv_handle_t *)&proc->pipes[PIPE_OUT], &fd) == 0 ? fd : -1;
+    if (uv_fileno((const uv_handle_t *)&proc->pipes[PIPE_OUT], &fd) != 0)
+        return -1;
+    return (int)(intptr_t)fd; /* Windows: a handle, which nobody polls */
 }
 
 struct pending_write {

@@ -40,14 +40,16 @@ static double distance(const float *a, const float *b, size_t n)
     return sqrt(difference / norm);
 }
 
-/* Both versions, or the plain one twice if the processor has no AVX2. */
+/* Both versions, or the plain one twice if the processor has neither AVX2 nor NEON. */
 static const struct cpu_kernels *tables[2];
 
 static int pick_tables(void **state)
 {
     (void)state;
     tables[0] = cpu_kernels_plain();
-    tables[1] = cpu_kernels_avx2() != NULL ? cpu_kernels_avx2() : cpu_kernels_plain();
+    tables[1] = cpu_kernels_avx2() != NULL   ? cpu_kernels_avx2()
+                : cpu_kernels_neon() != NULL ? cpu_kernels_neon()
+                                             : cpu_kernels_plain();
     return 0;
 }
 
@@ -302,17 +304,25 @@ static void attention_agrees_over_lengths_windows_and_groups(void **state)
     free(scratch);
 }
 
-/* ---- AVX-512 against AVX2, bit by bit ---- */
+/* ---- AVX-512 against AVX2, NEON with dot products against NEON, bit by bit ---- */
 
 static const struct cpu_kernels *avx512_or_skip(void)
 {
-    const struct cpu_kernels *k = cpu_kernels_avx512();
+    const struct cpu_kernels *k =
+        cpu_kernels_neon() != NULL ? cpu_kernels_neon_dot() : cpu_kernels_avx512();
 
     if (k == NULL) {
-        print_message("skipped: this processor lacks AVX-512 F, BW, VL, DQ or VNNI\n");
+        print_message(
+            "skipped: this processor lacks AVX-512 F, BW, VL, DQ or VNNI, or on arm64 "
+            "dot products\n");
         skip();
     }
     return k;
+}
+
+static const struct cpu_kernels *avx2_or_neon(void)
+{
+    return cpu_kernels_avx2() != NULL ? cpu_kernels_avx2() : cpu_kernels_neon();
 }
 
 static uint32_t up_to(uint32_t most)
@@ -322,7 +332,7 @@ static uint32_t up_to(uint32_t most)
 
 static void dense_products_have_the_same_bits_with_avx512_as_with_avx2(void **state)
 {
-    const struct cpu_kernels *pair[2] = {cpu_kernels_avx2(), avx512_or_skip()};
+    const struct cpu_kernels *pair[2] = {avx2_or_neon(), avx512_or_skip()};
 
     (void)state;
     for (uint32_t n = 0; n < 300; n++) {
@@ -349,7 +359,7 @@ static void dense_products_have_the_same_bits_with_avx512_as_with_avx2(void **st
 
 static void mxfp4_products_have_the_same_bits_with_avx512_as_with_avx2(void **state)
 {
-    const struct cpu_kernels *pair[2] = {cpu_kernels_avx2(), avx512_or_skip()};
+    const struct cpu_kernels *pair[2] = {avx2_or_neon(), avx512_or_skip()};
 
     (void)state;
     for (uint32_t n = 0; n < 300; n++) {
@@ -373,7 +383,7 @@ static void mxfp4_products_have_the_same_bits_with_avx512_as_with_avx2(void **st
 
 static void attention_has_the_same_bits_with_avx512_as_with_avx2(void **state)
 {
-    const struct cpu_kernels *pair[2] = {cpu_kernels_avx2(), avx512_or_skip()};
+    const struct cpu_kernels *pair[2] = {avx2_or_neon(), avx512_or_skip()};
     enum { MOST_DIM = 128, MOST = 9, PAGES = 12 };
     size_t most_stride = 2 * MOST_DIM * CPU_PAGE_TOKENS;
     float *cache = aligned(PAGES * most_stride * sizeof(float));
@@ -519,9 +529,56 @@ static void rope_has_the_published_frequencies(void **state)
     free(c);
 }
 
+/* FNV-1a over the bits of an output. */
+static uint64_t hash_bits(uint64_t hash, const void *bytes, size_t len)
+{
+    const unsigned char *p = bytes;
+    for (size_t i = 0; i < len; i++)
+        hash = (hash ^ p[i]) * UINT64_C(0x100000001B3);
+    return hash;
+}
+
+/* The hashes were computed with the AVX2 kernels. */
+static void vector_kernels_give_the_same_bits_on_every_kind_of_processor(void **state)
+{
+    enum { COLUMNS = 608, ROWS = 13, TOKENS = 5, OUTPUTS = ROWS * TOKENS, SMALL = 61 };
+    const struct cpu_kernels *k = avx2_or_neon();
+    static uint16_t w[COLUMNS * ROWS];
+    static float x[COLUMNS * TOKENS], u[2 * SMALL], y[COLUMNS];
+    uint64_t hash[3] = {0};
+    struct mx_case c;
+
+    (void)state;
+    if (k == NULL) {
+        print_message("skipped: this processor has neither AVX2 nor NEON\n");
+        skip();
+    }
+    seed = 7;
+    for (size_t i = 0; i < COLUMNS * ROWS; i++)
+        w[i] = (uint16_t)(0x3C00 + next_word() % 0x400 + (next_word() & 0x8000));
+    for (size_t i = 0; i < COLUMNS * TOKENS; i++)
+        x[i] = next_float();
+    for (size_t i = 0; i < 2 * SMALL; i++)
+        u[i] = next_float() * 12;
+    run_dense(k, w, COLUMNS - 3, ROWS, x, TOKENS, y);
+    hash[0] = hash_bits(hash[0], y, OUTPUTS * sizeof(*y));
+    make_mx(&c, COLUMNS, ROWS, TOKENS, 3);
+    run_mx(k, &c, 0, ROWS, 0, TOKENS, y);
+    hash[1] = hash_bits(hash[1], y, OUTPUTS * sizeof(*y));
+    free_mx(&c);
+    k->norm(x, w, COLUMNS - 5, 1e-5f, y);
+    hash[2] = hash_bits(hash[2], y, (COLUMNS - 5) * sizeof(*y));
+    k->swiglu(u, SMALL, 7.0f, y);
+    hash[2] = hash_bits(hash[2], y, SMALL * sizeof(*y));
+    assert_int_equal(hash[0], UINT64_C(0x7f4930b076c642b9));
+    assert_int_equal(hash[1], UINT64_C(0x97c1a40f5a475092));
+    assert_int_equal(hash[2], UINT64_C(0x2918af0974303620));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(vector_kernels_give_the_same_bits_on_every_kind_of_processor),
         cmocka_unit_test(dense_products_agree_over_odd_shapes_and_never_depend_on_the_tile),
         cmocka_unit_test(mxfp4_products_are_exact_to_float32_over_odd_shapes),
         cmocka_unit_test(mxfp4_products_never_depend_on_the_tile),

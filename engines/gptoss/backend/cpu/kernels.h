@@ -1,14 +1,15 @@
-/* gptoss/backend/cpu/kernels.h - the arithmetic of the CPU device, in three versions.
+/* gptoss/backend/cpu/kernels.h - the arithmetic of the CPU device, in several versions.
  *
- * plain.c is portable C; avx2_*.c need AVX2 and FMA, avx512_*.c also AVX-512 with VNNI, and are
- * compiled with those flags; dispatch.c chooses at run time.  One version is used from open to
+ * plain.c is portable C; avx2_*.c need AVX2 and FMA, avx512_*.c also AVX-512 with VNNI,
+ * neon_*.c are for arm64, neon_dot_*.c need its dot products of bytes.  Each is compiled with
+ * the flags that it needs; dispatch.c chooses at run time.  One version is used from open to
  * close.
  *
  * Batch invariance: every output element is one sum in one order, which depends only on its row
  * and the length of the row, not on the number of tokens or rows in a call or on the thread.
- * So a token's logits are bitwise the same alone, in any batch and in any chunk.  The AVX2 and
- * the AVX-512 version give the same bits, so that an answer continues exactly on the other kind
- * of machine; the plain version differs from them in the last bits.
+ * So a token's logits are bitwise the same alone, in any batch and in any chunk.  The AVX2, the
+ * AVX-512 and the NEON versions give the same bits, so that an answer continues exactly on the
+ * other kind of machine; the plain version differs from them in the last bits.
  *
  * Activations are converted once per vector to the order that a kernel needs (pack_*), because
  * each vector is multiplied with thousands of rows.
@@ -118,6 +119,8 @@ struct cpu_kernels {
 const struct cpu_kernels *cpu_kernels_plain(void);
 const struct cpu_kernels *cpu_kernels_avx2(void);   /* NULL: not supported by this processor */
 const struct cpu_kernels *cpu_kernels_avx512(void); /* the same */
+const struct cpu_kernels *cpu_kernels_neon(void);
+const struct cpu_kernels *cpu_kernels_neon_dot(void);
 const struct cpu_kernels *cpu_kernels_best(void);
 
 #endif

@@ -5,6 +5,10 @@
 #include <sched.h>
 #include <unistd.h>
 
+#if defined(__aarch64__)
+#include <sys/auxv.h>
+#endif
+
 uint32_t lr_cpu_online(void)
 {
     long count = sysconf(_SC_NPROCESSORS_ONLN);
@@ -17,6 +21,15 @@ uint32_t lr_cpu_allowed(void)
     if (sched_getaffinity(0, sizeof(set), &set) == 0 && CPU_COUNT(&set) > 0)
         return (uint32_t)CPU_COUNT(&set);
     return lr_cpu_online();
+}
+
+bool lr_cpu_has_dot_products(void)
+{
+#if defined(__aarch64__)
+    return (getauxval(AT_HWCAP) & 1u << 20) != 0; /* HWCAP_ASIMDDP */
+#else
+    return false;
+#endif
 }
 
 int lr_cpu_here(void)

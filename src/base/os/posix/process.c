@@ -27,6 +27,12 @@ void lr_process_begin(int *argc, char ***argv)
     (void)argv;
 }
 
+void lr_process_on_stop(void (*fn)(void *arg), void *arg)
+{
+    (void)fn;
+    (void)arg;
+}
+
 void lr_os_after_fork(void (*fn)(void))
 {
     if (pthread_atfork(NULL, NULL, fn) != 0)

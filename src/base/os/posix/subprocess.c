@@ -317,6 +317,11 @@ void lr_subprocess_close(struct lr_subprocess *child)
     child->pid = 0;
 }
 
+int lr_exit_status(int64_t code, int signal_number)
+{
+    return signal_number != 0 ? signal_number : (int)(code & 0xff) << 8;
+}
+
 /* The names of signals; sigabbrev_np is too new for the oldest C library. */
 static const struct {
     int number;
