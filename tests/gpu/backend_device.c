@@ -11,7 +11,7 @@ void device_open(struct device *d, const struct gptoss_backend_api *api, const c
 {
     const struct gptoss_backend_options options = {.device = name,
                                                    .kv_tokens = SEQUENCES * CONTEXT,
-                                                   .max_sequences = SEQUENCES,
+                                                   .max_sequences = LOGIT_ROWS,
                                                    .max_context = CONTEXT,
                                                    .prefill_chunk = CHUNK,
                                                    .extra_json = extra,

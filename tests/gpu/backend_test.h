@@ -6,7 +6,13 @@
 
 #include "engines/gptoss/backend/backend.h"
 
-enum { SEQUENCES = 4, CONTEXT = 512, CHUNK = 400, PAGES_MAX = CONTEXT / 16 };
+enum {
+    SEQUENCES = 4,
+    LOGIT_ROWS = 100, /* made at a time: more than few-row kernels support */
+    CONTEXT = 512,
+    CHUNK = 400,
+    PAGES_MAX = CONTEXT / 16
+};
 
 /* ---- backend_device.c ---- */
 

@@ -107,12 +107,12 @@ void test_parallel(uint32_t count, void (*fn)(void *ctx, uint32_t i), void *ctx)
 void fixture_open(struct fixture *fixture, const struct test_shape *shape, uint64_t seed)
 {
     const struct gptoss_backend_api *api = gptoss_backend_cuda();
-    const struct gptoss_backend_options options = {.device = "cuda:0",
-                                                   .kv_tokens =
-                                                       FIXTURE_PAGES * CUDA_PAGE_TOKENS,
-                                                   .max_sequences = 64,
-                                                   .max_context = FIXTURE_CONTEXT,
-                                                   .prefill_chunk = FIXTURE_TOKENS - 64};
+    const struct gptoss_backend_options options = {
+        .device = "cuda:0",
+        .kv_tokens = FIXTURE_PAGES * CUDA_PAGE_TOKENS,
+        .max_sequences = FIXTURE_SEQUENCES,
+        .max_context = FIXTURE_CONTEXT,
+        .prefill_chunk = FIXTURE_TOKENS - FIXTURE_SEQUENCES};
     const struct gptoss_backend_host host = {0};
     struct lr_error err = {0};
     *fixture = (struct fixture){.model = test_model_create(shape, seed)};

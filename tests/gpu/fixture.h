@@ -29,7 +29,12 @@ void test_parallel(uint32_t count, void (*fn)(void *ctx, uint32_t i), void *ctx)
 
 /* ---- the fixture ---- */
 
-enum { FIXTURE_CONTEXT = 8192, FIXTURE_TOKENS = 512, FIXTURE_PAGES = 128 };
+enum {
+    FIXTURE_CONTEXT = 8192,
+    FIXTURE_TOKENS = 512,
+    FIXTURE_PAGES = 128,
+    FIXTURE_SEQUENCES = 300
+};
 
 struct fixture {
     struct test_model *model;
@@ -38,7 +43,7 @@ struct fixture {
     struct gptoss_backend *b;
 };
 
-/* 64 sequences, FIXTURE_TOKENS rows, FIXTURE_PAGES full pages. */
+/* FIXTURE_SEQUENCES sequences, FIXTURE_TOKENS rows, FIXTURE_PAGES full pages. */
 void fixture_open(struct fixture *fixture, const struct test_shape *shape, uint64_t seed);
 /* The smallest model with so many ids; every `unusable`-th must not be sampled. */
 void fixture_open_vocabulary(struct fixture *fixture, uint32_t vocab, uint32_t unusable);

@@ -1,6 +1,6 @@
 /* tests/gpu/kernels_experts.c - the experts of a layer: per assignment (1 to 4 tokens), per
- * expert (5 to 64) and in tiles (more), for choices that are spread, that crowd on one expert,
- * and that leave experts without tokens. */
+ * expert (5 to 64) and in tiles (more; few or many tokens of an expert), for choices that are
+ * spread, that crowd on one expert, and that leave experts without tokens. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -135,6 +135,28 @@ static void case_put(struct fixture *fixture, struct expert_case *t, struct test
     fixture_put(fixture, b->ws.weight, t->weight, t->pairs * 4);
 }
 
+/* The rows that the next layer begins with, if the kernel that adds up the experts makes
+ * them. */
+static void check_norm(struct fixture *fixture, const struct expert_case *t, const char *name)
+{
+    const struct model_config *c = fixture->config;
+    struct gptoss_backend *b = fixture->b;
+    const struct cuda_choices chosen =
+        cuda_select_experts(&b->target, c, &b->layers[0].gate_up, &b->layers[0].down, t->rows);
+    if (chosen.at[chosen.count - 1].operand != CUDA_ON_SUM)
+        return;
+    size_t cells = (size_t)t->rows * c->hidden;
+    double *want = test_alloc(cells, 8);
+    uint16_t *got = test_alloc(cells, 2);
+    fixture_get(fixture, b->ws.normed, got, cells * 2);
+    for (uint32_t i = 0; i < t->rows; i++)
+        reference_norm(c, t->got + (size_t)i * c->hidden, fixture->model->layers[0].attn_norm,
+                       want + (size_t)i * c->hidden);
+    test_check(test_error_bf16(got, want, cells), TEST_LIMIT,
+               "norm behind experts %s tokens %u", name, t->rows);
+    free(want), free(got);
+}
+
 static void test_case(struct fixture *fixture, const char *name, struct test_random *r,
                       enum choices how, uint32_t rows)
 {
@@ -148,10 +170,12 @@ static void test_case(struct fixture *fixture, const char *name, struct test_ran
     fixture_put(fixture, b->ws.residual, t.residual, cells * 4);
     fixture_poison(fixture, b->ws.inner, inner * 2);
     fixture_poison(fixture, b->ws.expert_out, (size_t)t.pairs * c->hidden * 4);
-    test_must(cuda_launch_experts(b, &b->layers[0], rows, &err), &err, name);
+    test_must(cuda_launch_experts(b, &b->layers[0], rows, b->layers[0].attn_norm, &err), &err,
+              name);
     fixture_get_rows(fixture, b->ws.inner, t.inner, rows, t.pairs, c->intermediate);
     fixture_get(fixture, b->ws.residual, t.got, cells * 4);
     expect_experts(fixture, &t);
+    check_norm(fixture, &t, name);
     test_check(test_error_bf16(t.inner, t.inner_want, inner), TEST_LIMIT,
                "gate_up %s %s top %u of %u tokens %u", name, choice_names[how],
                c->experts_per_token, c->experts, rows);
@@ -182,7 +206,7 @@ static void test_repeats(struct fixture *fixture, const char *name, struct test_
         /* The results of the previous run must be overwritten by this one. */
         fixture_poison(fixture, b->ws.inner, inner * 2);
         fixture_poison(fixture, b->ws.expert_out, (size_t)t.pairs * c->hidden * 4);
-        test_must(cuda_launch_experts(b, &b->layers[0], rows, &err), &err, name);
+        test_must(cuda_launch_experts(b, &b->layers[0], rows, NULL, &err), &err, name);
         fixture_get_rows(fixture, b->ws.inner, to->inner, rows, t.pairs, c->intermediate);
         fixture_get(fixture, b->ws.residual, to->got, cells * 4);
         if (run != 0)
@@ -200,13 +224,17 @@ void test_experts(struct fixture *fixture, const char *name, struct test_random 
 {
     static const uint32_t counts[] = {1,  2,  3,  4,  5,  7,   8,   9,
                                       16, 17, 33, 64, 65, 128, 129, 300};
-    /* Tiles (more than 64 tokens) do not depend on the width, and the reference takes long. */
-    bool large = (uint64_t)fixture->config->hidden * fixture->config->intermediate > 4u << 20;
-    for (size_t i = 0; i < sizeof(counts) / sizeof(counts[0]) && !(large && counts[i] > 65);
-         i++)
+    /* Other tiles do not depend on the width, and the reference takes long: with the published
+     * width only tokens that select the kernels for few tokens of an expert, and once others.
+     */
+    bool large = (uint64_t)fixture->config->hidden * fixture->config->intermediate > 4u << 20,
+         hopper = fixture->b->target.has[CUDA_few_gate_up];
+    for (size_t i = 0; i < sizeof(counts) / sizeof(counts[0]); i++)
         for (int how = 0; counts[i] >= from && how < CHOICES; how++)
-            test_case(fixture, name, r, (enum choices)how, counts[i]);
-    if (large && from <= 64)
-        for (uint32_t rows = 8; rows <= 64; rows *= 2)
+            if (!large || counts[i] <= 65 ||
+                (hopper && (counts[i] == 129 || (counts[i] == 300 && how == SPREAD))))
+                test_case(fixture, name, r, (enum choices)how, counts[i]);
+    if (large && from <= 64 && hopper)
+        for (uint32_t rows = 8; rows <= 256; rows *= 2)
             test_repeats(fixture, name, r, rows);
 }

@@ -7,8 +7,8 @@
 #include "tests/gpu/fixture.h"
 #include "tests/gpu/reference.h"
 
-static const uint32_t token_counts[] = {1,  2,  3,  7,  8,   9,   16, 17,
-                                        32, 33, 64, 65, 128, 129, 300};
+static const uint32_t token_counts[] = {1,  2,  3,  7,   8,   9,   16,  17, 32,
+                                        33, 64, 65, 100, 128, 129, 200, 300};
 enum { COUNTS = sizeof(token_counts) / sizeof(token_counts[0]) };
 
 /* ---- repack ---- */
@@ -306,7 +306,7 @@ static void test_qkv(struct fixture *fixture, const char *name, struct test_rand
     fixture_poison(fixture, b->ws.q, (size_t)rows * q * 2);
     fixture_poison(fixture, b->ws.normed, cells * 2);
     fixture_poison(fixture, memory, pool * 2);
-    test_must(cuda_launch_qkv(b, l, rows, &err), &err, name);
+    test_must(cuda_launch_qkv(b, l, rows, false, &err), &err, name);
     fixture_get(fixture, b->ws.q, got_q, (size_t)rows * q * 2);
     fixture_get(fixture, memory, got_pages, pool * 2);
     fixture_get(fixture, b->ws.normed, normed, cells * 2);
@@ -443,7 +443,7 @@ void test_products(struct fixture *fixture, const char *name, struct test_random
         test_qkv(fixture, name, r, (uint32_t)i % fixture->config->layers, token_counts[i]);
         test_out(fixture, name, r, token_counts[i]);
         test_norm_route(fixture, name, r, token_counts[i]);
-        if (token_counts[i] <= CUDA_LOGIT_ROWS)
+        if (token_counts[i] <= cuda_logit_rows(&fixture->plan))
             test_logits(fixture, name, r, token_counts[i]);
     }
 }

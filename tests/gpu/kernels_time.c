@@ -1,8 +1,8 @@
 /* tests/gpu/kernels_time.c - the time of a decode step: each operation of a layer alone, over
  * all layers of a full-size model with random weights, then the whole step.
  *
- * kernels_time [SHAPE [CONTEXT [ROWS...]]]: by default "20b", 576 and 8 32 64.  More than 64
- * rows, up to 2048, are one prompt's, the first at position CONTEXT.  An operation is captured
+ * kernels_time [SHAPE [CONTEXT [ROWS...]]]: by default "20b", 576 and 8 32 64.  "pROWS", up to
+ * p2048, are one prompt's, the first at position CONTEXT.  An operation is captured
  * as a graph of one launch a layer, so weights come from memory and not from L2; times include
  * the cost of a dependent launch.  At the end, the sampling with filters.  Needs an NVIDIA GPU.
  */
@@ -14,7 +14,7 @@
 #include "model/shape.h"
 #include "tests/gpu/fixture.h"
 
-enum { REPEATS = 10, PROMPT_MAX = 2048 };
+enum { REPEATS = 10, PROMPT_MAX = 2048, STEP_MAX = 512 };
 
 struct timed {
     struct gptoss_backend *b;
@@ -27,7 +27,7 @@ struct timed {
 static lr_code run_qkv(struct gptoss_backend *b, const struct cuda_layer *l,
                        const struct cuda_shape *s, struct lr_error *err)
 {
-    return cuda_launch_qkv(b, l, s->rows, err);
+    return cuda_launch_qkv(b, l, s->rows, false, err);
 }
 
 static lr_code run_out(struct gptoss_backend *b, const struct cuda_layer *l,
@@ -51,7 +51,7 @@ static lr_code run_norm(struct gptoss_backend *b, const struct cuda_layer *l,
 static lr_code run_experts(struct gptoss_backend *b, const struct cuda_layer *l,
                            const struct cuda_shape *s, struct lr_error *err)
 {
-    return cuda_launch_experts(b, l, s->rows, err);
+    return cuda_launch_experts(b, l, s->rows, NULL, err);
 }
 
 static lr_code run_sampling(struct gptoss_backend *b, const struct cuda_layer *l,
@@ -131,17 +131,20 @@ static void real_prompt(struct gptoss_backend *b, uint32_t rows, uint32_t contex
  * realistic. */
 static void real_step(struct gptoss_backend *b, uint32_t rows, uint32_t context)
 {
-    static struct gptoss_step steps[64];
-    static struct sampler_result sampled[64];
-    static uint32_t tokens[64];
+    static struct gptoss_step steps[STEP_MAX];
+    static struct sampler_result sampled[STEP_MAX];
+    static uint32_t tokens[STEP_MAX];
     const struct lr_sampling sampling = {.size = sizeof(sampling), .top_p = 1};
     const struct sampler_input how = {.sampling = &sampling};
     uint32_t count = context / CUDA_PAGE_TOKENS + 1;
-    uint32_t *pages = test_alloc((size_t)rows * count, 4);
+    uint32_t *pages = test_alloc((size_t)rows * count, 4),
+             *windows = test_alloc((size_t)rows * count, 4);
     struct lr_error err = {0};
     for (uint32_t i = 0; i < rows; i++) {
-        for (uint32_t k = 0; k < count; k++)
+        for (uint32_t k = 0; k < count; k++) {
             pages[i * count + k] = i * count + k;
+            windows[i * count + k] = (i * count + k) % b->plan.window_pages;
+        }
         tokens[i] = (i + 1) * 2654435761u % b->vocab_rows;
         steps[i] = (struct gptoss_step){.slot = i,
                                         .position = context,
@@ -149,13 +152,14 @@ static void real_step(struct gptoss_backend *b, uint32_t rows, uint32_t context)
                                         .page_count = count,
                                         .tokens = &tokens[i],
                                         .full_pages = pages + (size_t)i * count,
-                                        .window_pages = pages + (size_t)i * count,
+                                        .window_pages = windows + (size_t)i * count,
                                         .sample = &how,
                                         .sampled = &sampled[i]};
     }
     const struct gptoss_batch batch = {.steps = steps, .count = rows, .tokens = rows};
     test_must(gptoss_backend_cuda()->forward(b, &batch, &err), &err, "a step");
     free(pages);
+    free(windows);
 }
 
 static void print_spread(struct gptoss_backend *b, uint32_t rows)
@@ -197,7 +201,7 @@ static void put_choices(struct gptoss_backend *b, uint32_t rows)
     (void)b->cu->cuStreamSynchronize(b->stream);
 }
 
-static void time_rows(struct gptoss_backend *b, uint32_t rows, uint32_t context)
+static void time_rows(struct gptoss_backend *b, uint32_t rows, bool prompt, uint32_t context)
 {
     static const struct timed ops[] = {{.name = "norm + qkv", .launch = run_qkv},
                                        {.name = "norm alone", .launch = run_norm},
@@ -208,7 +212,6 @@ static void time_rows(struct gptoss_backend *b, uint32_t rows, uint32_t context)
                                        {.name = "logits", .launch = run_logits},
                                        {.name = "sampling", .launch = run_sampling}};
     double layers = b->config->layers;
-    const bool prompt = rows > 64;
     struct cuda_shape shape = {.rows = rows, .decode_rows = rows, .out_rows = rows};
     if (prompt) {
         shape = (struct cuda_shape){.rows = rows, .out_rows = 1};
@@ -244,9 +247,14 @@ int main(int argc, char **argv)
 {
     const struct gptoss_backend_api *api = gptoss_backend_cuda();
     uint32_t context = argc > 2 ? (uint32_t)strtoul(argv[2], NULL, 10) : 576;
+    uint32_t sequences = 64;
+    for (int i = 3; i < argc; i++)
+        if (strtoul(argv[i], NULL, 10) > sequences)
+            sequences = STEP_MAX;
     const struct gptoss_backend_options options = {.device = "cuda:0",
-                                                   .kv_tokens = 64ull * (context + 64),
-                                                   .max_sequences = 64,
+                                                   .kv_tokens =
+                                                       (uint64_t)sequences * (context + 64),
+                                                   .max_sequences = sequences,
                                                    .max_context = context + PROMPT_MAX + 64,
                                                    .prefill_chunk = PROMPT_MAX};
     const struct gptoss_backend_host host = {0};
@@ -261,10 +269,11 @@ int main(int argc, char **argv)
     test_must(api->open(&host, model, usable, &options, &plan, &b, &err), &err, "open");
     if (argc > 3)
         for (int i = 3; i < argc; i++)
-            time_rows(b, (uint32_t)strtoul(argv[i], NULL, 10), context);
+            time_rows(b, (uint32_t)strtoul(argv[i] + (argv[i][0] == 'p'), NULL, 10),
+                      argv[i][0] == 'p', context);
     else
         for (uint32_t rows = 8; rows <= 64; rows *= rows == 8 ? 4 : 2)
-            time_rows(b, rows, context);
+            time_rows(b, rows, false, context);
     time_filters(b);
     api->close(b);
     model_gptoss_close(model);

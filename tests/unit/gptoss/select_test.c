@@ -99,8 +99,12 @@ static void a_step_of_gptoss_on_hopper_takes_the_measured_kernels(void **state)
          CUDA_logits_rows_32},
         {64, CUDA_rows_2_64_qkv_64, CUDA_rows_2_64_out_64, CUDA_stream_gate_up,
          CUDA_logits_rows_64},
-        {65, CUDA_prompt_qkv, CUDA_prompt_out, CUDA_prompt_gate_up, CUDA_rows_tiled_logits},
-        {2048, CUDA_prompt_qkv, CUDA_prompt_out, CUDA_prompt_gate_up, CUDA_rows_tiled_logits},
+        {65, CUDA_prompt_qkv_split, CUDA_prompt_out_split, CUDA_few_gate_up,
+         CUDA_prompt_logits},
+        {256, CUDA_prompt_qkv_split, CUDA_prompt_out_split, CUDA_few_gate_up,
+         CUDA_prompt_logits},
+        {512, CUDA_prompt_qkv, CUDA_prompt_out, CUDA_some_gate_up, CUDA_prompt_logits},
+        {2048, CUDA_prompt_qkv, CUDA_prompt_out, CUDA_prompt_gate_up, CUDA_prompt_logits},
     };
     (void)state;
     const struct cuda_target t = device(H200);
@@ -163,7 +167,15 @@ static void check_coverage(const struct cuda_target *t, const struct cuda_matrix
     uint32_t most = 0; /* rows of a pass */
     (void)sscanf(kernel_names[k->kernel], "rows_%*u_%*u_%*[a-z]_%u", &most);
     (void)sscanf(kernel_names[k->kernel], "logits_rows_%u", &most);
-    if (k->splits != 0) {
+    if (k->splits != 0 && k->tile_tokens != 0) {
+        /* Blocks wait for each other, so the whole grid must be resident; each has a part of
+         * the sums' memory, and those of a tile a counter. */
+        uint32_t tiles = k->x / k->splits, token_tiles = (rows - 1) / k->tile_tokens + 1;
+        assert_true(k->x <= t->multiprocessors && k->x <= CUDA_DENSE_GRID);
+        assert_true(k->splits <= (m->blocks + 1) / 2 && tiles <= CUDA_ROWS_2_64_GROUPS);
+        assert_true(tiles / token_tiles * CUDA_DENSE_ROWS >= m->tiles * 16);
+        assert_true(k->tile_tokens % 32 == 0 && k->tile_tokens <= CUDA_DENSE_TOKENS);
+    } else if (k->splits != 0) {
         /* Blocks wait for each other, so the whole grid must be resident. */
         assert_true(k->x <= t->multiprocessors && k->x <= CUDA_ROWS_2_64_GRID);
         assert_true(k->x / k->splits * CUDA_ROWS_2_64_TILES >= m->tiles);
@@ -232,6 +244,36 @@ static void down_adds_to_the_residual_itself_where_no_sum_follows(void **state)
     }
 }
 
+static void experts_with_few_rows_each_take_the_kernels_for_few(void **state)
+{
+    (void)state;
+    const struct cuda_target t = device(H200);
+    const struct model small = gptoss_20b(), large = model(2880, 2880, 64, 8, 128, 4, 201088),
+                       narrow = model(2048, 2048, 16, 2, 32, 4, 128);
+    static const struct {
+        uint32_t rows;
+        enum cuda_kernel up;
+        uint32_t room;
+    } want[] = {{65, CUDA_few_gate_up, CUDA_FEW_TOKENS},
+                {288, CUDA_few_gate_up, CUDA_FEW_TOKENS},
+                {300, CUDA_some_gate_up, CUDA_SOME_TOKENS},
+                {640, CUDA_some_gate_up, CUDA_SOME_TOKENS},
+                {660, CUDA_prompt_gate_up, CUDA_PROMPT_TOKENS}};
+    for (size_t i = 0; i < sizeof(want) / sizeof(want[0]); i++) {
+        uint32_t rows = want[i].rows;
+        struct cuda_choices all = cuda_select_experts(&t, &small.config, &small.up, &small.down,
+                                                      rows),
+                            wide = cuda_select_experts(&t, &large.config, &large.up,
+                                                       &large.down, 4 * rows);
+        assert_int_equal(all.at[0].tile_tokens, want[i].room);
+        assert_int_equal(all.at[1].kernel, want[i].up);
+        assert_int_equal(wide.at[1].kernel, want[i].up);
+        /* Their code is for the published width. */
+        all = cuda_select_experts(&t, &narrow.config, &narrow.up, &narrow.down, rows);
+        assert_int_equal(all.at[1].kernel, CUDA_prompt_gate_up);
+    }
+}
+
 static void cards_for_desktops_run_experts_in_tiles(void **state)
 {
     (void)state;
@@ -271,6 +313,7 @@ int main(void)
         cmocka_unit_test(other_gpus_have_a_kernel_for_every_number_of_rows),
         cmocka_unit_test(every_choice_can_be_launched_and_covers_its_product),
         cmocka_unit_test(down_adds_to_the_residual_itself_where_no_sum_follows),
+        cmocka_unit_test(experts_with_few_rows_each_take_the_kernels_for_few),
         cmocka_unit_test(cards_for_desktops_run_experts_in_tiles),
         cmocka_unit_test(a_kernel_that_does_not_fit_shared_memory_is_not_chosen),
     };

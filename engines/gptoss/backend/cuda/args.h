@@ -92,11 +92,30 @@ enum {
     CUDA_DENSE_STAGES_MAX = 6,
     CUDA_DENSE_RING_BYTES = 213 * 1024,
     CUDA_DENSE_SHARED = CUDA_DENSE_RING_BYTES + 1024,
+    CUDA_DENSE_SPLITS = 8, /* most blocks that share a tile */
+    CUDA_DENSE_GRID = 144, /* most blocks, where blocks share tiles */
     CUDA_QUERY_GROUPS = 4, /* of 64 query rows each */
     CUDA_QUERY_THREADS = CUDA_QUERY_GROUPS * 128 + 128,
     CUDA_QUERY_STAGES = 4, /* of a page's K and V of one head */
     CUDA_QUERY_SHARED =
         CUDA_PAGE_TOKENS * 128 * (2 * CUDA_QUERY_STAGES + CUDA_QUERY_GROUPS) + 1024,
+};
+
+/* The same for experts with few tokens each (expert_few.cu): bytes of the ring, of the scales
+ * of two tiles, and of the results of a tile. */
+enum {
+    CUDA_FEW_TOKENS = 48,  /* most tokens of a tile, with two blocks on a multiprocessor */
+    CUDA_SOME_TOKENS = 96, /* with one block */
+    CUDA_FEW_STAGES = 3,
+    CUDA_SOME_STAGES = 4,
+    CUDA_FEW_STAGE_PAIRS = 3, /* of 64 columns, of a stage of the ring */
+    CUDA_FEW_SCALES = 2 * CUDA_PROMPT_ROWS / 16 * ((CUDA_STREAM_BLOCKS + 3) / 4 * 64),
+    CUDA_FEW_SHARED = CUDA_FEW_TOKENS * (CUDA_FEW_STAGES * CUDA_FEW_STAGE_PAIRS * 128 +
+                                         CUDA_PROMPT_GROUPS * 64) +
+                      CUDA_FEW_SCALES + 1024,
+    CUDA_SOME_SHARED = CUDA_SOME_TOKENS * (CUDA_SOME_STAGES * CUDA_FEW_STAGE_PAIRS * 128 +
+                                           CUDA_PROMPT_GROUPS * 64) +
+                       CUDA_FEW_SCALES + 1024,
 };
 
 /* One sequence of the step.  Sequences with one token come first, in the order of their rows:
@@ -149,9 +168,10 @@ struct cuda_gemm {
     uint32_t topk;
     uint32_t experts;
     uint32_t heads;
-    uint32_t splits;   /* rows_2_64: slices of the columns */
-    float *parts;      /* rows_2_64: sums of each slice */
-    uint32_t *tickets; /* rows_2_64: [group] a counter, zero between launches, and its round */
+    uint32_t splits; /* slices of the columns: rows_2_64, prompt_dense */
+    float *parts;    /* sums of each slice */
+    uint32_t
+        *tickets; /* [blocks that share rows] a counter, zero between launches; its round */
     uint32_t tile_tokens;   /* prompts: tokens of a tile of a dense product */
     const uint32_t *choice; /* [tokens * topk] expert of each assignment */
     const float *weight;    /* [tokens * topk] */

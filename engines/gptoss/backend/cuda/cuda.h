@@ -13,9 +13,9 @@
  *   trace.c   the routers' choices, for tests
  *
  * Device memory is four allocations: weights, the two page pools, workspace.  All work goes to
- * one stream.  A decode step (one token a sequence) of n sequences is captured once as a graph
- * and replayed; values that change between steps lie in device memory, not in kernel arguments.
- * Thread: the engine's caller.
+ * one stream.  A decode step (one token a sequence) of few sequences is captured once as a
+ * graph for each number of sequences and replayed; values that change between steps lie in
+ * device memory, not in kernel arguments.  Thread: the engine's caller.
  */
 #ifndef GPTOSS_CUDA_CUDA_H
 #define GPTOSS_CUDA_CUDA_H
@@ -30,7 +30,7 @@
 #include "engines/gptoss/backend/cuda/token.h"
 
 enum {
-    CUDA_LOGIT_ROWS = 64,   /* rows of logits made at a time */
+    CUDA_LOGIT_ROWS = 512,  /* most rows of logits made at a time: cuda_logit_rows() */
     CUDA_HOST_THREADS = 8,  /* most threads; they sample what the device cannot */
     CUDA_SAMPLE_PARTS = 64, /* blocks that share a row of logits */
     CUDA_EDITS = 1 << 19,   /* ids that penalties and bias change, over all rows of a step */
@@ -142,6 +142,9 @@ lr_code cuda_plan(const struct model_config *config,
                   const struct gptoss_backend_options *options, struct gptoss_plan *out,
                   struct lr_error *err);
 
+/* Rows of logits that a plan has memory for: those of all sequences, within limits. */
+uint32_t cuda_logit_rows(const struct gptoss_plan *p);
+
 /* Computes the layout of the weights (base 0: only the size) and returns their bytes. */
 uint64_t cuda_place_weights(struct gptoss_backend *b, const struct model_config *c,
                             uint64_t base);
@@ -185,7 +188,7 @@ lr_code cuda_host_sampling(struct gptoss_backend *b, const struct cuda_host_row 
 
 /* ---- filter.c ---- */
 
-uint64_t cuda_filter_bytes(uint32_t vocab); /* of the copy, at most */
+uint64_t cuda_filter_bytes(uint32_t vocab, uint32_t rows); /* of the copy, at most */
 lr_code cuda_filter_open(struct gptoss_backend *b, struct lr_error *err);
 void cuda_filter_close(struct gptoss_backend *b); /* also after a part of opening */
 
@@ -223,9 +226,11 @@ lr_code cuda_launch_layers(struct gptoss_backend *b, const struct cuda_shape *s,
  *   qkv        residual -> q, pages           attention  q, pages -> mixed
  *   out        mixed -> added to residual     norm       residual -> out, choice, weight
  *   experts    normed, choice, weight -> added to residual
- * norm gathers the listed rows if `rows` is given, and routes if `router` is given. */
+ * norm gathers the listed rows if `rows` is given, and routes if `router` is given.  experts,
+ * if a kernel of its own adds them up, also normalizes the rows with `next_norm` (NULL: not);
+ * then qkv of the next layer is called with `normed`. */
 lr_code cuda_launch_qkv(struct gptoss_backend *b, const struct cuda_layer *l, uint32_t rows,
-                        struct lr_error *err);
+                        bool normed, struct lr_error *err);
 lr_code cuda_launch_attention(struct gptoss_backend *b, const struct cuda_layer *l,
                               const struct cuda_shape *s, struct lr_error *err);
 lr_code cuda_launch_out(struct gptoss_backend *b, const struct cuda_layer *l, uint32_t rows,
@@ -234,7 +239,7 @@ lr_code cuda_launch_norm(struct gptoss_backend *b, const uint16_t *weights,
                          const struct cuda_layer *router, uint16_t *out, const uint32_t *rows,
                          uint32_t count, struct lr_error *err);
 lr_code cuda_launch_experts(struct gptoss_backend *b, const struct cuda_layer *l, uint32_t rows,
-                            struct lr_error *err);
+                            const uint16_t *next_norm, struct lr_error *err);
 /* Final norm and logits of rows listed from `first` on, then the plain sampling. */
 lr_code cuda_launch_logits(struct gptoss_backend *b, const struct cuda_shape *s, uint32_t first,
                            uint32_t count, struct lr_error *err);

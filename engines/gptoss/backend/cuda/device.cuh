@@ -45,6 +45,26 @@ __device__ __forceinline__ uint2 load_stream(const uint2 *p)
     return v;
 }
 
+/* Returns when `members` threads of different blocks have called it.  The blocks must be
+ * resident together.  ticket: a counter, zero between launches, and its round. */
+__device__ __forceinline__ void meet(uint32_t *ticket, uint32_t members)
+{
+    uint32_t round, now;
+    asm volatile("ld.relaxed.gpu.global.u32 %0, [%1];" : "=r"(round) : "l"(ticket + 1));
+    __threadfence();
+    if (atomicInc(ticket, members - 1) == members - 1) {
+        asm volatile("st.release.gpu.global.u32 [%0], %1;" ::"l"(ticket + 1), "r"(round + 1)
+                     : "memory");
+        return;
+    }
+    do
+        asm volatile("ld.acquire.gpu.global.u32 %0, [%1];"
+                     : "=r"(now)
+                     : "l"(ticket + 1)
+                     : "memory");
+    while (now == round);
+}
+
 /* c[16 x 8] += a[16 x 16] * b[16 x 8], bf16 in, float32 sums. */
 __device__ __forceinline__ void mma(float c[4], uint32_t a0, uint32_t a1, uint32_t a2,
                                     uint32_t a3, uint32_t b0, uint32_t b1)

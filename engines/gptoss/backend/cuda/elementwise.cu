@@ -77,6 +77,67 @@ extern "C" __global__ void __launch_bounds__(256)
     }
 }
 
+/* The same, and the RMS norm of the sum to bf16, which the next layer begins with. */
+extern "C" __global__ void __launch_bounds__(256)
+    add_experts_norm(float *residual, const float *outputs, uint32_t hidden, uint32_t topk,
+                     const uint16_t *norm, uint16_t *normed, float eps)
+{
+    __shared__ float sums[256 / WARP];
+    constexpr int HELD = 3; /* up to 3,072 columns; further columns are read again */
+    const uint32_t warp = threadIdx.x / WARP, lane = threadIdx.x % WARP, row = blockIdx.x,
+                   quads = hidden / 4;
+    uint2 weights[HELD];
+    float4 held[HELD];
+    let_next_kernel_start();
+#pragma unroll
+    for (int i = 0; i < HELD; i++)
+        weights[i] = threadIdx.x + i * 256 < quads
+                         ? reinterpret_cast<const uint2 *>(norm)[threadIdx.x + i * 256]
+                         : make_uint2(0, 0);
+    wait_for_previous_kernel();
+    float4 *out = reinterpret_cast<float4 *>(residual + (size_t)row * hidden);
+    uint2 *to = reinterpret_cast<uint2 *>(normed + (size_t)row * hidden);
+    float square = 0;
+    auto add = [&](uint32_t i) {
+        float4 sum = out[i];
+        for (uint32_t k = 0; k < topk; k++) {
+            float4 v = reinterpret_cast<const float4 *>(outputs +
+                                                        ((size_t)row * topk + k) * hidden)[i];
+            sum.x += v.x;
+            sum.y += v.y;
+            sum.z += v.z;
+            sum.w += v.w;
+        }
+        out[i] = sum;
+        square += sum.x * sum.x + sum.y * sum.y + sum.z * sum.z + sum.w * sum.w;
+        return sum;
+    };
+#pragma unroll
+    for (int i = 0; i < HELD; i++)
+        if (threadIdx.x + i * 256 < quads)
+            held[i] = add(threadIdx.x + i * 256);
+    for (uint32_t i = HELD * 256 + threadIdx.x; i < quads; i += 256)
+        (void)add(i);
+    square = warp_sum(square);
+    if (lane == 0)
+        sums[warp] = square;
+    __syncthreads();
+    square = warp_sum(lane < 256 / WARP ? sums[lane] : 0.0f);
+    const float scale = rsqrtf(square / (float)hidden + eps);
+    auto put = [&](uint32_t i, float4 v, uint2 w) {
+        to[i] = make_uint2(pack_bf16(v.x * scale * from_bf16((uint16_t)w.x),
+                                     v.y * scale * from_bf16((uint16_t)(w.x >> 16))),
+                           pack_bf16(v.z * scale * from_bf16((uint16_t)w.y),
+                                     v.w * scale * from_bf16((uint16_t)(w.y >> 16))));
+    };
+#pragma unroll
+    for (int i = 0; i < HELD; i++)
+        if (threadIdx.x + i * 256 < quads)
+            put(threadIdx.x + i * 256, held[i], weights[i]);
+    for (uint32_t i = HELD * 256 + threadIdx.x; i < quads; i += 256)
+        put(i, out[i], reinterpret_cast<const uint2 *>(norm)[i]);
+}
+
 /* Sorts the assignments of a prompt by expert and splits each expert's share into equal tiles
  * of at most tile_tokens.  Tiles with more room come first; the room, a multiple of 16, is the
  * same for all tiles of an expert.  One block of 1024 threads.  The order within an expert is

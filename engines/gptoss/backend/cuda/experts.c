@@ -3,13 +3,16 @@
 #include "engines/gptoss/backend/cuda/cuda.h"
 
 lr_code cuda_launch_experts(struct gptoss_backend *b, const struct cuda_layer *l, uint32_t rows,
-                            struct lr_error *err)
+                            const uint16_t *next_norm, struct lr_error *err)
 {
     const struct model_config *c = b->config;
-    const struct cuda_choices chosen =
+    struct cuda_choices chosen =
         cuda_select_experts(&b->target, c, &l->gate_up, &l->down, rows);
     bool sorts = chosen.at[0].operand == CUDA_ON_SORT,
          sums = chosen.at[chosen.count - 1].operand == CUDA_ON_SUM;
+    if (sums && next_norm != NULL)
+        chosen.at[chosen.count - 1].kernel = CUDA_add_experts_norm;
+    float eps = (float)c->rms_eps;
     struct cuda_gemm up = {.m = l->gate_up,
                            .x = b->ws.normed,
                            .x_stride = c->hidden,
@@ -36,7 +39,9 @@ lr_code cuda_launch_experts(struct gptoss_backend *b, const struct cuda_layer *l
     void *up_arguments[] = {&up}, *down_arguments[] = {&down};
     void *sort[] = {&b->ws.choice,      &pairs,           &experts, &room, &b->ws.sorted,
                     &b->ws.expert_tile, &b->ws.tile_count};
-    void *sum[] = {&b->ws.residual, &b->ws.expert_out, &hidden, &topk};
+    /* add_experts has only the first four. */
+    void *sum[] = {&b->ws.residual, &b->ws.expert_out, &hidden, &topk,
+                   &next_norm,      &b->ws.normed,     &eps};
     void **const arguments[CUDA_OPERAND_COUNT] = {[CUDA_ON_SORT] = sort,
                                                   [CUDA_ON_UP] = up_arguments,
                                                   [CUDA_ON_DOWN] = down_arguments,

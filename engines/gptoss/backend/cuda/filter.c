@@ -22,9 +22,9 @@ static uint32_t mask_words(uint32_t vocab)
     return (vocab + 31) / 32;
 }
 
-uint64_t cuda_filter_bytes(uint32_t vocab)
+uint64_t cuda_filter_bytes(uint32_t vocab, uint32_t rows)
 {
-    return 4 * ((uint64_t)CUDA_LOGIT_ROWS * (ROW_WORDS + mask_words(vocab)) +
+    return 4 * ((uint64_t)rows * (ROW_WORDS + mask_words(vocab)) +
                 (uint64_t)CUDA_EDITS * EDIT_WORDS);
 }
 
@@ -39,7 +39,10 @@ lr_code cuda_filter_open(struct gptoss_backend *b, struct lr_error *err)
 {
     struct cuda_filters *f = &b->filters;
     f->has = cuda_target_can_run(&b->target, CUDA_sample_filtered, part_bytes(b));
-    CUDA_TRY(b->cu, cuMemAllocHost((void **)&f->input, cuda_filter_bytes(b->vocab_rows)), err);
+    CUDA_TRY(b->cu,
+             cuMemAllocHost((void **)&f->input,
+                            cuda_filter_bytes(b->vocab_rows, cuda_logit_rows(&b->plan))),
+             err);
     f->edit_of = calloc(b->vocab_rows, sizeof(*f->edit_of));
     return f->edit_of != NULL
                ? LR_OK
@@ -58,7 +61,7 @@ void cuda_filter_close(struct gptoss_backend *b)
 void cuda_filter_begin(struct gptoss_backend *b)
 {
     b->filters.count = b->filters.edits = 0;
-    b->filters.words = CUDA_LOGIT_ROWS * ROW_WORDS;
+    b->filters.words = cuda_logit_rows(&b->plan) * ROW_WORDS;
 }
 
 /* The row's edit of an id, created if there is none; NULL: no room. */
@@ -123,7 +126,7 @@ bool cuda_filter_add(struct gptoss_backend *b, const struct sampler_input *how, 
     struct cuda_filters *f = &b->filters;
     const struct lr_sampling *p = how->sampling;
     uint32_t before = f->words, vocab = b->vocab_rows;
-    if (!f->has || f->count == CUDA_LOGIT_ROWS)
+    if (!f->has || f->count == cuda_logit_rows(&b->plan))
         return false;
     uint32_t top = p->top_logprobs < CUDA_TOP_MAX ? p->top_logprobs : CUDA_TOP_MAX;
     /* All ids below this x weigh less than 1 - top_p (sampler/rank.c, sampler_least). */

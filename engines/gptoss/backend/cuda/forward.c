@@ -150,18 +150,28 @@ static lr_code collect(struct gptoss_backend *b, struct forward *f, struct lr_er
     return cuda_host_sampling(b, rows, count, err);
 }
 
-/* Runs a decode step as a graph, captured at the first step with this many sequences. */
+/* The kernels of a decode step. */
+static lr_code launch_step(struct gptoss_backend *b, const struct cuda_shape *shape,
+                           struct lr_error *err)
+{
+    lr_code code = cuda_launch_layers(b, shape, err);
+    return code == LR_OK ? cuda_launch_logits(b, shape, 0, shape->rows, err) : code;
+}
+
+/* Runs a decode step as a graph, captured at the first step with this many sequences.  With
+ * many sequences the host launches faster than the device computes, and a graph for each number
+ * would take memory. */
 static lr_code replay(struct gptoss_backend *b, const struct cuda_shape *shape,
                       struct lr_error *err)
 {
     const struct cuda_driver *cu = b->cu;
+    if (shape->rows > CUDA_GRAPH_ROWS)
+        return launch_step(b, shape, err);
     CUgraphExec *graph = &b->graphs[shape->rows];
     if (*graph == NULL) {
         CUgraph captured = NULL;
         CUDA_TRY(cu, cuStreamBeginCapture(b->stream, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL), err);
-        lr_code code = cuda_launch_layers(b, shape, err);
-        if (code == LR_OK)
-            code = cuda_launch_logits(b, shape, 0, shape->rows, err);
+        lr_code code = launch_step(b, shape, err);
         CUresult ended = cu->cuStreamEndCapture(b->stream, &captured);
         if (code != LR_OK)
             return code;
@@ -190,8 +200,9 @@ static lr_code bring_logits(struct gptoss_backend *b, struct forward *f,
     struct cuda_shape shape = f->shape;
     shape.gather = true;
     shape.sample = false;
-    for (uint32_t at = 0; at < s->count && code == LR_OK; at += CUDA_LOGIT_ROWS) {
-        uint32_t count = s->count - at < CUDA_LOGIT_ROWS ? s->count - at : CUDA_LOGIT_ROWS;
+    uint32_t most = cuda_logit_rows(&b->plan);
+    for (uint32_t at = 0; at < s->count && code == LR_OK; at += most) {
+        uint32_t count = s->count - at < most ? s->count - at : most;
         code = cuda_launch_logits(b, &shape, at, count, err);
         for (uint32_t i = 0; i < count && code == LR_OK; i++)
             CUDA_TRY(cu,
@@ -212,7 +223,7 @@ static lr_code sample_and_collect(struct gptoss_backend *b, struct forward *f,
     lr_code code = LR_OK;
     while (i < batch->count && code == LR_OK) {
         f->sampled_count = 0;
-        for (; i < batch->count && f->sampled_count < CUDA_LOGIT_ROWS; i++) {
+        for (; i < batch->count && f->sampled_count < cuda_logit_rows(&b->plan); i++) {
             if (batch->steps[i].sample == NULL)
                 continue;
             INPUT(b, uint32_t, out_rows)
@@ -248,7 +259,7 @@ lr_code cuda_forward(struct gptoss_backend *b, const struct gptoss_batch *batch,
     lay_out(b, &f, batch);
 
     /* The common step: every sequence is one token and is sampled. */
-    bool plain = f.shape.rows == batch->count && batch->count <= CUDA_GRAPH_ROWS &&
+    bool plain = f.shape.rows == batch->count && batch->count <= cuda_logit_rows(&b->plan) &&
                  b->trace == NULL; /* a trace cannot look into a graph */
     for (uint32_t i = 0; i < batch->count && plain; i++)
         plain = batch->steps[i].sample != NULL && batch->steps[i].logits == NULL;

@@ -163,10 +163,23 @@ lr_code cuda_launch_attention(struct gptoss_backend *b, const struct cuda_layer 
     return cuda_launch_chosen(b, &chosen, arguments, err);
 }
 
-static lr_code layer(struct gptoss_backend *b, const struct cuda_layer *l,
-                     const struct cuda_shape *s, struct lr_error *err)
+/* True when the kernel that adds up a layer's experts normalizes the rows for the next layer.
+ */
+static bool norms_ahead(const struct gptoss_backend *b, uint32_t rows)
 {
-    lr_code code = cuda_launch_qkv(b, l, s->rows, err);
+    const struct cuda_layer *l = &b->layers[0];
+    const struct cuda_choices experts = cuda_select_experts(&b->target, b->config, &l->gate_up,
+                                                            &l->down, rows),
+                              qkv = cuda_select_qkv(&b->target, &l->qkv, rows);
+    return experts.at[experts.count - 1].operand == CUDA_ON_SUM && qkv.count == 2;
+}
+
+/* normed: the layer before has normalized the rows; next_norm: for the next layer, or NULL. */
+static lr_code layer(struct gptoss_backend *b, const struct cuda_layer *l,
+                     const struct cuda_shape *s, bool normed, const uint16_t *next_norm,
+                     struct lr_error *err)
+{
+    lr_code code = cuda_launch_qkv(b, l, s->rows, normed, err);
     if (code == LR_OK)
         code = cuda_launch_attention(b, l, s, err);
     if (code == LR_OK)
@@ -176,7 +189,7 @@ static lr_code layer(struct gptoss_backend *b, const struct cuda_layer *l,
     if (code == LR_OK && b->trace != NULL)
         code = cuda_trace_routed(b, (uint32_t)(l - b->layers), s->rows, err);
     if (code == LR_OK)
-        code = cuda_launch_experts(b, l, s->rows, err);
+        code = cuda_launch_experts(b, l, s->rows, next_norm, err);
     return code;
 }
 
@@ -189,8 +202,11 @@ lr_code cuda_launch_layers(struct gptoss_backend *b, const struct cuda_shape *s,
     uint32_t *tokens = (uint32_t *)(void *)(b->ws.inputs + b->at.tokens);
     void *arguments[] = {&tokens, &b->embed, &b->ws.residual, &hidden};
     lr_code code = cuda_launch(b, CUDA_embed, s->rows, 1, 1, 256, 0, arguments, err);
+    bool ahead = norms_ahead(b, s->rows);
     for (uint32_t i = 0; i < b->config->layers && code == LR_OK; i++)
-        code = layer(b, &b->layers[i], s, err);
+        code =
+            layer(b, &b->layers[i], s, ahead && i != 0,
+                  ahead && i + 1 < b->config->layers ? b->layers[i + 1].attn_norm : NULL, err);
     return code;
 }
 

@@ -8,6 +8,7 @@
 enum {
     DEFAULT_SEQUENCES = 64,
     MAX_SEQUENCES = 1024,
+    LEAST_LOGIT_ROWS = 64,
     DEFAULT_CHUNK = 2048,
     LEAST_CHUNK =
         64, /* fewer tokens are hardly faster: a step reads the weights of most experts */
@@ -88,18 +89,24 @@ static uint32_t pages_for(uint64_t tokens)
     return (uint32_t)((tokens + CUDA_PAGE_TOKENS - 1) / CUDA_PAGE_TOKENS);
 }
 
+uint32_t cuda_logit_rows(const struct gptoss_plan *p)
+{
+    uint32_t n = p->max_sequences < LEAST_LOGIT_ROWS ? LEAST_LOGIT_ROWS : p->max_sequences;
+    return n < CUDA_LOGIT_ROWS ? n : CUDA_LOGIT_ROWS;
+}
+
 /* The inputs of a step, adjacent, so that one copy is enough. */
 static void place_inputs(struct cuda_inputs *at, const struct gptoss_plan *p)
 {
     struct placer in = {0};
-    uint64_t rows = p->step_tokens;
+    uint64_t rows = p->step_tokens, sampled = cuda_logit_rows(p);
 #define AT(bytes) (uint64_t)(uintptr_t) place(&in, (bytes))
     at->tokens = AT(rows * 4);
     at->row_pos = AT(rows * 4);
     at->row_full = AT(rows * 4);
     at->row_window = AT(rows * 4);
     at->out_rows = AT(rows * 4);
-    at->how = AT((uint64_t)CUDA_LOGIT_ROWS * sizeof(struct cuda_sample_row));
+    at->how = AT(sampled * sizeof(struct cuda_sample_row));
     at->tile_seq = AT(rows * 4);
     at->tile_first = AT(rows * 4);
     at->seqs = AT((uint64_t)p->max_sequences * sizeof(struct cuda_seq));
@@ -114,7 +121,11 @@ uint64_t cuda_place_workspace(struct gptoss_backend *b, const struct model_confi
     struct placer at = {.base = base};
     struct cuda_workspace *w = &b->ws;
     uint64_t rows = p->step_tokens, pairs = rows * c->experts_per_token;
-    uint64_t vocab = (uint64_t)tiles_of(c->vocab) * 16;
+    uint64_t vocab = (uint64_t)tiles_of(c->vocab) * 16, sampled = cuda_logit_rows(p);
+    /* Sums of blocks that share rows: rows_2_64 or prompt_dense. */
+    uint64_t parts = (uint64_t)CUDA_ROWS_2_64_GRID * CUDA_ROWS_2_64_TILES * 16 *
+                     CUDA_STREAMED_ROWS * 4,
+             dense = (uint64_t)CUDA_DENSE_GRID * CUDA_DENSE_ROWS * CUDA_DENSE_TOKENS * 4;
     place_inputs(&b->at, p);
     w->inputs = place(&at, b->at.end);
     w->residual = place(&at, rows * c->hidden * 4);
@@ -128,19 +139,18 @@ uint64_t cuda_place_workspace(struct gptoss_backend *b, const struct model_confi
     w->inner = place(&at, pairs * c->intermediate * 2);
     w->expert_out = place(&at, pairs * c->hidden * 4);
     w->sorted = place(&at, pairs * 4);
-    w->expert_tile = place(&at, (pairs / CUDA_TILE_TOKENS + c->experts + 1) * 16);
+    w->expert_tile = place(&at, (pairs / CUDA_FEW_TOKENS + c->experts + 1) * 16);
     w->tile_count = place(&at, 4);
-    w->final = place(&at, (uint64_t)CUDA_LOGIT_ROWS * c->hidden * 2);
-    w->logits = place(&at, (uint64_t)CUDA_LOGIT_ROWS * vocab * 4);
+    w->final = place(&at, sampled * c->hidden * 2);
+    w->logits = place(&at, sampled * vocab * 4);
     w->partial = place(&at, (uint64_t)CUDA_GRAPH_ROWS * c->kv_heads * CUDA_GROUP_MAX * 66 * 4);
     w->attention_tickets = place(&at, rows * c->kv_heads * 4);
-    w->slice_parts = place(&at, (uint64_t)CUDA_ROWS_2_64_GRID * CUDA_ROWS_2_64_TILES *
-                                    CUDA_STREAMED_ROWS * 64);
+    w->slice_parts = place(&at, parts > dense ? parts : dense);
     w->slice_tickets = place(&at, (uint64_t)CUDA_ROWS_2_64_GROUPS * 8);
-    w->best_value = place(&at, (uint64_t)CUDA_LOGIT_ROWS * CUDA_SAMPLE_PARTS * 4);
-    w->best_id = place(&at, (uint64_t)CUDA_LOGIT_ROWS * CUDA_SAMPLE_PARTS * 4);
-    w->sample_tickets = place(&at, (uint64_t)CUDA_LOGIT_ROWS * 4);
-    w->filter_input = place(&at, cuda_filter_bytes(c->vocab));
+    w->best_value = place(&at, sampled * CUDA_SAMPLE_PARTS * 4);
+    w->best_id = place(&at, sampled * CUDA_SAMPLE_PARTS * 4);
+    w->sample_tickets = place(&at, sampled * 4);
+    w->filter_input = place(&at, cuda_filter_bytes(c->vocab, (uint32_t)sampled));
     w->usable = place(&at, vocab / 8 + 64);
     b->logit_stride = (uint32_t)vocab;
     uint64_t token = cuda_token_place(&b->token, c, at.base + at.used);

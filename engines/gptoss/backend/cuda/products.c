@@ -3,11 +3,13 @@
 #include "engines/gptoss/backend/cuda/cuda.h"
 
 lr_code cuda_launch_qkv(struct gptoss_backend *b, const struct cuda_layer *l, uint32_t rows,
-                        struct lr_error *err)
+                        bool normed, struct lr_error *err)
 {
     const struct model_config *c = b->config;
-    const struct cuda_choices chosen = cuda_select_qkv(&b->target, &l->qkv, rows);
+    struct cuda_choices chosen = cuda_select_qkv(&b->target, &l->qkv, rows);
     bool fused = chosen.count == 1; /* the product normalizes its input itself */
+    if (normed && !fused)
+        chosen = (struct cuda_choices){.count = 1, .at = {chosen.at[1]}};
     struct cuda_norm norm = cuda_norm_of(b, l->attn_norm, NULL, b->ws.normed, NULL, rows);
     struct cuda_gemm product = {
         .m = l->qkv,

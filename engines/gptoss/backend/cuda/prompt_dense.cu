@@ -5,8 +5,13 @@
  * to shared memory: in the order of args.h eight rows of a block lie together as 32 plain
  * columns each, which is what wgmma reads.  Large tiles help here, because the bandwidth of L2
  * is the bound, and a multiplying thread needs registers only for sums.  Shared memory: stages
- * of [block of 32 columns][256 rows] 64 bytes and [token] 128 bytes.  Precision: bf16 products,
- * float32 sums in a fixed order.
+ * of [block of 32 columns][256 rows] 64 bytes and [token] 128 bytes.
+ *
+ * With fewer tiles than multiprocessors, `splits` blocks share a tile: each has a part of the
+ * columns of the matrix.  They write their sums to memory, wait for each other and finish a
+ * part of the tokens each, adding the parts in order.  Then the whole grid is resident.
+ *
+ * Precision: bf16 products, float32 sums in a fixed order.
  */
 #include "engines/gptoss/backend/cuda/prompt_epilogue.cuh"
 #include "engines/gptoss/backend/cuda/wgmma.cuh"
@@ -26,14 +31,19 @@ struct barriers {
     uint64_t full[STAGES_MAX], empty[STAGES_MAX], done[2];
 };
 
-/* The tiles of a product, and the ring; both follow from the arguments. */
+/* The tiles of a product, this block's part of the columns (in steps of 64), and the ring; all
+ * follow from the arguments. */
 struct plan {
-    uint32_t token_tiles, total, stages, stage_bytes, data;
+    uint32_t token_tiles, total, splits, begin, end, stages, stage_bytes, data;
 
-    __device__ __forceinline__ plan(const cuda_gemm &a, uint32_t address)
+    __device__ __forceinline__ plan(const cuda_gemm &a, bool split, uint32_t address)
     {
+        const uint32_t steps = (a.m.blocks + 1) / 2;
         token_tiles = (a.tokens + a.tile_tokens - 1) / a.tile_tokens;
+        splits = split ? a.splits : 1;
         total = token_tiles * ((a.m.tiles + TILES - 1) / TILES);
+        begin = steps * (blockIdx.x % splits) / splits;
+        end = steps * (blockIdx.x % splits + 1) / splits;
         stage_bytes = (CUDA_DENSE_ROWS + a.tile_tokens) * 128;
         stages = min((uint32_t)CUDA_DENSE_RING_BYTES / stage_bytes, (uint32_t)STAGES_MAX);
         data = address;
@@ -93,10 +103,10 @@ template <class Epilogue>
 __device__ __forceinline__ void copy_tiles(const cuda_gemm &a, const plan &p, barriers &b,
                                            prompt_columns *columns, uint32_t thread)
 {
-    const uint32_t steps = (a.m.blocks + 1) / 2;
     place_in_ring slot = {0, 1};
     uint32_t pending = 0, buffer = 0, buffer_parity = 1;
-    for (uint32_t index = blockIdx.x; index < p.total; index += gridDim.x) {
+    for (uint32_t index = blockIdx.x / p.splits; index < p.total;
+         index += gridDim.x / p.splits) {
         uint32_t first, count = p.tokens_of(a, index, first);
         ring_wait(&b.done[buffer], buffer_parity);
         for (uint32_t i = thread; i < count; i += COPIERS) {
@@ -105,7 +115,7 @@ __device__ __forceinline__ void copy_tiles(const cuda_gemm &a, const plan &p, ba
         }
         buffer ^= 1;
         buffer_parity ^= buffer == 0 ? 1 : 0;
-        for (uint32_t step = 0; step < steps; step++) {
+        for (uint32_t step = p.begin; step < p.end; step++) {
             ring_wait(&b.empty[slot.at], slot.parity);
             copy_stage(a, p.data + slot.at * p.stage_bytes, index / p.token_tiles * TILES, step,
                        first, count, thread);
@@ -128,14 +138,13 @@ __device__ __forceinline__ void copy_tiles(const cuda_gemm &a, const plan &p, ba
 
 /* acc = 2 x 64 rows of the ring's weights times its tokens. */
 template <int N>
-__device__ __forceinline__ void multiply_tile(const plan &p, barriers &b, uint32_t blocks,
-                                              uint32_t group, place_in_ring &slot,
-                                              float acc[2][N / 2])
+__device__ __forceinline__ void multiply_tile(const plan &p, barriers &b, uint32_t group,
+                                              place_in_ring &slot, float acc[2][N / 2])
 {
 #pragma unroll
     for (int j = 0; j < N / 2; j++)
         acc[0][j] = acc[1][j] = 0;
-    for (uint32_t step = 0; step < (blocks + 1) / 2; step++) {
+    for (uint32_t step = p.begin; step < p.end; step++) {
         const uint32_t stage = p.data + slot.at * p.stage_bytes;
         const uint64_t rows = wgmma_rows(stage + group * 8192),
                        columns = wgmma_matrix(stage + 2 * BLOCK_BYTES);
@@ -149,7 +158,7 @@ __device__ __forceinline__ void multiply_tile(const plan &p, barriers &b, uint32
                               columns + k * 2);
         wgmma_commit();
         wgmma_wait<1>();
-        if (step != 0 && threadIdx.x % WARP == 0)
+        if (step != p.begin && threadIdx.x % WARP == 0)
             ring_arrive(&b.empty[slot.before(1, p.stages)]);
         slot.advance(p.stages);
     }
@@ -158,7 +167,49 @@ __device__ __forceinline__ void multiply_tile(const plan &p, barriers &b, uint32
         ring_arrive(&b.empty[slot.before(1, p.stages)]);
 }
 
+/* The sums of a block that shares its tile: to memory, and back for its part of the tokens.
+ * Parts: [tile][split][half of the rows, 8 tokens][thread] 16 bytes. */
 template <int N, class Epilogue>
+__device__ __forceinline__ void share_tile(const cuda_gemm &a, const plan &p,
+                                           const prompt_columns &columns, prompt_place place,
+                                           const float acc[2][N / 2])
+{
+    constexpr uint32_t THREADS = CUDA_DENSE_ROWS, UNITS = N / 4;
+    const uint32_t tile = blockIdx.x / p.splits, split = blockIdx.x % p.splits;
+    float4 *parts = reinterpret_cast<float4 *>(a.parts) +
+                    (size_t)tile * p.splits * UNITS * THREADS + threadIdx.x;
+#pragma unroll
+    for (int i = 0; i < 2; i++)
+#pragma unroll
+        for (int j = 0; j < N / 8; j++)
+            __stcg(parts + (split * UNITS + i * (N / 8) + j) * THREADS,
+                   make_float4(acc[i][4 * j], acc[i][4 * j + 1], acc[i][4 * j + 2],
+                               acc[i][4 * j + 3]));
+    __threadfence();
+    asm volatile("bar.sync 1, %0;" ::"n"(THREADS) : "memory");
+    if (threadIdx.x == 0)
+        meet(a.tickets + tile * 2, p.splits);
+    asm volatile("bar.sync 1, %0;" ::"n"(THREADS) : "memory");
+    const uint32_t first_tile = place.tile;
+    for (uint32_t j = split; j < N / 8 && j * 8 < place.count; j += p.splits)
+#pragma unroll
+        for (int i = 0; i < 2; i++) {
+            float sums[4] = {0, 0, 0, 0};
+            for (uint32_t s = 0; s < p.splits; s++) {
+                const float4 v = __ldcg(parts + (s * UNITS + i * (N / 8) + j) * THREADS);
+                sums[0] += v.x;
+                sums[1] += v.y;
+                sums[2] += v.z;
+                sums[3] += v.w;
+            }
+            place.tile = first_tile + i * 4;
+            place.first = j * 8;
+            if (place.tile < a.m.tiles)
+                Epilogue::template put<8>(a, columns, place, 0, sums, nullptr);
+        }
+}
+
+template <int N, class Epilogue, bool SPLIT>
 __device__ __forceinline__ void multiply_tiles(const cuda_gemm &a, const plan &p, barriers &b,
                                                const prompt_columns *columns)
 {
@@ -166,25 +217,32 @@ __device__ __forceinline__ void multiply_tiles(const cuda_gemm &a, const plan &p
                    lane = threadIdx.x % WARP;
     place_in_ring slot = {0, 0};
     uint32_t buffer = 0;
-    for (uint32_t index = blockIdx.x; index < p.total; index += gridDim.x) {
+    for (uint32_t index = blockIdx.x / p.splits; index < p.total;
+         index += gridDim.x / p.splits) {
         uint32_t first, count = p.tokens_of(a, index, first);
+        const uint32_t tile = index / p.token_tiles * TILES + group * 8 + warp;
         float acc[2][N / 2];
-        multiply_tile<N>(p, b, a.m.blocks, group, slot, acc);
+        multiply_tile<N>(p, b, group, slot, acc);
+        if constexpr (SPLIT) {
+            share_tile<N, Epilogue>(a, p, columns[buffer], {tile, lane / 4, lane % 4, count, 0},
+                                    acc);
+            return;
+        } else {
 #pragma unroll
-        for (int i = 0; i < 2; i++) {
-            prompt_place place = {index / p.token_tiles * TILES + group * 8 + i * 4 + warp,
-                                  lane / 4, lane % 4, count};
-            if (place.tile < a.m.tiles)
-                Epilogue::template put<N>(a, columns[buffer], place, 0, acc[i], nullptr);
+            for (int i = 0; i < 2; i++) {
+                prompt_place place = {tile + i * 4, lane / 4, lane % 4, count, 0};
+                if (place.tile < a.m.tiles)
+                    Epilogue::template put<N>(a, columns[buffer], place, 0, acc[i], nullptr);
+            }
+            __syncwarp();
+            if (lane == 0)
+                ring_arrive(&b.done[buffer]);
+            buffer ^= 1;
         }
-        __syncwarp();
-        if (lane == 0)
-            ring_arrive(&b.done[buffer]);
-        buffer ^= 1;
     }
 }
 
-template <class Epilogue> __device__ __forceinline__ void run(const cuda_gemm &a)
+template <class Epilogue, bool SPLIT> __device__ __forceinline__ void run(const cuda_gemm &a)
 {
     extern __shared__ __align__(1024) uint8_t shared[];
     __shared__ prompt_columns columns[2];
@@ -201,7 +259,7 @@ template <class Epilogue> __device__ __forceinline__ void run(const cuda_gemm &a
     __syncthreads();
     let_next_kernel_start();
     wait_for_previous_kernel();
-    const plan p(a, (ring_address(shared) + 1023) & ~1023u);
+    const plan p(a, SPLIT, (ring_address(shared) + 1023) & ~1023u);
     if (threadIdx.x / 128 == GROUPS) {
         give_registers<40>();
         copy_tiles<Epilogue>(a, p, b, columns, threadIdx.x % 128);
@@ -211,17 +269,17 @@ template <class Epilogue> __device__ __forceinline__ void run(const cuda_gemm &a
     /* The number of tokens is a constant of the instruction, so there is a loop for each. */
     switch (a.tile_tokens / 32) {
     case 1:
-        return multiply_tiles<32, Epilogue>(a, p, b, columns);
+        return multiply_tiles<32, Epilogue, SPLIT>(a, p, b, columns);
     case 2:
-        return multiply_tiles<64, Epilogue>(a, p, b, columns);
+        return multiply_tiles<64, Epilogue, SPLIT>(a, p, b, columns);
     case 3:
-        return multiply_tiles<96, Epilogue>(a, p, b, columns);
+        return multiply_tiles<96, Epilogue, SPLIT>(a, p, b, columns);
     case 4:
-        return multiply_tiles<128, Epilogue>(a, p, b, columns);
+        return multiply_tiles<128, Epilogue, SPLIT>(a, p, b, columns);
     case 5:
-        return multiply_tiles<160, Epilogue>(a, p, b, columns);
+        return multiply_tiles<160, Epilogue, SPLIT>(a, p, b, columns);
     default:
-        return multiply_tiles<CUDA_DENSE_TOKENS, Epilogue>(a, p, b, columns);
+        return multiply_tiles<CUDA_DENSE_TOKENS, Epilogue, SPLIT>(a, p, b, columns);
     }
 }
 
@@ -230,12 +288,27 @@ template <class Epilogue> __device__ __forceinline__ void run(const cuda_gemm &a
 
 KERNEL prompt_qkv(const __grid_constant__ cuda_gemm a)
 {
-    run<prompt_qkv_rows>(a);
+    run<prompt_qkv_rows, false>(a);
 }
 
 KERNEL prompt_out(const __grid_constant__ cuda_gemm a)
 {
-    run<prompt_residual>(a);
+    run<prompt_residual, false>(a);
+}
+
+KERNEL prompt_logits(const __grid_constant__ cuda_gemm a)
+{
+    run<prompt_logit_rows, false>(a);
+}
+
+KERNEL prompt_qkv_split(const __grid_constant__ cuda_gemm a)
+{
+    run<prompt_qkv_rows, true>(a);
+}
+
+KERNEL prompt_out_split(const __grid_constant__ cuda_gemm a)
+{
+    run<prompt_residual, true>(a);
 }
 
 #endif

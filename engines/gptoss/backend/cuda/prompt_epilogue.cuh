@@ -24,6 +24,7 @@ struct prompt_columns {
 struct prompt_place {
     uint32_t tile, g, t;
     uint32_t count; /* columns */
+    uint32_t first; /* column of the first sum, in dense products */
 };
 
 /* Rows g & ~1 and the next, of column 2 t + (g & 1), as a pair of bf16: neighbours exchange. */
@@ -48,7 +49,7 @@ struct prompt_residual {
         const bool low = p.tile * 16 + p.g < a.m.rows, high = p.tile * 16 + p.g + 8 < a.m.rows;
 #pragma unroll
         for (int i = 0; i < N / 4; i++) {
-            uint32_t at = i / 2 * 8 + 2 * p.t + i % 2;
+            uint32_t at = p.first + i / 2 * 8 + 2 * p.t + i % 2;
             if (at >= p.count)
                 continue;
             float *out = a.out_f32 + (size_t)columns.row[at] * a.out_stride + p.tile * 16 + p.g;
@@ -56,6 +57,31 @@ struct prompt_residual {
                 atomicAdd(out, sums[i / 2 * 4 + i % 2] + bias.low);
             if (high)
                 atomicAdd(out + 8, sums[i / 2 * 4 + 2 + i % 2] + bias.high);
+        }
+    }
+};
+
+/* Logits: set, not added. */
+struct prompt_logit_rows {
+    static __device__ __forceinline__ void stage(const cuda_gemm &, prompt_columns &, uint32_t)
+    {
+    }
+    template <int N>
+    static __device__ __forceinline__ void put(const cuda_gemm &a,
+                                               const prompt_columns &columns, prompt_place p,
+                                               uint32_t, const float *sums, uint8_t *)
+    {
+        const bool low = p.tile * 16 + p.g < a.m.rows, high = p.tile * 16 + p.g + 8 < a.m.rows;
+#pragma unroll
+        for (int i = 0; i < N / 4; i++) {
+            uint32_t at = p.first + i / 2 * 8 + 2 * p.t + i % 2;
+            if (at >= p.count)
+                continue;
+            float *out = a.out_f32 + (size_t)columns.row[at] * a.out_stride + p.tile * 16 + p.g;
+            if (low)
+                __stcs(out, sums[i / 2 * 4 + i % 2]);
+            if (high)
+                __stcs(out + 8, sums[i / 2 * 4 + 2 + i % 2]);
         }
     }
 };
@@ -147,7 +173,7 @@ struct prompt_qkv_rows {
             float2 r[BATCH][2];
 #pragma unroll
             for (int i = 0; i < 2 * BATCH; i++) {
-                uint32_t at = (first + i / 2) * 8 + 2 * p.t + i % 2;
+                uint32_t at = p.first + (first + i / 2) * 8 + 2 * p.t + i % 2;
                 r[i / 2][i % 2] = rotate && at < p.count
                                       ? __ldg(rope + (size_t)columns.position[at] * 32)
                                       : make_float2(1, 0);
@@ -166,7 +192,7 @@ struct prompt_qkv_rows {
                 }
                 uint32_t first_half = pair_rows(low[0], low[1], p.g),
                          second_half = pair_rows(high[0], high[1], p.g);
-                uint32_t at = j * 8 + 2 * p.t + p.g % 2;
+                uint32_t at = p.first + j * 8 + 2 * p.t + p.g % 2;
                 if (at >= p.count)
                     continue;
                 uint32_t *out = reinterpret_cast<uint32_t *>(row_of(a, columns, head, at) + d +

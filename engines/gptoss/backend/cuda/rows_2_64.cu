@@ -47,25 +47,6 @@ template <int LATER> __device__ __forceinline__ void wait_for_copies()
     asm volatile("cp.async.wait_group %0;" ::"n"(LATER) : "memory");
 }
 
-/* Returns when `members` threads of different blocks have called it. */
-__device__ __forceinline__ void meet(uint32_t *ticket, uint32_t members)
-{
-    uint32_t round, now;
-    asm volatile("ld.relaxed.gpu.global.u32 %0, [%1];" : "=r"(round) : "l"(ticket + 1));
-    __threadfence();
-    if (atomicInc(ticket, members - 1) == members - 1) {
-        asm volatile("st.release.gpu.global.u32 [%0], %1;" ::"l"(ticket + 1), "r"(round + 1)
-                     : "memory");
-        return;
-    }
-    do
-        asm volatile("ld.acquire.gpu.global.u32 %0, [%1];"
-                     : "=r"(now)
-                     : "l"(ticket + 1)
-                     : "memory");
-    while (now == round);
-}
-
 template <int NT, class Epilogue> __device__ __forceinline__ void in_slices(const cuda_gemm &a)
 {
     extern __shared__ __align__(128) uint8_t shared[];

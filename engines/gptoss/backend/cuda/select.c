@@ -9,6 +9,7 @@ enum {
     EXPERT_TILES = 3,   /* tiles for each group of warps of an expert kernel */
     TILED_THREADS = 256,
     TILED_SHARED = 4 * 2 * CUDA_TILE_TOKENS * 64,
+    ROUTE_ROUNDS = 3,    /* rows that a block of norm_route chooses for, at most */
     SPARE_SHARED = 4096, /* of a block's shared memory, for the static arrays of products */
 };
 
@@ -16,7 +17,7 @@ enum {
 struct product_kernels {
     enum cuda_kernel passes[3]; /* of 8, 16 and 32 rows */
     enum cuda_kernel slices[4]; /* for up to 8, 16, 32 and 64 rows */
-    enum cuda_kernel tiled, prompt;
+    enum cuda_kernel tiled, prompt, split;
     uint32_t least; /* rows from which slices are faster than passes */
 };
 
@@ -25,6 +26,7 @@ static const struct product_kernels qkv_kernels = {
     {CUDA_rows_2_64_qkv_8, CUDA_rows_2_64_qkv_16, CUDA_rows_2_64_qkv_32, CUDA_rows_2_64_qkv_64},
     CUDA_rows_tiled_qkv,
     CUDA_prompt_qkv,
+    CUDA_prompt_qkv_split,
     2};
 
 static const struct product_kernels out_kernels = {
@@ -32,6 +34,7 @@ static const struct product_kernels out_kernels = {
     {CUDA_rows_2_64_out_8, CUDA_rows_2_64_out_16, CUDA_rows_2_64_out_32, CUDA_rows_2_64_out_64},
     CUDA_rows_tiled_out,
     CUDA_prompt_out,
+    CUDA_prompt_out_split,
     CUDA_SLOT_MODE_TOKENS + 1};
 
 static const enum cuda_kernel logits_passes[3] = {
@@ -137,34 +140,45 @@ static struct cuda_choice in_slices(const struct cuda_matrix *m,
                                 .splits = splits};
 }
 
-/* The tile size in tokens with which all multiprocessors finish soonest. */
-static uint32_t best_tile(uint32_t row_blocks, uint32_t tokens, uint32_t sms)
+/* Tiles of prompt_dense.cu: the number of tokens of a tile, and the number of blocks that share
+ * one, with which all multiprocessors finish soonest.  A step of 64 columns costs as much as
+ * 130 tokens and those of the tile; sharing costs as much as 1,500 and 22 times those of the
+ * tile (measured on an H200). */
+static struct cuda_choice in_prompt_tiles(const struct cuda_target *t,
+                                          const struct cuda_matrix *m, enum cuda_kernel whole,
+                                          enum cuda_kernel split, uint32_t rows)
 {
-    enum { FIXED = 64 }; /* fixed cost of a tile, in tokens */
-    uint32_t best = 0, best_cost = UINT32_MAX;
+    uint32_t row_blocks = divide_up(m->tiles * 16, CUDA_DENSE_ROWS),
+             steps = divide_up(m->blocks, 2), sms = t->multiprocessors,
+             most = sms < CUDA_DENSE_GRID ? sms : CUDA_DENSE_GRID, best = UINT32_MAX;
+    bool shares =
+        split != CUDA_KERNEL_COUNT && cuda_target_can_run(t, split, CUDA_DENSE_SHARED);
+    struct cuda_choice choice = {
+        .operand = CUDA_ON_PRODUCT, .threads = CUDA_DENSE_THREADS, .shared = CUDA_DENSE_SHARED};
     for (uint32_t n = 32; n <= CUDA_DENSE_TOKENS; n += 32) {
-        uint32_t tiles = divide_up(tokens, n) * row_blocks;
-        uint32_t cost = divide_up(tiles, sms) * (n + FIXED);
-        if (cost <= best_cost) {
-            best = n;
-            best_cost = cost;
+        uint32_t tiles = divide_up(rows, n) * row_blocks,
+                 cost = divide_up(tiles, sms) * steps * (n + 130), splits = most / tiles;
+        if (cost <= best) {
+            best = cost;
+            choice.kernel = whole;
+            choice.x = sms;
+            choice.splits = 0;
+            choice.tile_tokens = n;
+        }
+        splits = splits > CUDA_DENSE_SPLITS ? CUDA_DENSE_SPLITS : splits;
+        splits = splits > steps ? steps : splits;
+        if (!shares || splits < 2 || tiles > CUDA_ROWS_2_64_GROUPS)
+            continue;
+        cost = divide_up(steps, splits) * (n + 130) + 1500 + 22 * n;
+        if (cost <= best) {
+            best = cost;
+            choice.kernel = split;
+            choice.x = tiles * splits;
+            choice.splits = splits;
+            choice.tile_tokens = n;
         }
     }
-    return best;
-}
-
-static struct cuda_choice in_prompt_tiles(const struct cuda_target *t,
-                                          const struct cuda_matrix *m, enum cuda_kernel kernel,
-                                          uint32_t rows)
-{
-    return (struct cuda_choice){
-        .kernel = kernel,
-        .operand = CUDA_ON_PRODUCT,
-        .x = t->multiprocessors,
-        .threads = CUDA_DENSE_THREADS,
-        .shared = CUDA_DENSE_SHARED,
-        .tile_tokens =
-            best_tile(divide_up(m->tiles * 16, CUDA_DENSE_ROWS), rows, t->multiprocessors)};
+    return choice;
 }
 
 static struct cuda_choice in_tiles(const struct cuda_matrix *m, enum cuda_kernel kernel,
@@ -216,7 +230,7 @@ static struct cuda_choice select_product(const struct cuda_target *t,
     if (splits != 0)
         return in_slices(m, k->slices, rows, splits);
     if (cuda_target_is_prompt(t, rows))
-        return in_prompt_tiles(t, m, k->prompt, rows);
+        return in_prompt_tiles(t, m, k->prompt, k->split, rows);
     if (rows > CUDA_STREAMED_ROWS)
         return in_tiles(m, k->tiled, rows);
     return in_passes(t, m, k->passes, rows, true);
@@ -260,6 +274,9 @@ struct cuda_choices cuda_select_logits(const struct cuda_target *t, const struct
                                        .x = t->multiprocessors,
                                        .threads = CUDA_LOGITS_THREADS,
                                        .shared = shared});
+    else if (cuda_target_is_prompt(t, rows) &&
+             cuda_target_can_run(t, CUDA_prompt_logits, CUDA_DENSE_SHARED))
+        add(&all, in_prompt_tiles(t, m, CUDA_prompt_logits, CUDA_KERNEL_COUNT, rows));
     else if (rows > CUDA_PASS_ROWS)
         /* The vocabulary has enough tiles for all multiprocessors; two passes over its weights
          * would be slower. */
@@ -278,10 +295,13 @@ struct cuda_choices cuda_select_norm(const struct cuda_target *t, const struct m
     struct cuda_choices all = {0};
     if (!route)
         add(&all, (struct cuda_choice){.kernel = CUDA_norm_only, .x = rows, .threads = 256});
-    /* As long as each row has its own multiprocessors this is faster than mma. */
-    else if (rows * parts <= t->multiprocessors)
+    /* As long as few rows share a multiprocessor this is faster than mma.  A block keeps its
+     * part of the router's weights for all its rows. */
+    else if (rows * parts <= ROUTE_ROUNDS * t->multiprocessors)
         add(&all, (struct cuda_choice){.kernel = CUDA_norm_route,
-                                       .x = rows,
+                                       .x = rows * parts <= t->multiprocessors
+                                                ? rows
+                                                : t->multiprocessors / parts,
                                        .y = parts,
                                        .threads = CUDA_ROUTER_EXPERTS * 32,
                                        .shared = c->hidden * 4});
@@ -391,17 +411,57 @@ static struct cuda_choice by_expert(const struct cuda_target *t, const struct mo
                                 .tiles_per_group = EXPERT_TILES};
 }
 
-/* Tiles of rows that chose the same expert; at most `tiles` of them. */
-static struct cuda_choice by_tile(const struct cuda_target *t, const struct cuda_matrix *m,
-                                  uint32_t tiles, bool prompt, enum cuda_operand operand)
+/* Kernels for tiles of rows that chose the same expert. */
+struct tile_kernels {
+    enum cuda_kernel up, down;
+    uint32_t tokens;  /* most of a tile */
+    uint32_t blocks;  /* on a multiprocessor */
+    uint32_t shared;  /* bytes of a block */
+    uint32_t average; /* most rows of an expert on average with which they are fastest */
+};
+
+/* Hopper's, the fewest rows of an expert first. */
+static const struct tile_kernels prompt_tiles[] = {
+    {CUDA_few_gate_up, CUDA_few_down, CUDA_FEW_TOKENS, 2, CUDA_FEW_SHARED, 36},
+    {CUDA_some_gate_up, CUDA_some_down, CUDA_SOME_TOKENS, 1, CUDA_SOME_SHARED, 80},
+    {CUDA_prompt_gate_up, CUDA_prompt_down, CUDA_PROMPT_TOKENS, 1, CUDA_PROMPT_SHARED,
+     UINT32_MAX}};
+
+/* True when the kernels of expert_few.cu support a matrix. */
+static bool can_run_few(const struct cuda_target *t, enum cuda_kernel kernel,
+                        const struct tile_kernels *k, const struct cuda_matrix *m)
+{
+    return cuda_target_can_run(t, kernel, k->shared) && m->blocks == CUDA_STREAM_BLOCKS &&
+           m->tiles % (CUDA_PROMPT_ROWS / 16) == 0;
+}
+
+static const struct tile_kernels *pick_tiles(const struct cuda_target *t,
+                                             const struct cuda_matrix *up,
+                                             const struct cuda_matrix *down, uint32_t average)
+{
+    const struct tile_kernels *k = prompt_tiles;
+    while (k->average != UINT32_MAX && (average > k->average || !can_run_few(t, k->up, k, up) ||
+                                        !can_run_few(t, k->down, k, down)))
+        k++;
+    return k;
+}
+
+static struct cuda_choice in_expert_tiles(const struct cuda_target *t,
+                                          const struct tile_kernels *k,
+                                          enum cuda_operand operand)
+{
+    return (struct cuda_choice){.kernel = operand == CUDA_ON_UP ? k->up : k->down,
+                                .operand = operand,
+                                .x = t->multiprocessors * k->blocks,
+                                .threads = CUDA_PROMPT_THREADS,
+                                .shared = k->shared};
+}
+
+/* The same on other GPUs: at most `tiles` tiles. */
+static struct cuda_choice by_tile(const struct cuda_matrix *m, uint32_t tiles,
+                                  enum cuda_operand operand)
 {
     bool up = operand == CUDA_ON_UP;
-    if (prompt)
-        return (struct cuda_choice){.kernel = up ? CUDA_prompt_gate_up : CUDA_prompt_down,
-                                    .operand = operand,
-                                    .x = t->multiprocessors,
-                                    .threads = CUDA_PROMPT_THREADS,
-                                    .shared = CUDA_PROMPT_SHARED};
     return (struct cuda_choice){.kernel = up ? CUDA_rows_tiled_gate_up : CUDA_rows_tiled_down,
                                 .operand = operand,
                                 .x = divide_up(m->tiles, 8),
@@ -433,16 +493,20 @@ struct cuda_choices cuda_select_experts(const struct cuda_target *t,
         add(&all, by_expert(t, c, up, up_streams, CUDA_ON_UP));
         add(&all, by_expert(t, c, down, streams, CUDA_ON_DOWN));
     } else {
-        bool prompt = cuda_target_is_prompt(t, rows);
-        uint32_t room = prompt ? CUDA_PROMPT_TOKENS : CUDA_TILE_TOKENS,
-                 tiles = rows * c->experts_per_token / room + c->experts;
+        uint32_t pairs = rows * c->experts_per_token;
+        const struct tile_kernels *k =
+            cuda_target_is_prompt(t, rows) ? pick_tiles(t, up, down, pairs / c->experts) : NULL;
+        uint32_t room = k != NULL ? k->tokens : CUDA_TILE_TOKENS,
+                 tiles = pairs / room + c->experts;
         add(&all, (struct cuda_choice){.kernel = CUDA_sort_assignments,
                                        .operand = CUDA_ON_SORT,
                                        .x = 1,
                                        .threads = 1024,
                                        .tile_tokens = room});
-        add(&all, by_tile(t, up, tiles, prompt, CUDA_ON_UP));
-        add(&all, by_tile(t, down, tiles, prompt, CUDA_ON_DOWN));
+        add(&all,
+            k != NULL ? in_expert_tiles(t, k, CUDA_ON_UP) : by_tile(up, tiles, CUDA_ON_UP));
+        add(&all, k != NULL ? in_expert_tiles(t, k, CUDA_ON_DOWN)
+                            : by_tile(down, tiles, CUDA_ON_DOWN));
     }
     add(&all,
         (struct cuda_choice){

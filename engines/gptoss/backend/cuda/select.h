@@ -10,8 +10,11 @@
  *               else rows_1_32 in passes; experts that
  *               need more shared memory than the GPU has:
  *               rows_tiled
- *   65 ..       rows_tiled                                 prompt, prompt_dense
- *   logits      up to 8 rows_1_32, up to 64 logits_rows, else rows_tiled
+ *   65 ..       rows_tiled                                 prompt_dense; experts by the mean
+ *                                                          number of rows that chose one:
+ *                                                          expert_few, then prompt
+ *   logits      up to 8 rows_1_32, up to 64 logits_rows,   prompt_dense from 65 rows on
+ *               else rows_tiled
  */
 #ifndef GPTOSS_CUDA_SELECT_H
 #define GPTOSS_CUDA_SELECT_H
@@ -67,7 +70,7 @@ struct cuda_choice {
     uint32_t shared;  /* bytes of dynamic shared memory of a block */
     /* arguments that follow from the choice; 0: not used */
     uint32_t tiles_per_group; /* rows_1_32: tiles for each group of warps */
-    uint32_t splits;          /* rows_2_64: slices of the columns; attention: of the keys */
+    uint32_t splits;          /* products: slices of the columns; attention: of the keys */
     uint32_t tile_tokens;     /* prompt_dense: tokens of a tile; sort: room of a tile */
 };
 
