@@ -14,17 +14,17 @@
  *                                        <--     {"go":true} and its sessions and nodes
  *   accepts clients                              accepts no more, finishes what it has, ends
  *
- * The old router:
+ * The old router goes on as before whenever the new router ends or is too late:
  *
- *   ALONE --a connection--> ASKED --its words--> OFFERED --"ready"--> GIVEN --> the process
- * ends ^                       |                     |
- *     +---its end, too late---+---------------------+     the old router goes on as before
+ *   ALONE --a connection--> ASKED --its words--> OFFERED --"ready"--> GIVEN --> it ends
+ *     ^                       |                     |
+ *     +-------- an end -------+---------------------+
  *
- * The new router:
+ * The new router ends with the reason if it fails:
  *
- *   NOBODY --connected--> ASKING --the offer--> PREPARING --"go"--> TAKEN --the old one's
- * end--> DONE |                       |
- *                           +---> FAILED <----------+     the process ends with the reason
+ *   NOBODY --connected--> ASKING --offer--> PREPARING --"go"--> TAKEN --old one ends--> DONE
+ *                            |                  |
+ *                            +----> FAILED <----+
  *
  * Thread: loop 0, or before the loops run.
  */
