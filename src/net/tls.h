@@ -32,6 +32,10 @@ void net_tls_destroy(struct net_tls *tls); /* NULL is fine */
  * their context stays unchanged; the log reports it once for each change.  Thread: any. */
 void net_tls_look(bool all);
 
+/* Whether a server's certificate names this host or address, so that clients that connect to it
+ * accept the certificate.  False for a client's context, and NULL. */
+bool net_tls_names(struct net_tls *tls, const char *host);
+
 /* Validity of a server's certificate and of the chain it sends. */
 struct net_tls_validity {
     char file[256];

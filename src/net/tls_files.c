@@ -4,6 +4,7 @@
  * The list of contexts belongs to the process, so that a timer or signal handler need not know
  * all servers and clients.  A context whose files cannot be read stays unchanged.
  */
+#include <openssl/x509v3.h>
 #include <stdio.h>
 #include <time.h>
 
@@ -99,6 +100,18 @@ static int64_t end_of(const X509 *cert)
 {
     struct tm tm = {0};
     return ASN1_TIME_to_tm(X509_get0_notAfter(cert), &tm) == 1 ? (int64_t)timegm(&tm) : 0;
+}
+
+bool net_tls_names(struct net_tls *tls, const char *host)
+{
+    if (tls == NULL || !tls->is_server)
+        return false;
+    SSL_CTX *ctx = net_tls_current(tls);
+    X509 *cert = SSL_CTX_get0_certificate(ctx);
+    bool is_named =
+        X509_check_host(cert, host, 0, 0, NULL) == 1 || X509_check_ip_asc(cert, host, 0) == 1;
+    SSL_CTX_free(ctx);
+    return is_named;
 }
 
 bool net_tls_get_validity(struct net_tls *tls, struct net_tls_validity *out)

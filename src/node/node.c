@@ -5,6 +5,7 @@
 #include "base/log.h"
 #include "base/sandbox.h"
 #include "base/subprocess.h"
+#include "net/logs.h"
 #include "net/server.h"
 #include "node/http/api.h"
 #include "node/workers/reload.h"
@@ -120,7 +121,7 @@ lr_code node_create(struct net_loop *loop, const struct lr_settings *settings,
     struct node *node = calloc(1, sizeof(*node));
     if (node == NULL)
         return lr_fail(err, LR_OUT_OF_RAM, "no memory for a node");
-    node_logs_keep();
+    net_logs_keep();
     node->settings = settings;
     node->lock.fd = -1;
     net_bus_init(&node->events);

@@ -5,6 +5,7 @@
 
 #include "base/file.h"
 #include "net/guard.h"
+#include "net/logs.h"
 #include "net/settings.h"
 #include "net/url.h"
 #include "router/state.h"
@@ -57,6 +58,17 @@ static lr_code read_settings(struct router *r, struct lr_error *err)
     if (code == LR_OK)
         code = net_cidrs_read(s, "node-network", &r->node_networks, err);
     return code == LR_OK ? router_cors_check(s, r->needs_key, err) : code;
+}
+
+lr_code router_check_settings(const struct lr_settings *settings, struct lr_error *err)
+{
+    struct router *r = calloc(1, sizeof(*r));
+    if (r == NULL)
+        return lr_fail(err, LR_OUT_OF_RAM, "no memory for a router");
+    r->settings = settings;
+    lr_code code = read_settings(r, err);
+    free(r);
+    return code;
 }
 
 /* ---- create ---- */
@@ -202,6 +214,7 @@ lr_code router_create(struct net_loops *loops, const struct lr_settings *setting
     struct router *r = calloc(1, sizeof(*r));
     if (r == NULL)
         return lr_fail(err, LR_OUT_OF_RAM, "no memory for a router");
+    net_logs_keep();
     r->settings = settings;
     r->loops = loops;
     r->data_lock.fd = r->database_lock.fd = -1;

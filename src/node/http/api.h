@@ -25,9 +25,6 @@ void node_links_tick(struct node *node);
 /* No generation runs any more: ends all links. */
 void node_links_end(struct node *node);
 
-/* logs.c: from now on lines of the log are kept for GET /v0/logs.  Thread: any. */
-void node_logs_keep(void);
-
 /* A part of the path, its escapes decoded: of /v0/models/x the third, 2, is "x". */
 static inline struct lr_str node_api_segment(const struct net_request *req, size_t index)
 {

@@ -1,6 +1,7 @@
 /* node/http/api_info.c - what the node knows: models, engines, events. */
 #include <inttypes.h>
 
+#include "net/logs.h"
 #include "node/fetch/fetch.h"
 #include "node/http/api.h"
 #include "node/workers/reload.h"
@@ -257,6 +258,12 @@ lr_code node_api_engine_reload(struct node *node, struct net_request *req, struc
         return lr_fail(err, LR_NOT_FOUND, "there is no engine \"" LR_STR_FMT "\"",
                        LR_STR_ARG(lr_str_sub(id, 0, 64)));
     return node_reload(&node->models, engine, forced, on_reloaded, req, err);
+}
+
+lr_code node_api_logs(struct node *node, struct net_request *req, struct lr_error *err)
+{
+    (void)node;
+    return net_logs_answer(req, err);
 }
 
 lr_code node_api_events(struct node *node, struct net_request *req, struct lr_error *err)

@@ -1,6 +1,7 @@
 /* router/http/api_info.c - figures, alerts, events, usage over time, the audit log. */
 #include <stdio.h>
 
+#include "net/logs.h"
 #include "router/http/api.h"
 #include "router/state.h"
 
@@ -36,6 +37,12 @@ lr_code router_api_alerts(struct router *r, struct net_request *req, struct lr_e
     router_alerts_write(&r->alerts, router_answer_begin(req));
     router_unlock(r);
     return router_answer(req, 200);
+}
+
+lr_code router_api_logs(struct router *r, struct net_request *req, struct lr_error *err)
+{
+    (void)r;
+    return net_logs_answer(req, err);
 }
 
 lr_code router_api_events(struct router *r, struct net_request *req, struct lr_error *err)

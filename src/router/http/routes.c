@@ -53,6 +53,7 @@ static const struct router_route routes[] = {
     {{"DELETE", "v0/keys/*"}, ROUTER_ADMIN, router_api_key_revoke},
     {{"GET", "v0/usage"}, ROUTER_ADMIN, router_api_usage},
     {{"GET", "v0/audit"}, ROUTER_ADMIN, router_api_audit},
+    {{"GET", "v0/logs"}, ROUTER_ADMIN, router_api_logs},
     {{"GET", "v0/events"}, ROUTER_ADMIN, router_api_events},
     {{"GET", "v0/stats"}, ROUTER_ADMIN, router_api_stats},
     {{"GET", "v0/alerts"}, ROUTER_ADMIN, router_api_alerts},

@@ -12,6 +12,7 @@
  *   schema.c   the tables, and how an older database becomes a newer one
  *   sql.h      the SQL that sqlite.c and postgres.c share
  *   backup.c   a copy of the SQLite file
+ *   probe.c    whether a database answers
  *
  * Thread: any, unless a comment says otherwise.
  */
