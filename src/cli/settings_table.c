@@ -124,7 +124,7 @@ static const struct lr_setting rows[] = {
      .help = "serve the model in this folder and load it at start; may be given several times"},
 
     {.name = "preload", .type = LR_SETTING_BOOL, .fallback = "true", .commands = "up node",
-     .help = "load the first model named by --model (or --engine) at start, before a request asks for it"},
+     .help = "load the models named by --model (or the first model for --engine) at start, before a request asks for them"},
     {.name = "hf-cache", .type = LR_SETTING_BOOL, .fallback = "true", .commands = "up node",
      .help = "also serve models from the Hugging Face cache (HF_HOME), without copying them"},
     {.name = "node-secret", .type = LR_SETTING_STRING, .commands = "up node", .secret = true,

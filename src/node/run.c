@@ -198,12 +198,22 @@ static void on_watch(void *arg)
 
 /* ---- the start ---- */
 
+/* Every model that --model names, in that order; with --engine alone the first model. */
 static void preload(struct node *node)
 {
-    const char *engine = lr_settings_str(node->settings, "engine");
-    bool named = lr_settings_list_count(node->settings, "model") != 0 || engine != NULL;
-    if (named && lr_settings_bool(node->settings, "preload") && node->models.first != NULL)
-        node_model_load(node->models.first);
+    const struct lr_settings *s = node->settings;
+    size_t named = lr_settings_list_count(s, "model");
+    struct node_model *first = node->models.first;
+    if (!lr_settings_bool(s, "preload"))
+        return;
+    for (size_t i = 0; i < named; i++) {
+        struct node_model *m =
+            node_storage_named(&node->storage, lr_settings_list_item(s, "model", i));
+        if (m != NULL)
+            node_model_load(m);
+    }
+    if (named == 0 && lr_settings_str(s, "engine") != NULL && first != NULL)
+        node_model_load(first);
 }
 
 static lr_code check_listen(struct node *node, const struct net_listeners *listeners,

@@ -44,6 +44,8 @@ const struct hub_filter *node_storage_filter(struct node_storage *storage);
 void node_storage_recover(struct node_storage *storage);
 /* Looks at all places again; adds what is new, leaves what is loaded alone. */
 void node_storage_scan(struct node_storage *storage);
+/* The model of a folder that --model names; NULL: there is none. */
+struct node_model *node_storage_named(const struct node_storage *storage, const char *folder);
 /* Once a second: files of models at rest that came back or changed. */
 void node_storage_watch(struct node_storage *storage);
 

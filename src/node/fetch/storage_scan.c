@@ -110,14 +110,25 @@ static void add_cached(void *arg, const char *id, const char *dir, struct lr_err
         node_storage_refuse(arg, id, dir, why);
 }
 
+/* A model is called as its folder; real has room for LR_PATH_MAX bytes. */
+static const char *name_of_folder(const char *folder, char *real)
+{
+    return lr_path_base(lr_realpath(folder, real) != NULL ? real : folder);
+}
+
+struct node_model *node_storage_named(const struct node_storage *storage, const char *folder)
+{
+    char real[LR_PATH_MAX];
+    return node_find_model(storage->models, lr_str_z(name_of_folder(folder, real)));
+}
+
 void node_storage_scan(struct node_storage *storage)
 {
     char real[LR_PATH_MAX];
     size_t named = lr_settings_list_count(storage->settings, "model");
     for (size_t i = 0; i < named; i++) {
         const char *dir = lr_settings_list_item(storage->settings, "model", i);
-        const char *path = lr_realpath(dir, real) != NULL ? real : dir;
-        (void)node_storage_add(storage, lr_path_base(path), dir, NULL, NULL);
+        (void)node_storage_add(storage, name_of_folder(dir, real), dir, NULL, NULL);
     }
     walk(storage, storage->root, "", add_folder);
     if (lr_settings_bool(storage->settings, "hf-cache"))
