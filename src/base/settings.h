@@ -1,10 +1,11 @@
 /* base/settings.h - one table describes every setting.
  *
- * A row gives a setting its flag (--name value, --name=value, --no-name for a bool),
- * its environment variable (LLM_ROUTER_NAME), its key in the config file (name = value),
- * its --help line and its entry in docs/settings.md.  A flag wins over the environment,
- * which wins over the file, which wins over the default.  An unknown flag or key, and a
- * value that is malformed or out of range, is an error that names it and says what is allowed.
+ * A row gives a setting its flag (--name value, --name=value, --no-name for a bool, and for
+ * some a letter such as -f), its environment variable (LLM_ROUTER_NAME), its key in the config
+ * file (name = value), its --help line and its entry in docs/settings.md.  A flag wins over the
+ * environment, which wins over the file, which wins over the default.  An unknown flag or key,
+ * and a value that is malformed or out of range, is an error that names it and says what is
+ * allowed.
  *
  * A row belongs to the commands it lists; two rows may share a name when their commands
  * differ (another default, say).  Keys of other commands in a shared config file are
@@ -46,6 +47,7 @@ struct lr_setting {
     const char *value;    /* word for --help: "ADDR"; NULL: by type */
     const char *help;     /* one sentence, no full stop needed */
     const char *was;      /* former name; using it is an error that names the new name */
+    char letter;          /* 'f': -f is the same flag, without a value; 0: none */
     bool secret;          /* never printed or logged */
     bool flag_only;       /* neither environment nor file: --config itself */
 };

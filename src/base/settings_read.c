@@ -86,6 +86,15 @@ static lr_code read_flag(struct lr_settings *s, struct lr_str flag, const char *
     return lr_settings_assign(s, entry, value, LR_FROM_FLAG, where, err);
 }
 
+/* -f: a bool with that letter; NULL: none. */
+static struct lr_settings_entry *find_letter(const struct lr_settings *s, const char *arg)
+{
+    for (size_t i = 0; i < s->entry_count; i++)
+        if (s->entries[i].row->letter == arg[1] && arg[2] == '\0')
+            return &s->entries[i];
+    return NULL;
+}
+
 lr_code lr_settings_read_args(struct lr_settings *s, int argc, const char *const *argv,
                               struct lr_error *err)
 {
@@ -104,6 +113,11 @@ lr_code lr_settings_read_args(struct lr_settings *s, int argc, const char *const
             only_positional = true;
         } else if (strcmp(arg, "--help") == 0 || strcmp(arg, "-h") == 0) {
             s->is_help = true;
+        } else if (find_letter(s, arg) != NULL) {
+            lr_code code = lr_settings_assign(s, find_letter(s, arg), LR_STR_LIT("true"),
+                                              LR_FROM_FLAG, arg, err);
+            if (code != LR_OK)
+                return code;
         } else if (arg[1] != '-') {
             return lr_fail(err, LR_INVALID_ARGUMENT,
                            "unknown flag %.40s; flags are written --name", arg);

@@ -6,7 +6,7 @@
  * log set up before run() is called; usage, help, completion and docs/cli.md come from
  * the struct.
  *
- * Exit codes: 0 success, 1 failure, 2 wrong arguments.
+ * Exit codes: 0 success, 1 failure, 2 wrong arguments, 130 ended by Ctrl-C.
  */
 #ifndef CLI_COMMAND_H
 #define CLI_COMMAND_H
@@ -16,7 +16,7 @@
 
 #include "base/settings.h"
 
-enum { CLI_OK = 0, CLI_FAILED = 1, CLI_USAGE = 2 };
+enum { CLI_OK = 0, CLI_FAILED = 1, CLI_USAGE = 2, CLI_INTERRUPTED = 130 };
 
 struct cli_command;
 
@@ -42,7 +42,7 @@ struct cli_command {
     size_t most;
 
     /* OK: exit 0.  Otherwise err->text is printed and the exit code is 1, or 2 when the
-     * code is INVALID_ARGUMENT.  An empty text prints nothing. */
+     * code is INVALID_ARGUMENT, or 130 when it is CANCELLED.  An empty text prints nothing. */
     lr_code (*run)(const struct lr_settings *settings, struct lr_error *err);
 
     /* A command with subcommands (`debug`) has a table instead of run(). */

@@ -7,6 +7,7 @@
 #include "base/os/fd.h"
 #include "base/sandbox.h"
 #include "cli/commands.h"
+#include "cli/terminal.h"
 
 extern char **environ;
 
@@ -23,6 +24,16 @@ const struct cli_command *cli_find(struct cli_table table, const char *name)
         if (strcmp(table.rows[i]->name, name) == 0)
             return table.rows[i];
     return NULL;
+}
+
+/* The text may quote a server's answer or an argument. */
+static void complain(const struct lr_error *err)
+{
+    struct lr_buf text;
+    lr_buf_init(&text, 1 << 16);
+    cli_add_visible(&text, lr_str_z(err->text), CLI_LINES);
+    (void)fprintf(stderr, "llm-router: %s\n", lr_buf_z(&text));
+    lr_buf_free(&text);
 }
 
 lr_code cli_print(const struct lr_buf *buf, struct lr_error *err)
@@ -93,7 +104,8 @@ void cli_help(const char *parent, const struct cli_command *command, struct lr_b
 
 static int fail_usage(const char *parent, const char *command, const struct lr_error *err)
 {
-    (void)fprintf(stderr, "llm-router: %s\nTry: %s %s --help\n", err->text, parent, command);
+    complain(err);
+    (void)fprintf(stderr, "Try: %s %s --help\n", parent, command);
     return CLI_USAGE;
 }
 
@@ -102,7 +114,7 @@ static int print_and_exit(struct lr_buf *text)
     struct lr_error err;
     lr_code code = cli_print(text, &err);
     if (code != LR_OK)
-        (void)fprintf(stderr, "llm-router: %s\n", err.text);
+        complain(&err);
     lr_buf_free(text);
     return code == LR_OK ? CLI_OK : CLI_FAILED;
 }
@@ -136,7 +148,7 @@ static int run_command(const char *parent, const struct cli_command *command, in
     struct lr_error err = {0};
     lr_code code = lr_settings_create(tables, command->shared ? 2 : 1, command->name, &s, &err);
     if (code != LR_OK) {
-        (void)fprintf(stderr, "llm-router: %s\n", err.text);
+        complain(&err);
         return CLI_FAILED;
     }
     if (command->shared)
@@ -158,9 +170,10 @@ static int run_command(const char *parent, const struct cli_command *command, in
         }
         code = command->run(s, &err);
         if (code != LR_OK && err.text[0] != '\0')
-            (void)fprintf(stderr, "llm-router: %s\n", err.text);
+            complain(&err);
         exit_code = code == LR_OK                 ? CLI_OK
                     : code == LR_INVALID_ARGUMENT ? CLI_USAGE
+                    : code == LR_CANCELLED        ? CLI_INTERRUPTED
                                                   : CLI_FAILED;
     }
     lr_settings_destroy(s);

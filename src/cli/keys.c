@@ -5,7 +5,9 @@
 #include "base/clock.h"
 #include "cli/command.h"
 #include "cli/commands.h"
+#include "cli/names.h"
 #include "cli/remote.h"
+#include "cli/terminal.h"
 
 static const struct lr_setting flags[] = {
     CLI_REMOTE_FLAGS,
@@ -80,7 +82,7 @@ static lr_code create(const struct lr_settings *s, struct lr_error *err)
     lr_json_end_object(&w);
     lr_code code = cli_ask(s, "POST", "/v0/keys", &body, &a, err);
     if (code == LR_OK)
-        (void)printf("%s\n", cli_text(&a.arena, a.json, "key"));
+        cli_tell(stdout, "%s\n", cli_text(&a.arena, a.json, "key"));
     if (code == LR_OK && strcmp(lr_settings_str(s, "role"), "node") == 0 &&
         lr_settings_int(s, "uses") == 0)
         (void)fprintf(
@@ -95,7 +97,8 @@ static lr_code create(const struct lr_settings *s, struct lr_error *err)
 static void print_key(struct cli_answer *a, const struct lr_json *k, struct lr_buf *out)
 {
     char expires[LR_TIME_TEXT_LEN + 1] = "never";
-    const struct lr_json *models = lr_json_get(k, "models");
+    const struct lr_json *models = cli_array(k, "models");
+    struct lr_str model;
     int64_t end = cli_int(k, "expires"), requests = cli_int(k, "requests_per_minute"),
             tokens = cli_int(k, "tokens_per_minute");
     const char *state = cli_int(k, "revoked") != 0                         ? "revoked"
@@ -118,22 +121,28 @@ static void print_key(struct cli_answer *a, const struct lr_json *k, struct lr_b
     if (tokens != 0)
         lr_buf_addf(out, "  %lld tokens/min", (long long)tokens);
     for (uint32_t i = 0; models != NULL && i < models->count; i++)
-        lr_buf_addf(out, "%s" LR_STR_FMT, i == 0 ? "  models " : ",",
-                    LR_STR_ARG(models->items[i].text));
+        if (lr_json_str(&models->items[i], &model)) {
+            lr_buf_add_z(out, i == 0 ? "  models " : ",");
+            cli_put(out, model);
+        }
     lr_buf_add_z(out, "\n");
 }
 
 /* METHOD /v0/keys/ID; prints the answer's text, or `done` and the id. */
-static lr_code ask_of(const struct lr_settings *s, const char *method, const char *id,
+static lr_code ask_of(const struct lr_settings *s, const char *method, const char *name,
                       const struct lr_buf *body, const char *done, struct lr_error *err)
 {
     struct cli_answer a;
     struct lr_buf path, out;
+    char id[CLI_ID_MAX];
+    lr_code code = cli_key_id(s, name, id, err);
+    if (code != LR_OK)
+        return code;
     lr_buf_init(&path, 4096);
     lr_buf_init(&out, 16 << 10);
     lr_buf_add_z(&path, "/v0/keys/");
     cli_escape(&path, id);
-    lr_code code = cli_ask(s, method, lr_buf_z(&path), body, &a, err);
+    code = cli_ask(s, method, lr_buf_z(&path), body, &a, err);
     if (code == LR_OK && done != NULL)
         lr_buf_addf(&out, "%s %s\n", done, id);
     else if (code == LR_OK)
@@ -168,7 +177,7 @@ static lr_code set(const struct lr_settings *s, const char *id, struct lr_error 
 
 static void print_keys(struct cli_answer *a, struct lr_buf *out)
 {
-    const struct lr_json *keys = lr_json_get(a->json, "keys");
+    const struct lr_json *keys = cli_array(a->json, "keys");
     lr_buf_addf(out, "%-18s %-7s %-8s %-24s %s\n", "KEY", "ROLE", "STATE", "EXPIRES",
                 "NAME AND LIMITS");
     for (uint32_t i = 0; keys != NULL && i < keys->count; i++)
@@ -196,7 +205,7 @@ const struct cli_command cli_command_keys = {
     .arguments = "[create | list | set KEY | revoke KEY]",
     .details =
         "A new key is printed once; the router keeps only its hash. `set` changes the named\n"
-        "properties and leaves the others as they are.",
+        "properties and leaves the others as they are. KEY is the id of a key, or its name.",
     .flags = {flags, sizeof(flags) / sizeof(flags[0])},
     .most = 2,
     .run = run,

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "cli/commands.h"
+#include "cli/names.h"
 #include "cli/remote.h"
 
 enum { ANSWER_BYTES = 4 << 20 };
@@ -35,18 +36,24 @@ static void put_size(struct lr_buf *out, const struct lr_json *object, const cha
     lr_buf_addf(out, "%12s", text);
 }
 
-static struct lr_str text_of(const struct lr_json *object, const char *key)
+static void put_text(struct lr_buf *out, const struct lr_json *object, const char *key,
+                     unsigned columns)
 {
     struct lr_str text = {0};
+    struct lr_buf visible;
+    lr_buf_init(&visible, ANSWER_BYTES);
     (void)lr_json_str(lr_json_get(object, key), &text);
-    return text;
+    cli_put(&visible, text);
+    lr_buf_addf(out, "%-*s", (int)columns, lr_buf_z(&visible));
+    lr_buf_free(&visible);
 }
 
 static void put_pool(struct lr_buf *out, const struct lr_json *pool)
 {
     uint64_t percent = 0;
     (void)lr_json_u64(lr_json_get(pool, "limit_percent"), &percent);
-    lr_buf_addf(out, LR_STR_FMT "  total", LR_STR_ARG(text_of(pool, "title")));
+    put_text(out, pool, "title", 0);
+    lr_buf_add_z(out, "  total");
     put_size(out, pool, "total");
     lr_buf_add_z(out, "  in use");
     put_size(out, pool, "used");
@@ -60,8 +67,9 @@ static void put_pool(struct lr_buf *out, const struct lr_json *pool)
                 "measured", "weights", "KV in use");
     for (uint32_t i = 0; i < claims->count; i++) {
         const struct lr_json *c = &claims->items[i];
-        lr_buf_addf(out, "  %-32.*s %-7.*s ", LR_STR_ARG(text_of(c, "model")),
-                    LR_STR_ARG(text_of(c, "kind")));
+        lr_buf_add_z(out, "  ");
+        put_text(out, c, "model", 33);
+        put_text(out, c, "kind", 8);
         put_size(out, c, "reserved");
         put_size(out, c, "measured");
         put_size(out, c, "weights");
@@ -74,13 +82,16 @@ static void put_plan(struct lr_buf *out, const struct lr_json *load)
 {
     if (load == NULL)
         return;
-    lr_buf_addf(out, "loading " LR_STR_FMT ": " LR_STR_FMT, LR_STR_ARG(text_of(load, "model")),
-                LR_STR_ARG(text_of(load, "plan")));
+    lr_buf_add_z(out, "loading ");
+    put_text(out, load, "model", 0);
+    lr_buf_add_z(out, ": ");
+    put_text(out, load, "plan", 0);
     const struct lr_json *evicts = lr_json_get(load, "evicts");
     for (uint32_t i = 0; lr_json_is(evicts, LR_JSON_ARRAY) && i < evicts->count; i++) {
         struct lr_str id = {0};
         (void)lr_json_str(&evicts->items[i], &id);
-        lr_buf_addf(out, "%s" LR_STR_FMT, i == 0 ? ", evicting " : ", ", LR_STR_ARG(id));
+        lr_buf_add_z(out, i == 0 ? ", evicting " : ", ");
+        cli_put(out, id);
     }
     lr_buf_add_char(out, '\n');
 }
@@ -115,7 +126,7 @@ static lr_code run(const struct lr_settings *settings, struct lr_error *err)
 {
     struct cli_answer a = {0};
     struct lr_buf path;
-    char id[64];
+    char id[CLI_ID_MAX];
     const char *model = lr_settings_str(settings, "model");
     const char *node = lr_settings_str(settings, "node");
     bool is_direct = node != NULL && strstr(node, "://") != NULL;

@@ -5,7 +5,9 @@
 #include "base/clock.h"
 #include "base/os/fd.h"
 #include "cli/commands.h"
+#include "cli/names.h"
 #include "cli/remote.h"
+#include "cli/terminal.h"
 
 static const struct lr_setting flags[] = {
     CLI_REMOTE_FLAGS,
@@ -30,7 +32,7 @@ static const struct lr_setting flags[] = {
 
 static void print_nodes(struct cli_answer *a, struct lr_buf *out)
 {
-    const struct lr_json *list = lr_json_get(a->json, "nodes");
+    const struct lr_json *list = cli_array(a->json, "nodes");
     if (list == NULL || list->count == 0) {
         lr_buf_add_z(out,
                      "No node has joined yet: llm-router nodes token creates a join token\n");
@@ -59,7 +61,7 @@ static lr_code print_token(const struct lr_settings *s, struct lr_error *err)
                 (unsigned long long)(lr_settings_ms(s, "expires") + 999) / 1000);
     lr_code code = cli_ask(s, "POST", "/v0/nodes/tokens", &body, &a, err);
     if (code == LR_OK)
-        (void)printf("%s\n", cli_text(&a.arena, a.json, "key"));
+        cli_tell(stdout, "%s\n", cli_text(&a.arena, a.json, "key"));
     if (uses != 0)
         (void)snprintf(nodes, sizeof(nodes), "%lld node%s", uses, uses == 1 ? "" : "s");
     if (code == LR_OK && isatty(STDERR_FILENO) != 0) {
@@ -77,7 +79,7 @@ static lr_code print_token(const struct lr_settings *s, struct lr_error *err)
 
 static void print_lines(struct cli_answer *a, struct lr_buf *out)
 {
-    const struct lr_json *lines = lr_json_get(a->json, "lines");
+    const struct lr_json *lines = cli_array(a->json, "lines");
     for (uint32_t i = 0; lines != NULL && i < lines->count; i++)
         lr_buf_addf(out, "%s %s %s\n", cli_text(&a->arena, &lines->items[i], "time"),
                     cli_text(&a->arena, &lines->items[i], "level"),
@@ -87,22 +89,30 @@ static void print_lines(struct cli_answer *a, struct lr_buf *out)
 static lr_code print_logs(const struct lr_settings *s, const char *node, struct lr_error *err)
 {
     struct lr_buf path;
+    char id[CLI_ID_MAX];
+    lr_code code = cli_node_id(s, node, id, err);
+    if (code != LR_OK)
+        return code;
     lr_buf_init(&path, 2000);
     lr_buf_add_z(&path, "/v0/nodes/");
-    cli_escape(&path, node);
+    cli_escape(&path, id);
     lr_buf_addf(&path, "/logs?lines=%lld", (long long)lr_settings_int(s, "lines"));
-    lr_code code = cli_show(s, lr_buf_z(&path), print_lines, err);
+    code = cli_show(s, lr_buf_z(&path), print_lines, err);
     lr_buf_free(&path);
     return code;
 }
 
-static lr_code change(const struct lr_settings *s, const char *what, const char *id,
+static lr_code change(const struct lr_settings *s, const char *what, const char *name,
                       struct lr_error *err)
 {
     struct cli_answer a;
     struct lr_buf body;
     struct lr_buf path;
+    char id[CLI_ID_MAX];
     bool removes = strcmp(what, "remove") == 0;
+    lr_code code = cli_node_id(s, name, id, err);
+    if (code != LR_OK)
+        return code;
     lr_buf_init(&body, 16);
     lr_buf_add_z(&body, "{}");
     lr_buf_init(&path, 2000);
@@ -110,14 +120,14 @@ static lr_code change(const struct lr_settings *s, const char *what, const char 
     cli_escape(&path, id);
     if (!removes)
         lr_buf_addf(&path, "/%s", what);
-    lr_code code = cli_ask(s, removes ? "DELETE" : "POST", lr_buf_z(&path),
-                           removes ? NULL : &body, &a, err);
+    code = cli_ask(s, removes ? "DELETE" : "POST", lr_buf_z(&path), removes ? NULL : &body, &a,
+                   err);
     if (code == LR_OK)
-        (void)printf("%s %s\n",
-                     removes                      ? "removed"
-                     : strcmp(what, "drain") == 0 ? "drained"
-                                                  : "back in service:",
-                     id);
+        cli_tell(stdout, "%s %s\n",
+                 removes                      ? "removed"
+                 : strcmp(what, "drain") == 0 ? "drained"
+                                              : "back in service:",
+                 id);
     cli_answer_free(&a);
     lr_buf_free(&path);
     lr_buf_free(&body);

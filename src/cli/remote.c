@@ -1,9 +1,12 @@
 #include "cli/remote.h"
 
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "base/os/fd.h"
 #include "cli/command.h"
+#include "cli/terminal.h"
 #include "net/client.h"
 #include "net/sse.h"
 #include "wire/reply.h"
@@ -18,7 +21,9 @@ struct remote {
     struct cli_answer *answer;
     struct lr_buf body;
     int status;
+    uint32_t wait_ms; /* 0: ANSWER_MS */
     bool is_stream;
+    bool is_interrupted; /* Ctrl-C */
     struct net_sse_parser sse;
     cli_event_fn fn;
     void *arg;
@@ -35,6 +40,12 @@ static const char *setting(const struct lr_settings *s, const char *name, const 
 const char *cli_router_url(const struct lr_settings *s)
 {
     return setting(s, "url", "LLM_ROUTER_URL");
+}
+
+bool cli_names_router(const struct lr_settings *s)
+{
+    const char *given = getenv("LLM_ROUTER_URL");
+    return lr_settings_source(s, "url") == LR_FROM_FLAG || (given != NULL && given[0] != '\0');
 }
 
 static void on_headers(void *arg, int status, struct net_headers headers)
@@ -68,16 +79,32 @@ static void on_done(void *arg, const struct lr_error *err)
     net_loop_stop(r->loop);
 }
 
+static void on_interrupt(void *arg)
+{
+    struct remote *r = arg;
+    r->is_interrupted = true;
+    net_loop_stop(r->loop);
+}
+
 /* The server's refusal becomes our own error. */
 static lr_code check_status(struct remote *r, struct lr_arena *arena, struct lr_error *err)
 {
+    struct lr_buf visible;
     if (r->status < 400)
         return LR_OK;
     struct lr_str message = wire_refusal_message(arena, lr_buf_str(&r->body));
     if (message.len == 0)
         message = lr_str_sub(lr_buf_str(&r->body), 0, 300);
-    return lr_fail(err, LR_UPSTREAM, LR_STR_FMT " (status %d)%s", LR_STR_ARG(message),
-                   r->status, r->status == 401 ? ": pass --key KEY or set LLM_ROUTER_KEY" : "");
+    lr_code code = r->status == 401   ? LR_UNAUTHENTICATED
+                   : r->status == 403 ? LR_PERMISSION_DENIED
+                   : r->status == 404 ? LR_NOT_FOUND
+                                      : LR_UPSTREAM;
+    lr_buf_init(&visible, ANSWER_BYTES);
+    cli_put(&visible, message);
+    (void)lr_fail(err, code, "%s (status %d)%s", lr_buf_z(&visible), r->status,
+                  r->status == 401 ? ": pass --key KEY or set LLM_ROUTER_KEY" : "");
+    lr_buf_free(&visible);
+    return code;
 }
 
 static lr_code run(struct remote *r, const struct lr_settings *s, const char *method,
@@ -97,7 +124,7 @@ static lr_code run(struct remote *r, const struct lr_settings *s, const char *me
         .bearer = key,
         .content_type = body != NULL ? "application/json" : NULL,
         .body = body != NULL ? lr_buf_str(body) : lr_str(NULL, 0),
-        .response_timeout_ms = ANSWER_MS,
+        .response_timeout_ms = r->wait_ms != 0 ? r->wait_ms : ANSWER_MS,
         .idle_timeout_ms = ANSWER_MS,
         .max_response_bytes = r->is_stream ? 0 : ANSWER_BYTES,
         .callbacks = {.arg = r,
@@ -106,6 +133,7 @@ static lr_code run(struct remote *r, const struct lr_settings *s, const char *me
                       .on_done = on_done},
     };
     struct net_tls *tls = NULL;
+    struct net_signal *interrupt = NULL;
     const char *ca = setting(s, "tls-ca", "LLM_ROUTER_TLS_CA");
     lr_code code = ca != NULL ? net_tls_client_create(ca, &tls, err) : LR_OK;
     if (code == LR_OK)
@@ -113,16 +141,21 @@ static lr_code run(struct remote *r, const struct lr_settings *s, const char *me
     if (code == LR_OK)
         code = net_client_create(r->loop, &(struct net_client_config){.tls = tls}, &r->client,
                                  err);
+    if (code == LR_OK && r->is_stream)
+        code = net_signal_start(r->loop, SIGINT, on_interrupt, r, &interrupt, err);
     if (code == LR_OK)
         code = net_call_start(r->client, &config, &call, err);
     if (code == LR_OK) {
         net_loop_run(r->loop);
-        if (r->err.code != LR_OK)
+        if (r->is_interrupted)
+            code = lr_fail(err, LR_CANCELLED, "%s", "");
+        else if (r->err.code != LR_OK)
             code = lr_fail(err, r->err.code, "%s%s", r->err.text,
                            r->base != NULL ? ""
                                            : " (llm-router up starts a router; --url names "
                                              "another one)");
     }
+    net_signal_stop(interrupt);
     net_client_destroy(r->client);
     net_loop_destroy(r->loop);
     net_tls_destroy(tls);
@@ -164,15 +197,26 @@ lr_code cli_show(const struct lr_settings *s, const char *path, cli_print_fn fn,
     lr_buf_init(&out, ANSWER_BYTES);
     lr_code code = cli_ask(s, "GET", path, NULL, &a, err);
     if (code == LR_OK) {
-        if (lr_settings_bool(s, "json"))
-            lr_buf_addf(&out, LR_STR_FMT "\n", LR_STR_ARG(a.body));
-        else
+        if (!lr_settings_bool(s, "json"))
             fn(&a, &out);
+        else if (isatty(STDOUT_FILENO) != 0)
+            cli_add_visible(&out, a.body, CLI_LINES);
+        else
+            lr_buf_add_str(&out, a.body);
+        if (lr_settings_bool(s, "json"))
+            lr_buf_add_char(&out, '\n');
         code = cli_print(&out, err);
     }
     lr_buf_free(&out);
     cli_answer_free(&a);
     return code;
+}
+
+lr_code cli_ask_within(const struct lr_settings *s, uint32_t wait_ms, const char *path,
+                       struct cli_answer *out, struct lr_error *err)
+{
+    struct remote r = {.wait_ms = wait_ms};
+    return ask(&r, s, "GET", path, NULL, out, err);
 }
 
 lr_code cli_ask_at(const struct lr_settings *s, const char *base, const char *secret,
@@ -216,7 +260,7 @@ void cli_escape(struct lr_buf *out, const char *text)
     }
 }
 
-const char *cli_text(struct lr_arena *arena, const struct lr_json *obj, const char *key)
+const char *cli_raw(struct lr_arena *arena, const struct lr_json *obj, const char *key)
 {
     struct lr_str text;
     if (!lr_json_str(lr_json_get(obj, key), &text))
@@ -225,10 +269,40 @@ const char *cli_text(struct lr_arena *arena, const struct lr_json *obj, const ch
     return copy != NULL ? copy : "";
 }
 
+void cli_put(struct lr_buf *out, struct lr_str text)
+{
+    cli_add_visible(out, text, CLI_ONE_LINE);
+}
+
+const char *cli_text(struct lr_arena *arena, const struct lr_json *obj, const char *key)
+{
+    struct lr_str text;
+    struct lr_buf visible;
+    if (!lr_json_str(lr_json_get(obj, key), &text))
+        return "";
+    lr_buf_init(&visible, ANSWER_BYTES);
+    cli_put(&visible, text);
+    const char *copy = lr_arena_copy(arena, lr_buf_str(&visible));
+    lr_buf_free(&visible);
+    return copy != NULL ? copy : "";
+}
+
+const struct lr_json *cli_array(const struct lr_json *obj, const char *key)
+{
+    const struct lr_json *list = lr_json_get(obj, key);
+    return lr_json_is(list, LR_JSON_ARRAY) ? list : NULL;
+}
+
 int64_t cli_int(const struct lr_json *obj, const char *key)
 {
     int64_t value = 0;
     return lr_json_i64(lr_json_get(obj, key), &value) ? value : 0;
+}
+
+double cli_real(const struct lr_json *obj, const char *key)
+{
+    double value = 0;
+    return lr_json_double(lr_json_get(obj, key), &value) ? value : 0;
 }
 
 bool cli_bool(const struct lr_json *obj, const char *key)

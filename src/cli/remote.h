@@ -1,4 +1,7 @@
-/* cli/remote.h - HTTP requests to a router from the command line. */
+/* cli/remote.h - HTTP requests to a router from the command line.
+ *
+ * What a router answers is text of another machine: cli_text and cli_put give it in a form that
+ * may be printed (cli/terminal.h), cli_raw as it came. */
 #ifndef CLI_REMOTE_H
 #define CLI_REMOTE_H
 
@@ -46,31 +49,41 @@ typedef void (*cli_print_fn)(struct cli_answer *answer, struct lr_buf *out);
 LR_MUST_USE lr_code cli_show(const struct lr_settings *s, const char *path, cli_print_fn fn,
                              struct lr_error *err);
 
+/* Like cli_ask for a GET, with less patience: the answer must begin within wait_ms. */
+LR_MUST_USE lr_code cli_ask_within(const struct lr_settings *s, uint32_t wait_ms,
+                                   const char *path, struct cli_answer *out,
+                                   struct lr_error *err);
+
 /* GETs from another server than the router, with its own secret (NULL: none). */
 LR_MUST_USE lr_code cli_ask_at(const struct lr_settings *s, const char *base,
                                const char *secret, const char *path, struct cli_answer *out,
                                struct lr_error *err);
 void cli_answer_free(struct cli_answer *answer);
 
-/* Like cli_ask for a streamed answer: fn gets the data of every server-sent event. */
+/* Like cli_ask for a streamed answer: fn gets the data of every server-sent event.  Ctrl-C ends
+ * the request, and the code is CANCELLED with an empty text. */
 typedef void (*cli_event_fn)(void *arg, struct lr_str data);
 LR_MUST_USE lr_code cli_stream(const struct lr_settings *s, const char *path,
                                const struct lr_buf *body, cli_event_fn fn, void *arg,
                                struct lr_error *err);
 
-/* engines.c: the id of the node that --node names (name or id), or of the only node. */
-LR_MUST_USE lr_code cli_choose_node(const struct lr_settings *s, char id[64],
-                                    struct lr_error *err);
-
-/* The router's URL in these settings. */
+/* The router's URL in these settings, and whether it was given: it is not the default. */
 const char *cli_router_url(const struct lr_settings *s);
+bool cli_names_router(const struct lr_settings *s);
 
 /* Appends a text as one segment of a path or as a query's value, with %XX where needed. */
 void cli_escape(struct lr_buf *out, const char *text);
 
-/* Members of a JSON object for printing; "" and 0 if missing. */
+/* Members of a JSON object; "", 0 and NULL if missing or of another type.  cli_text is for
+ * printing, on one line. */
 const char *cli_text(struct lr_arena *arena, const struct lr_json *obj, const char *key);
+const char *cli_raw(struct lr_arena *arena, const struct lr_json *obj, const char *key);
+const struct lr_json *cli_array(const struct lr_json *obj, const char *key);
 int64_t cli_int(const struct lr_json *obj, const char *key);
+double cli_real(const struct lr_json *obj, const char *key);
 bool cli_bool(const struct lr_json *obj, const char *key);
+
+/* Appends a text of the router for printing, on one line. */
+void cli_put(struct lr_buf *out, struct lr_str text);
 
 #endif
