@@ -4,7 +4,10 @@
 
 #include "base/file.h"
 #include "cli/commands.h"
+#include "cli/follow.h"
+#include "cli/names.h"
 #include "cli/remote.h"
+#include "cli/terminal.h"
 
 enum { TEMPLATE_BYTES = 1 << 20 };
 
@@ -18,22 +21,29 @@ static const struct lr_setting models_flags[] = {
     {.name = "node",
      .type = LR_SETTING_STRING,
      .value = "NODE",
-     .help = "with load, unload, pin and unpin: the node; default: the router chooses"},
+     .help = "with load, unload, pin and unpin: the node, by its name or id; default: the "
+             "router chooses"},
+    {.name = "wait",
+     .type = LR_SETTING_BOOL,
+     .fallback = "false",
+     .help = "with load: show the progress, and end when the model is loaded"},
 };
 
 /* The further names of a model, with a comma between two. */
 static void add_aliases(const struct lr_json *model, struct lr_buf *out)
 {
-    const struct lr_json *list = lr_json_get(model, "aliases");
+    const struct lr_json *list = cli_array(model, "aliases");
     struct lr_str name;
     for (uint32_t i = 0; list != NULL && i < list->count; i++)
-        if (lr_json_str(&list->items[i], &name))
-            lr_buf_addf(out, "%s" LR_STR_FMT, i > 0 ? ", " : "", LR_STR_ARG(name));
+        if (lr_json_str(&list->items[i], &name)) {
+            lr_buf_add_z(out, i > 0 ? ", " : "");
+            cli_put(out, name);
+        }
 }
 
 static void print_models(struct cli_answer *a, struct lr_buf *out)
 {
-    const struct lr_json *list = lr_json_get(a->json, "models");
+    const struct lr_json *list = cli_array(a->json, "models");
     if (list == NULL || list->count == 0) {
         lr_buf_add_z(out, "No model is registered: llm-router register openai/gpt-oss-20b\n");
         return;
@@ -44,7 +54,7 @@ static void print_models(struct cli_answer *a, struct lr_buf *out)
         lr_buf_addf(out, "%-40s %-10s %-8s %s\n", cli_text(&a->arena, m, "id"),
                     cli_text(&a->arena, m, "state"), cli_text(&a->arena, m, "source"),
                     cli_text(&a->arena, m, "reason"));
-        const struct lr_json *aliases = lr_json_get(m, "aliases");
+        const struct lr_json *aliases = cli_array(m, "aliases");
         if (aliases != NULL && aliases->count > 0) {
             lr_buf_add_z(out, "  alias: ");
             add_aliases(m, out);
@@ -56,32 +66,41 @@ static void print_models(struct cli_answer *a, struct lr_buf *out)
 /* Prints the result of deleting files, per node. */
 static void print_purged(struct cli_answer *a)
 {
-    const struct lr_json *list = lr_json_get(a->json, "purged");
+    const struct lr_json *list = cli_array(a->json, "purged");
     for (uint32_t i = 0; list != NULL && i < list->count; i++) {
         const struct lr_json *p = &list->items[i];
         if (cli_bool(p, "ok"))
-            (void)printf("%s: files deleted\n", cli_text(&a->arena, p, "name"));
+            cli_tell(stdout, "%s: files deleted\n", cli_text(&a->arena, p, "name"));
         else
-            (void)printf("%s: files stay: %s\n", cli_text(&a->arena, p, "name"),
-                         cli_text(&a->arena, p, "reason"));
+            cli_tell(stdout, "%s: files stay: %s\n", cli_text(&a->arena, p, "name"),
+                     cli_text(&a->arena, p, "reason"));
     }
     if (cli_int(a->json, "nodes_offline") != 0)
-        (void)printf("%lld nodes are offline: their files stay\n",
-                     (long long)cli_int(a->json, "nodes_offline"));
+        cli_tell(stdout, "%lld nodes are offline: their files stay\n",
+                 (long long)cli_int(a->json, "nodes_offline"));
 }
 
-static lr_code remove_model(const struct lr_settings *s, const char *id, struct lr_error *err)
+static lr_code remove_model(const struct lr_settings *s, const char *name, struct lr_error *err)
 {
     struct cli_answer a;
     struct lr_buf path;
+    char id[CLI_ID_MAX];
+    lr_code code = cli_model_id(s, name, id, err);
+    if (code == LR_NOT_FOUND && lr_settings_bool(s, "purge")) {
+        /* Its registration may be gone already, and its files are left. */
+        LR_COPY(id, lr_str_z(name));
+        code = LR_OK;
+    }
+    if (code != LR_OK)
+        return code;
     lr_buf_init(&path, 2000);
     lr_buf_add_z(&path, "/v0/models/");
     cli_escape(&path, id);
     if (lr_settings_bool(s, "purge"))
         lr_buf_add_z(&path, "?purge=true");
-    lr_code code = cli_ask(s, "DELETE", lr_buf_z(&path), NULL, &a, err);
+    code = cli_ask(s, "DELETE", lr_buf_z(&path), NULL, &a, err);
     if (code == LR_OK) {
-        (void)printf("removed %s\n", id);
+        cli_tell(stdout, "removed %s\n", id);
         print_purged(&a);
     }
     cli_answer_free(&a);
@@ -90,29 +109,51 @@ static lr_code remove_model(const struct lr_settings *s, const char *id, struct 
 }
 
 /* load, unload, pin, unpin. */
-static lr_code act(const struct lr_settings *s, const char *action, const char *id,
+static lr_code act(const struct lr_settings *s, const char *action, const char *name,
                    struct lr_error *err)
 {
     struct cli_answer a;
     struct lr_buf path, body;
-    const char *node = lr_settings_str(s, "node");
+    char id[CLI_ID_MAX], node[CLI_ID_MAX] = "";
+    lr_code code = cli_model_id(s, name, id, err);
+    if (code == LR_OK && lr_settings_has(s, "node"))
+        code = cli_choose_node(s, node, err);
+    if (code != LR_OK)
+        return code;
     lr_buf_init(&path, 4096);
     lr_buf_init(&body, 16);
     lr_buf_add_z(&body, "{}");
     lr_buf_add_z(&path, "/v0/models/");
     cli_escape(&path, id);
     lr_buf_addf(&path, "/%s", action);
-    if (node != NULL) {
+    if (node[0] != '\0') {
         lr_buf_add_z(&path, "?node=");
         cli_escape(&path, node);
     }
-    lr_code code = cli_ask(s, "POST", lr_buf_z(&path), &body, &a, err);
+    code = cli_ask(s, "POST", lr_buf_z(&path), &body, &a, err);
     if (code == LR_OK)
-        (void)printf("%s: %s%s\n", id, cli_text(&a.arena, a.json, "state"),
-                     cli_bool(a.json, "pinned") ? ", pinned" : "");
+        cli_tell(stdout, "%s: %s%s\n", id, cli_text(&a.arena, a.json, "state"),
+                 cli_bool(a.json, "pinned") ? ", pinned" : "");
     cli_answer_free(&a);
     lr_buf_free(&path);
     lr_buf_free(&body);
+    return code;
+}
+
+/* load --wait */
+static lr_code load_and_wait(const struct lr_settings *s, const char *name,
+                             struct lr_error *err)
+{
+    char id[CLI_ID_MAX], node[CLI_ID_MAX] = "";
+    lr_code code = cli_model_id(s, name, id, err);
+    if (code == LR_OK && lr_settings_has(s, "node"))
+        code = cli_choose_node(s, node, err);
+    if (code == LR_OK)
+        code = cli_load(s, id, node, err);
+    if (code == LR_OK)
+        code = cli_follow(s, id, node, CLI_GOAL_LOADED, stdout, err);
+    if (code == LR_OK)
+        cli_tell(stdout, "%s: ready\n", id);
     return code;
 }
 
@@ -138,38 +179,42 @@ static void put_others(struct lr_json_writer *w, const struct lr_json *list, con
 /* PATCH replaces all aliases, so the command reads them first. */
 static lr_code change_alias(const struct lr_settings *s, bool adds, struct lr_error *err)
 {
-    const char *id = lr_settings_positional(s, 1), *name = lr_settings_positional(s, 2);
-    struct cli_answer was, now = {0};
+    const char *name = lr_settings_positional(s, 2);
+    char id[CLI_ID_MAX];
+    struct cli_answer was = {0}, now = {0};
     struct lr_json_writer w;
     struct lr_buf path, body;
+    lr_code code = cli_model_id(s, lr_settings_positional(s, 1), id, err);
+    if (code != LR_OK)
+        return code;
     lr_buf_init(&path, 4096);
     lr_buf_init(&body, 64 << 10);
     lr_buf_add_z(&path, "/v0/models?brief=true&id=");
     cli_escape(&path, id);
-    lr_code code = cli_ask(s, "GET", lr_buf_z(&path), NULL, &was, err);
-    const struct lr_json *list = code == LR_OK ? lr_json_get(was.json, "models") : NULL;
+    code = cli_ask(s, "GET", lr_buf_z(&path), NULL, &was, err);
+    const struct lr_json *list = code == LR_OK ? cli_array(was.json, "models") : NULL;
     if (code == LR_OK && (list == NULL || list->count == 0))
-        code = lr_fail(err, LR_NOT_FOUND, "no model \"%s\": llm-router models lists them", id);
+        code = lr_fail(err, LR_NOT_FOUND, "the model \"%s\" was removed", id);
     if (code == LR_OK) {
         const struct lr_json *model = &list->items[0];
         lr_json_writer_init(&w, &body);
         lr_json_begin_object(&w);
         lr_json_member_array(&w, "aliases");
-        put_others(&w, lr_json_get(model, "aliases"), name);
+        put_others(&w, cli_array(model, "aliases"), name);
         if (adds)
             lr_json_put_z(&w, name);
         lr_json_end_array(&w);
         lr_json_end_object(&w);
         lr_buf_clear(&path);
         lr_buf_add_z(&path, "/v0/models/");
-        cli_escape(&path, cli_text(&was.arena, model, "id"));
+        cli_escape(&path, id);
         code = cli_ask(s, "PATCH", lr_buf_z(&path), &body, &now, err);
     }
     if (code == LR_OK) {
         lr_buf_clear(&body);
         add_aliases(now.json, &body);
-        (void)printf("%s: %s\n", cli_text(&now.arena, now.json, "id"),
-                     body.len > 0 ? lr_buf_z(&body) : "no alias");
+        cli_tell(stdout, "%s: %s\n", cli_text(&now.arena, now.json, "id"),
+                 body.len > 0 ? lr_buf_z(&body) : "no alias");
     }
     cli_answer_free(&was);
     cli_answer_free(&now);
@@ -186,6 +231,8 @@ static lr_code run_models(const struct lr_settings *s, struct lr_error *err)
         return change_alias(s, strcmp(word, "alias") == 0, err);
     if (count == 2 && strcmp(word, "remove") == 0)
         return remove_model(s, lr_settings_positional(s, 1), err);
+    if (count == 2 && strcmp(word, "load") == 0 && lr_settings_bool(s, "wait"))
+        return load_and_wait(s, lr_settings_positional(s, 1), err);
     if (count == 2 && is_action(word))
         return act(s, word, lr_settings_positional(s, 1), err);
     if (count != 0)
@@ -202,6 +249,7 @@ const struct cli_command cli_command_models = {
     .arguments = "[remove MODEL | load MODEL | unload MODEL | pin MODEL | unpin MODEL | "
                  "alias MODEL NAME | unalias MODEL NAME]",
     .details =
+        "MODEL is the id of a model, an alias, or the part of the id behind the slash.\n"
         "Removing a registration keeps the files on the nodes unless --purge is given. "
         "A pinned\n"
         "model is never unloaded to free memory. An alias is a further name under which\n"
@@ -238,8 +286,25 @@ static const struct lr_setting register_flags[] = {
     {.name = "path",
      .type = LR_SETTING_BOOL,
      .fallback = "false",
-     .help = "REPO is a folder on a node, not a repository"},
+     .help = "REPO is a model whose files are on a node already: its name below the node's "
+             "models-dir, or its folder"},
+    {.name = "wait",
+     .type = LR_SETTING_BOOL,
+     .fallback = "false",
+     .help = "show the progress of the download, and end when the model can be used"},
 };
+
+/* "./model", "/srv/model", "~/model": a folder, which only --path takes. */
+static lr_code check_source(const struct lr_settings *s, struct lr_error *err)
+{
+    const char *repo = lr_settings_positional(s, 0);
+    if (lr_settings_bool(s, "path") || (repo[0] != '/' && repo[0] != '.' && repo[0] != '~'))
+        return LR_OK;
+    return lr_fail(err, LR_INVALID_ARGUMENT,
+                   "%.200s looks like a folder: add --path if it is on a node, below its "
+                   "models-dir; a repository is written org/name",
+                   repo);
+}
 
 static lr_code run_register(const struct lr_settings *s, struct lr_error *err)
 {
@@ -248,8 +313,12 @@ static lr_code run_register(const struct lr_settings *s, struct lr_error *err)
     struct lr_buf body, template;
     struct lr_json_writer w;
     const char *file = lr_settings_str(s, "chat-template");
+    char id[CLI_ID_MAX] = "";
+    lr_code code = check_source(s, err);
+    if (code != LR_OK)
+        return code;
     lr_buf_init(&template, TEMPLATE_BYTES);
-    lr_code code = file != NULL ? lr_file_read_buf(file, &template, err) : LR_OK;
+    code = file != NULL ? lr_file_read_buf(file, &template, err) : LR_OK;
     if (code != LR_OK) {
         lr_buf_free(&template);
         return code;
@@ -272,17 +341,22 @@ static lr_code run_register(const struct lr_settings *s, struct lr_error *err)
     lr_json_end_object(&w);
     code = cli_ask(s, "POST", "/v0/models/register", &body, &a, err);
     if (code == LR_OK) {
-        const struct lr_json *warnings = lr_json_get(a.json, "warnings");
+        const struct lr_json *warnings = cli_array(a.json, "warnings");
         struct lr_str text;
-        (void)printf("registered %s (llm-router models shows the progress)\n",
-                     cli_text(&a.arena, a.json, "id"));
-        (void)fflush(stdout);
+        bool waits = lr_settings_bool(s, "wait");
+        LR_COPY(id, lr_str_z(cli_raw(&a.arena, a.json, "id")));
+        cli_tell(stdout, "registered %s%s\n", id,
+                 waits ? "" : " (llm-router models shows the progress)");
         for (uint32_t i = 0; warnings != NULL && i < warnings->count; i++)
             if (lr_json_str(&warnings->items[i], &text))
-                (void)fprintf(stderr, "warning: " LR_STR_FMT "\n", LR_STR_ARG(text));
+                cli_tell(stderr, "warning: " LR_STR_FMT "\n", LR_STR_ARG(text));
     }
     cli_answer_free(&a);
     lr_buf_free(&body);
+    if (code == LR_OK && lr_settings_bool(s, "wait"))
+        code = cli_follow(s, id, "", CLI_GOAL_FILES, stdout, err);
+    if (code == LR_OK && lr_settings_bool(s, "wait"))
+        cli_tell(stdout, "%s can be used\n", id);
     return code;
 }
 
@@ -292,7 +366,16 @@ const struct cli_command cli_command_register = {
     .arguments = "REPO",
     .details =
         "REPO is org/name, or a Hugging Face URL. For gated repositories, set HF_TOKEN in the\n"
-        "router's environment.",
+        "router's environment.\n\n"
+        "With --path nothing is downloaded: REPO is a model that lies on a node. The node "
+        "looks\n"
+        "below its models-dir (data-dir/models, unless it was started with another) and at "
+        "the\n"
+        "folders that it was given with --model, and REPO is the name there:\n"
+        "  models-dir/acme/parrot on the node:  llm-router register acme/parrot --path\n"
+        "A whole path works too, if it is below the models-dir. Every node that has the "
+        "folder\n"
+        "serves the model.",
     .flags = {register_flags, sizeof(register_flags) / sizeof(register_flags[0])},
     .least = 1,
     .most = 1,
