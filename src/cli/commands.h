@@ -29,6 +29,7 @@ extern const struct cli_command cli_command_usage;
 extern const struct cli_command cli_command_status;
 extern const struct cli_command cli_command_top;
 extern const struct cli_command cli_command_logs;
+extern const struct cli_command cli_command_config;
 extern const struct cli_command cli_command_register;
 extern const struct cli_command cli_command_models;
 extern const struct cli_command cli_command_nodes;

@@ -9,14 +9,22 @@
 #include "base/os/socket.h"
 #include "base/sandbox.h"
 #include "base/subprocess.h"
+#include "cli/checks.h"
 #include "cli/commands.h"
 #include "cli/remote.h"
+#include "cli/way.h"
 #include "net/client.h"
-#include "plugin/manifest.h"
 
 enum { DISK_LEAST_GB = 20, HUB_MS = 5000 };
 
 static const struct lr_setting flags[] = {
+    CLI_REMOTE_FLAGS,
+    {.name = "as",
+     .type = LR_SETTING_CHOICE,
+     .fallback = "auto",
+     .choices = "auto|up|router|node",
+     .help = "what this machine is for; auto: router, if the data folder is that of a router "
+             "alone"},
     {.name = "data-dir",
      .type = LR_SETTING_PATH,
      .fallback = "~/.llm-router",
@@ -28,19 +36,23 @@ static const struct lr_setting flags[] = {
      .type = LR_SETTING_BOOL,
      .fallback = "true",
      .help = "also check whether the model hub can be reached"},
+    {.name = "tls-cert",
+     .type = LR_SETTING_PATH,
+     .value = "FILE",
+     .help = "also check this certificate"},
+    {.name = "tls-key", .type = LR_SETTING_PATH, .value = "FILE", .help = "its private key"},
+    {.name = "tls-name",
+     .type = LR_SETTING_STRING,
+     .value = "HOST",
+     .help = "the name by which clients reach the server with that certificate"},
+    {.name = "tls-warn-days",
+     .type = LR_SETTING_INT,
+     .fallback = "14",
+     .max = 3650,
+     .help = "days that the certificate must be valid at least"},
 };
 
-static int problems;
-
-static void say(bool ok, const char *what, const char *advice)
-{
-    (void)printf("%s  %s\n", ok ? "ok  " : "MISS", what);
-    if (!ok && advice[0] != '\0')
-        (void)printf("      %s\n", advice);
-    problems += !ok;
-}
-
-static void check_gpu(void)
+static void check_gpu(struct cli_checks *c)
 {
     void *driver = lr_library_open_known(LR_LIBRARY_CUDA);
     void *nvml = lr_library_open_known(LR_LIBRARY_NVML);
@@ -50,12 +62,12 @@ static void check_gpu(void)
                    lr_library_name(LR_LIBRARY_CUDA));
     (void)snprintf(name[1], sizeof(name[1]), "the driver's management library (%s)",
                    lr_library_name(LR_LIBRARY_NVML));
-    say(device, "an NVIDIA GPU",
-        "none was found: nodes need one; for trying things out pass --device cpu");
+    cli_check(c, device, "an NVIDIA GPU",
+              "none was found: nodes need one; for trying things out pass --device cpu");
     if (device) {
-        say(driver != NULL, name[0], "install the driver package of your system");
-        say(nvml != NULL, name[1],
-            "it comes with the driver; without it memory cannot be watched");
+        cli_check(c, driver != NULL, name[0], "install the driver package of your system");
+        cli_check(c, nvml != NULL, name[1],
+                  "it comes with the driver; without it memory cannot be watched");
     }
     if (driver != NULL)
         lr_library_close(driver);
@@ -63,57 +75,28 @@ static void check_gpu(void)
         lr_library_close(nvml);
 }
 
-static void check_engines(const struct lr_settings *s)
-{
-    char dir[LR_PATH_MAX], folder[2 * LR_PATH_MAX], text[512];
-    size_t count = 0;
-    plugin_engines_dir(lr_settings_str(s, "engines-dir"), dir);
-    struct lr_dir *list = lr_dir_open(dir);
-    for (const char *name; list != NULL && (name = lr_dir_next(list)) != NULL;) {
-        struct plugin_manifest manifest;
-        struct lr_error err;
-        if (name[0] == '.')
-            continue;
-        (void)snprintf(folder, sizeof(folder), "%s/%s", dir, name);
-        lr_code code = plugin_manifest_read(&manifest, folder, &err);
-        (void)snprintf(text, sizeof(text), "engine %.100s", name);
-        say(code == LR_OK, text, code == LR_OK ? "" : err.text);
-        if (code == LR_OK)
-            plugin_manifest_free(&manifest);
-        count++;
-    }
-    lr_dir_close(list);
-    (void)snprintf(text, sizeof(text), "engines in %.400s", dir);
-    if (count == 0)
-        say(false, text, "none: run make build, or name the folder with --engines-dir");
-}
-
-static void check_disk(const struct lr_settings *s)
+static void check_disk(struct cli_checks *c, const struct lr_settings *s, bool has_models)
 {
     const char *dir = lr_settings_str(s, "data-dir");
     char text[300], size[32];
     struct lr_error err;
     uint64_t bytes;
     char there[LR_PATH_MAX];
-    (void)snprintf(there, sizeof(there), "%s", dir);
-    /* For a folder that does not exist yet, check its nearest existing parent; nothing is
-     * created. */
-    while (!lr_dir_exists(there)) {
-        char *slash = strrchr(there, '/');
-        if (slash == NULL)
-            (void)snprintf(there, sizeof(there), ".");
-        else
-            slash[slash == there] = '\0';
-    }
+    cli_nearest_folder(dir, there, sizeof(there));
     if (!lr_can_write(there) || lr_disk_free(there, &bytes, &err) != LR_OK) {
         (void)snprintf(text, sizeof(text), "the data folder %.200s", dir);
-        say(false, text, "it cannot be written: choose another with --data-dir");
+        cli_check(c, false, text, "it cannot be written: choose another with --data-dir");
         return;
     }
     lr_format_size(bytes, size);
     (void)snprintf(text, sizeof(text), "%s free in %.200s", size, dir);
-    say(bytes >= (uint64_t)DISK_LEAST_GB << 30, text,
-        "a model of 20 billion parameters takes 14 GB: free some, or choose --data-dir");
+    if (has_models)
+        cli_check(c, bytes >= (uint64_t)DISK_LEAST_GB << 30, text,
+                  "a model of 20 billion parameters takes 14 GB: free some, or choose "
+                  "--data-dir");
+    else
+        cli_check(c, bytes >= (uint64_t)1 << 30, text,
+                  "keys, usage and logs need room: free some, or choose --data-dir");
 }
 
 struct reach {
@@ -167,7 +150,7 @@ static bool is_ours(uint16_t port)
            (strstr(r.body, "uptime_ms") != NULL || strstr(r.body, "node-secret") != NULL);
 }
 
-static void check_port(uint16_t port, const char *who)
+static void check_port(struct cli_checks *c, uint16_t port, const char *who)
 {
     char text[100];
     struct sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons(port)};
@@ -179,11 +162,11 @@ static void check_port(uint16_t port, const char *who)
     bool is_running = !is_free && is_ours(port);
     (void)snprintf(text, sizeof(text), "port %u for the %s%s", port, who,
                    is_running ? " (it is running)" : "");
-    say(is_free || is_running, text,
-        "another program uses it: choose another with --listen ADDR:PORT");
+    cli_check(c, is_free || is_running, text,
+              "another program uses it: choose another with --listen ADDR:PORT");
 }
 
-static void check_hub(void)
+static void check_hub(struct cli_checks *c)
 {
     struct reach r;
     const char *endpoint = getenv("HF_ENDPOINT");
@@ -195,40 +178,89 @@ static void check_hub(void)
     (void)snprintf(text, sizeof(text), "the model hub (%s)", url);
     (void)snprintf(advice, sizeof(advice), "%.300s; HF_ENDPOINT names another one",
                    r.status == 0 ? r.why : "it is out of order");
-    say(r.status != 0 && r.status < 500, text, advice);
+    cli_check(c, r.status != 0 && r.status < 500, text, advice);
 }
 
-static void check_sandbox(void)
+static void check_sandbox(struct cli_checks *c)
 {
     struct lr_sandbox_facts facts = lr_sandbox_look();
     char text[100], lacks[LR_SANDBOX_TEXT];
     (void)snprintf(text, sizeof(text), "workers are confined (Landlock %d, seccomp %s)",
                    facts.landlock, facts.has_seccomp ? "yes" : "no");
     (void)lr_sandbox_lacks(&facts, lacks);
-    say(lacks[0] == '\0', text, lacks);
+    cli_check(c, lacks[0] == '\0', text, lacks);
+}
+
+/* ---- what this machine is ---- */
+
+enum part { PART_ROUTER = 1, PART_NODE = 2 };
+
+/* A data folder with a router's database and nothing of a node is that of a router alone. */
+static unsigned parts_of(const struct lr_settings *s)
+{
+    const char *as = lr_settings_str(s, "as"), *dir = lr_settings_str(s, "data-dir");
+    char path[LR_PATH_MAX];
+    if (strcmp(as, "router") == 0)
+        return PART_ROUTER;
+    if (strcmp(as, "node") == 0)
+        return PART_NODE;
+    if (strcmp(as, "up") == 0)
+        return PART_ROUTER | PART_NODE;
+    (void)snprintf(path, sizeof(path), "%.4000s/router.db", dir);
+    bool has_router = lr_file_exists(path);
+    (void)snprintf(path, sizeof(path), "%.4000s/node-identity.json", dir);
+    bool has_node = lr_file_exists(path);
+    (void)snprintf(path, sizeof(path), "%.4000s/node", dir);
+    if (!has_router || has_node || lr_dir_exists(path))
+        return PART_ROUTER | PART_NODE;
+    (void)printf("The data folder is that of a router without a node: GPU and engines are not "
+                 "checked (--as up checks them)\n");
+    return PART_ROUTER;
+}
+
+static void check_files_of_tls(struct cli_checks *c, const struct lr_settings *s)
+{
+    const char *cert = lr_settings_str(s, "tls-cert"), *key = lr_settings_str(s, "tls-key");
+    const char *name = lr_settings_str(s, "tls-name");
+    if (cert != NULL && key != NULL)
+        cli_check_tls(c, cert, key, name, lr_settings_int(s, "tls-warn-days"));
+    else if (cert != NULL || key != NULL)
+        cli_check(c, false, "tls-cert and tls-key", "they go together: give both or none");
 }
 
 static lr_code run(const struct lr_settings *s, struct lr_error *err)
 {
-    problems = 0;
-    check_gpu();
-    check_engines(s);
-    check_sandbox();
-    check_disk(s);
-    check_port(11680, "router");
-    check_port(11681, "node");
+    struct cli_checks c = {0};
+    unsigned parts = parts_of(s);
+    if ((parts & PART_NODE) != 0) {
+        check_gpu(&c);
+        cli_check_engines(&c, lr_settings_str(s, "engines-dir"));
+        check_sandbox(&c);
+    }
+    check_disk(&c, s, (parts & PART_NODE) != 0);
+    if ((parts & PART_ROUTER) != 0)
+        check_port(&c, 11680, "router");
+    if ((parts & PART_NODE) != 0)
+        check_port(&c, 11681, "node");
+    check_files_of_tls(&c, s);
+    if (cli_names_router(s))
+        cli_check_way(&c, s);
     if (lr_settings_bool(s, "hub"))
-        check_hub();
+        check_hub(&c);
     (void)fflush(stdout);
-    if (problems != 0)
-        return lr_fail(err, LR_UNAVAILABLE, "%d of these need%s attention", problems,
-                       problems == 1 ? "s" : "");
-    return LR_OK;
+    return cli_checks_end(&c, err);
 }
 
 const struct cli_command cli_command_doctor = {
     .name = "doctor",
-    .summary = "Check GPU, driver, engines, disk, ports and the hub, and suggest fixes",
+    .summary = "Check this machine and the way to the router, and suggest fixes",
+    .details =
+        "Looks at GPU, driver, engines, disk, ports and the hub. --as says what the machine "
+        "is\n"
+        "for: a router needs no GPU and no engine. With --tls-cert and --tls-key it checks "
+        "these\n"
+        "files, and with --url (or LLM_ROUTER_URL) the way to that router: name, connection,\n"
+        "TLS, key and version.",
     .flags = {flags, sizeof(flags) / sizeof(flags[0])},
     .run = run,
 };

@@ -22,6 +22,7 @@ static const struct cli_command *const rows[] = {
     &cli_command_status,
     &cli_command_top,
     &cli_command_logs,
+    &cli_command_config,
     &cli_command_doctor,
     &cli_command_memory,
     &cli_command_backup,

@@ -52,6 +52,15 @@ const all = [
   ['models', 'load', 'x'],
   ['models', 'pin', 'x'],
   ['models', 'alias', 'x', 'y'],
+  ['list'],
+  ['ps'],
+  ['status'],
+  ['stop', 'x'],
+  ['pull', 'a/b'],
+  ['usage'],
+  ['logs'],
+  ['logs', 'x'],
+  ['top'],
 ];
 
 test('without a router every command fails and says how to start a router or name its URL', async () => {
@@ -140,7 +149,7 @@ test('a model is loaded, pinned and unloaded; engines are listed and reloaded', 
   await says(['models', 'pin', 'parrot'], /^parrot: ready, pinned\n$/);
   await says(['models', 'unpin', 'parrot'], /^parrot: ready\n$/);
   await fails(['models', 'load', 'nobody'], {}, /there is no model "nobody"/);
-  await fails(['models', 'load', 'parrot', '--node', 'nobody'], {}, /no node that serves can run/);
+  await fails(['models', 'load', 'parrot', '--node', 'nobody'], {}, /there is no node "nobody"/);
   await says(['engines'], new RegExp(`NODE +ENGINE[^]*${name} +echo +\\d\\S+ +usable +cpu`));
   await says(['engines', '--node', id], /echo/);
   await says(['engines', 'reload', 'echo'], new RegExp(`reloading echo on ${id}`));

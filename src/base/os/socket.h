@@ -25,6 +25,8 @@
 int lr_socket(int family, int type, int protocol);
 /* A listening TCP socket that does not block; another socket on the same port is refused. */
 int lr_socket_listen(const struct sockaddr *address, socklen_t len, int backlog);
+/* A TCP connection that is made within timeout_ms; it does not block. */
+int lr_socket_connect(const struct sockaddr *address, socklen_t len, int timeout_ms);
 /* The next connection, which does not block either. */
 int lr_socket_accept(int listener, struct sockaddr_storage *address);
 void lr_socket_close(int fd);

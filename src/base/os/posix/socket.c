@@ -2,8 +2,11 @@
 #include "base/os/socket.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <sys/resource.h>
 #include <unistd.h>
+
+#include "base/os/fd.h"
 
 #ifndef MSG_NOSIGNAL
 #define MSG_NOSIGNAL 0 /* macOS: lr_ignore_broken_pipes does the same for the process */
@@ -12,6 +15,26 @@
 void lr_socket_close(int fd)
 {
     (void)close(fd);
+}
+
+int lr_socket_connect(const struct sockaddr *address, socklen_t len, int timeout_ms)
+{
+    int fd = lr_socket(address->sa_family, SOCK_STREAM, 0), rc = 0;
+    socklen_t size = sizeof(rc);
+    if (fd < 0)
+        return -1;
+    if (fcntl(fd, F_SETFL, O_NONBLOCK) != 0 || connect(fd, address, len) != 0)
+        rc = errno;
+    if (rc == EINPROGRESS) {
+        rc = ETIMEDOUT;
+        if (lr_fd_wait(fd, LR_FD_WRITABLE, timeout_ms) == 1)
+            (void)getsockopt(fd, SOL_SOCKET, SO_ERROR, &rc, &size);
+    }
+    if (rc == 0)
+        return fd;
+    lr_socket_close(fd);
+    errno = rc;
+    return -1;
 }
 
 ssize_t lr_socket_send(int fd, const void *bytes, size_t len)
