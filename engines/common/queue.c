@@ -36,6 +36,7 @@ static void destroy_list(struct engine_sequence *list)
 
 void engine_queue_deinit(struct engine_queue *q)
 {
+    destroy_list(q->reading);
     destroy_list(q->queued);
     destroy_list(q->running);
     *q = (struct engine_queue){0};
@@ -49,15 +50,35 @@ void engine_queue_add(struct engine_queue *q, struct engine_sequence *seq)
     q->live++;
 }
 
+void engine_queue_read(struct engine_queue *q, struct engine_sequence *seq)
+{
+    seq->arrival = q->arrivals++;
+    seq->state = ENGINE_READING;
+    insert(&q->reading, seq);
+    q->live++;
+}
+
+void engine_queue_was_read(struct engine_queue *q, struct engine_sequence *seq)
+{
+    unlink_from(&q->reading, seq);
+    seq->state = ENGINE_QUEUED;
+    insert(&q->queued, seq);
+}
+
+static struct engine_sequence *find_in(struct engine_sequence *list, uint64_t id)
+{
+    while (list != NULL && list->id != id)
+        list = list->next;
+    return list;
+}
+
 struct engine_sequence *engine_queue_find(const struct engine_queue *q, uint64_t id)
 {
-    for (struct engine_sequence *seq = q->running; seq != NULL; seq = seq->next)
-        if (seq->id == id)
-            return seq;
-    for (struct engine_sequence *seq = q->queued; seq != NULL; seq = seq->next)
-        if (seq->id == id)
-            return seq;
-    return NULL;
+    struct engine_sequence *seq = find_in(q->running, id);
+
+    if (seq == NULL)
+        seq = find_in(q->queued, id);
+    return seq != NULL ? seq : find_in(q->reading, id);
 }
 
 struct engine_sequence *engine_queue_last_running(const struct engine_queue *q)
@@ -87,7 +108,10 @@ void engine_queue_end(struct engine_queue *q, struct engine_sequence *seq)
 {
     if (seq->state == ENGINE_ENDED)
         return;
-    unlink_from(seq->state == ENGINE_RUNNING ? &q->running : &q->queued, seq);
+    unlink_from(seq->state == ENGINE_RUNNING   ? &q->running
+                : seq->state == ENGINE_READING ? &q->reading
+                                               : &q->queued,
+                seq);
     seq->state = ENGINE_ENDED;
     q->live--;
 }

@@ -1,6 +1,6 @@
-/* engines/common/queue.h - the sequences of a model, queued and running.
+/* engines/common/queue.h - the sequences of a model: being read, queued and running.
  *
- * Both lists have the same order: higher priority first, then earlier arrival.  The scheduler
+ * All lists have the same order: higher priority first, then earlier arrival.  The scheduler
  * decides what a sequence needs to run (slots, pages, cells).  Thread: the engine's caller.
  */
 #ifndef ENGINE_QUEUE_H
@@ -9,9 +9,10 @@
 #include "engines/common/sequence.h"
 
 struct engine_queue {
+    struct engine_sequence *reading;
     struct engine_sequence *queued;
     struct engine_sequence *running;
-    uint32_t live; /* in both lists */
+    uint32_t live; /* in all lists */
     uint64_t arrivals;
 };
 
@@ -19,6 +20,10 @@ void engine_queue_deinit(struct engine_queue *q); /* destroys the sequences */
 
 /* Takes ownership of a new sequence. */
 void engine_queue_add(struct engine_queue *q, struct engine_sequence *seq);
+/* The same for a sequence whose prompt is being tokenized; then reading -> queued.  The place
+ * in the order is that of the first call. */
+void engine_queue_read(struct engine_queue *q, struct engine_sequence *seq);
+void engine_queue_was_read(struct engine_queue *q, struct engine_sequence *seq);
 struct engine_sequence *engine_queue_find(const struct engine_queue *q, uint64_t id);
 struct engine_sequence *engine_queue_last_running(const struct engine_queue *q);
 

@@ -73,11 +73,32 @@ lr_code engine_sequence_create(const struct lr_engine_request *r, const uint32_t
         engine_sequence_destroy(seq);
         return lr_fail(err, LR_OUT_OF_RAM, "no memory for a request of %zu tokens", count);
     }
-    memcpy(seq->ids, ids, count * sizeof(*ids));
+    if (count > 0)
+        memcpy(seq->ids, ids, count * sizeof(*ids));
     if (r->generated_count > 0)
         memcpy(seq->ids + count, r->generated, r->generated_count * sizeof(*ids));
     *out = seq;
     return LR_OK;
+}
+
+bool engine_sequence_prompt(struct engine_sequence *seq, const uint32_t *ids, size_t count,
+                            uint32_t context)
+{
+    uint32_t total = (uint32_t)count + seq->count;
+    uint32_t *list = calloc((size_t)total + 64, sizeof(*list));
+
+    if (list == NULL)
+        return false;
+    memcpy(list, ids, count * sizeof(*ids));
+    memcpy(list + count, seq->ids, seq->count * sizeof(*ids));
+    free(seq->ids);
+    seq->ids = list;
+    seq->count = total;
+    seq->capacity = total + 64;
+    seq->prompt_count = (uint32_t)count;
+    /* Without a prompt the limit was max_tokens, or the context. */
+    seq->limit = seq->limit + count < context ? seq->limit + (uint32_t)count : context;
+    return true;
 }
 
 void engine_sequence_destroy(struct engine_sequence *seq)

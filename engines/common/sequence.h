@@ -20,6 +20,7 @@ enum engine_state {
     ENGINE_QUEUED,  /* no slot, nothing in the KV cache */
     ENGINE_RUNNING, /* has a slot */
     ENGINE_ENDED,   /* has neither; waits to be freed */
+    ENGINE_READING, /* its prompt is being tokenized: `ids` has only what was generated */
 };
 
 struct engine_sequence {
@@ -60,6 +61,9 @@ LR_MUST_USE lr_code engine_sequence_create(const struct lr_engine_request *reque
                                            const uint32_t *ids, size_t count, uint32_t context,
                                            uint32_t vocab, struct engine_sequence **out,
                                            struct lr_error *err);
+/* The prompt of a sequence that was created without one.  False: no memory. */
+bool engine_sequence_prompt(struct engine_sequence *seq, const uint32_t *ids, size_t count,
+                            uint32_t context);
 void engine_sequence_destroy(struct engine_sequence *seq); /* NULL is fine */
 
 /* False: no memory. */

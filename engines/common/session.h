@@ -66,6 +66,14 @@ LR_MUST_USE lr_code engine_session_submit(struct engine_session *s,
                                           const struct lr_engine_request *r,
                                           const uint32_t *ids, size_t count,
                                           struct lr_error *err);
+/* The same in two parts, for a prompt that is tokenized meanwhile.  await: checks everything
+ * but the prompt; *out is live.  read: the prompt is there (code OK) or could not be made; the
+ * sequence is queued, or ends with the error. */
+LR_MUST_USE lr_code engine_session_await(struct engine_session *s,
+                                         const struct lr_engine_request *r,
+                                         struct engine_sequence **out, struct lr_error *err);
+void engine_session_read(struct engine_session *s, struct engine_sequence *seq,
+                         const uint32_t *ids, size_t count, lr_code code, struct lr_error *err);
 void engine_session_cancel(struct engine_session *s, uint64_t id);
 
 /* ---- a step (session.c) ---- */

@@ -90,18 +90,25 @@ lr_code engine_session_accept(const struct engine_session *s, const struct lr_en
                                                            : code;
 }
 
-static lr_code check(const struct engine_session *s, const struct lr_engine_request *r,
-                     const uint32_t *ids, size_t count, struct lr_error *err)
+static lr_code check_prompt(const struct engine_session *s, uint32_t kind, const uint32_t *ids,
+                            size_t count, size_t generated, struct lr_error *err)
 {
-    uint64_t total = (uint64_t)count + r->generated_count;
+    uint64_t total = (uint64_t)count + generated;
     lr_code code = engine_session_check_ids(s, "prompt", ids, count, err);
 
     if (code != LR_OK)
         return code;
     if (count == 0)
         return lr_fail(err, LR_INVALID_ARGUMENT, "the prompt is empty");
-    if (total > s->max_context - (r->kind == LR_REQUEST_GENERATE))
+    if (total > s->max_context - (kind == LR_REQUEST_GENERATE))
         return engine_session_too_long(s, total, "tokens", err);
+    return LR_OK;
+}
+
+/* What the prompt has no part in. */
+static lr_code check_rest(const struct engine_session *s, const struct lr_engine_request *r,
+                          struct lr_error *err)
+{
     if (r->constrained && s->host.fill_mask == NULL)
         return lr_fail(err, LR_UNSUPPORTED, "constrained output is not supported by this host");
     if (engine_queue_find(s->queue, r->id) != NULL)
@@ -110,27 +117,62 @@ static lr_code check(const struct engine_session *s, const struct lr_engine_requ
     return engine_session_check_ids(s, "generated", r->generated, r->generated_count, err);
 }
 
-lr_code engine_session_submit(struct engine_session *s, const struct lr_engine_request *given,
-                              const uint32_t *ids, size_t count, struct lr_error *err)
+/* Of a request for a vector nothing else may be read. */
+static struct lr_engine_request relevant(const struct lr_engine_request *given)
 {
-    /* Of a request for a vector nothing else may be read. */
-    const struct lr_engine_request vector = {
-        .size = sizeof(vector),
+    if (given->kind == LR_REQUEST_GENERATE)
+        return *given;
+    return (struct lr_engine_request){
+        .size = sizeof(*given),
         .kind = given->kind,
         .id = given->id,
         .cache_scope = given->cache_scope,
         .priority = given->priority,
         .dimensions = given->dimensions,
     };
-    const struct lr_engine_request *r = given->kind == LR_REQUEST_GENERATE ? given : &vector;
+}
+
+lr_code engine_session_submit(struct engine_session *s, const struct lr_engine_request *given,
+                              const uint32_t *ids, size_t count, struct lr_error *err)
+{
+    const struct lr_engine_request r = relevant(given);
     struct engine_sequence *seq = NULL;
-    lr_code code = check(s, r, ids, count, err);
+    lr_code code = check_prompt(s, r.kind, ids, count, r.generated_count, err);
 
     if (code == LR_OK)
-        code = engine_sequence_create(r, ids, count, s->max_context, s->vocab, &seq, err);
+        code = check_rest(s, &r, err);
+    if (code == LR_OK)
+        code = engine_sequence_create(&r, ids, count, s->max_context, s->vocab, &seq, err);
     if (code == LR_OK)
         engine_queue_add(s->queue, seq);
     return code;
+}
+
+lr_code engine_session_await(struct engine_session *s, const struct lr_engine_request *given,
+                             struct engine_sequence **out, struct lr_error *err)
+{
+    const struct lr_engine_request r = relevant(given);
+
+    *out = NULL;
+    lr_code code = check_rest(s, &r, err);
+    if (code == LR_OK)
+        code = engine_sequence_create(&r, NULL, 0, s->max_context, s->vocab, out, err);
+    if (code == LR_OK)
+        engine_queue_read(s->queue, *out);
+    return code;
+}
+
+void engine_session_read(struct engine_session *s, struct engine_sequence *seq,
+                         const uint32_t *ids, size_t count, lr_code code, struct lr_error *err)
+{
+    if (code == LR_OK)
+        code = check_prompt(s, seq->kind, ids, count, seq->count, err);
+    if (code == LR_OK && !engine_sequence_prompt(seq, ids, count, s->max_context))
+        code = lr_fail(err, LR_OUT_OF_RAM, "no memory for a prompt of %zu tokens", count);
+    if (code == LR_OK)
+        engine_queue_was_read(s->queue, seq);
+    else
+        engine_session_finish(s, seq, LR_FINISH_ERROR, err);
 }
 
 void engine_session_cancel(struct engine_session *s, uint64_t id)

@@ -8,6 +8,7 @@
 
 #include "engines/common/session.h"
 #include "engines/gptoss/backend/backend.h"
+#include "engines/gptoss/engine_reading.h"
 #include "engines/gptoss/model/vocabulary.h"
 #include "engines/gptoss/scheduler/scheduler.h"
 #include "llm-router/engine.h"
@@ -16,6 +17,7 @@ struct lr_engine_model {
     struct engine_session session;
     struct model_gptoss *weights;
     struct gptoss_vocabulary vocabulary;
+    struct gptoss_reading reading; /* its numbers are the sequences' arrivals */
     const struct gptoss_backend_api *backend_api;
     struct gptoss_backend *backend;
     struct gptoss_plan plan;
@@ -60,6 +62,10 @@ lr_code gptoss_engine_count(const char *dir, const struct lr_engine_options *opt
                             uint64_t *count, struct lr_error *err);
 lr_code gptoss_engine_tokenize(const struct lr_engine_model *m,
                                const struct lr_segment *segments, size_t segment_count,
+/* *ids is empty unless the result is OK. */
+lr_code gptoss_engine_encode(const struct tokenizer *tokenizer,
+                             const struct lr_segment *segments, size_t count,
+                             struct tokenizer_ids *ids, struct lr_error *err);
                                uint32_t *ids, size_t capacity, size_t *count,
                                struct lr_error *err);
 

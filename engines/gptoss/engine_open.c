@@ -163,6 +163,8 @@ static void release(void *ctx, struct engine_sequence *seq)
 }
 
 static lr_code bring_up(struct lr_engine_model *m, const char *dir, const struct setting *s,
+    if (seq->state == ENGINE_READING)
+        gptoss_reading_drop(&m->reading, seq->arrival);
                         struct lr_error *err)
 {
     struct engine_session *session = &m->session;
@@ -188,6 +190,7 @@ static lr_code bring_up(struct lr_engine_model *m, const char *dir, const struct
     session->max_context = m->plan.max_context;
     session->vocab = m->vocabulary.rows;
     session->ctx = m;
+    gptoss_reading_init(&m->reading, m->vocabulary.tokenizer, gptoss_engine_encode);
     session->token = token;
     session->release = release;
     session->stats = gptoss_engine_stats;
@@ -249,6 +252,7 @@ void gptoss_engine_close(struct lr_engine_model *m)
     engine_session_deinit(&m->session);
     gptoss_vocabulary_close(&m->vocabulary);
     model_gptoss_close(m->weights);
+    gptoss_reading_deinit(&m->reading);
     free(m->steps);
     free(m->batch);
     free(m->samples);

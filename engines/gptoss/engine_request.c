@@ -6,8 +6,9 @@
 
 /* ---- tokenizing ---- */
 
-static lr_code encode(const struct tokenizer *tokenizer, const struct lr_segment *segments,
-                      size_t count, struct tokenizer_ids *ids, struct lr_error *err)
+lr_code gptoss_engine_encode(const struct tokenizer *tokenizer,
+                             const struct lr_segment *segments, size_t count,
+                             struct tokenizer_ids *ids, struct lr_error *err)
 {
     size_t bytes = 0;
 
@@ -33,7 +34,8 @@ lr_code gptoss_engine_tokenize(const struct lr_engine_model *m,
                                struct lr_error *err)
 {
     struct tokenizer_ids list;
-    lr_code code = encode(m->vocabulary.tokenizer, segments, segment_count, &list, err);
+    lr_code code =
+        gptoss_engine_encode(m->vocabulary.tokenizer, segments, segment_count, &list, err);
 
     *count = 0;
     if (code != LR_OK)
@@ -57,7 +59,7 @@ lr_code gptoss_engine_count(const char *dir, const struct lr_engine_options *opt
     (void)options;
     *count = 0;
     if (code == LR_OK)
-        code = encode(tokenizer, segments, segment_count, &list, err);
+        code = gptoss_engine_encode(tokenizer, segments, segment_count, &list, err);
     tokenizer_free(tokenizer);
     if (code != LR_OK)
         return code;
@@ -67,6 +69,28 @@ lr_code gptoss_engine_count(const char *dir, const struct lr_engine_options *opt
 }
 
 /* ---- submit, cancel ---- */
+
+/* True: the thread tokenizes the prompt, and a step goes on with it.  *code: an error. */
+static bool read_beside(struct lr_engine_model *m, const struct lr_engine_request *r,
+                        lr_code *code, struct lr_error *err)
+{
+    struct engine_sequence *seq;
+    size_t bytes = 0;
+
+    for (size_t i = 0; i < r->segment_count; i++)
+        bytes += r->segments[i].len;
+    if (bytes <= GPTOSS_READING_LEAST || bytes > TOKENIZER_MAX_TEXT ||
+        m->vocabulary.tokenizer == NULL)
+        return false;
+    *code = engine_session_await(&m->session, r, &seq, err);
+    if (*code != LR_OK)
+        return true;
+    if (gptoss_reading_begin(&m->reading, seq->arrival, r->segments, r->segment_count))
+        return true;
+    engine_queue_end(&m->scheduler.queue, seq);
+    engine_sequence_destroy(seq);
+    return false;
+}
 
 lr_code gptoss_engine_submit(struct lr_engine_model *m, const struct lr_engine_request *request,
                              struct lr_error *err)
@@ -80,7 +104,10 @@ lr_code gptoss_engine_submit(struct lr_engine_model *m, const struct lr_engine_r
         return code;
     if (r.prompt_ids != NULL)
         return engine_session_submit(&m->session, &r, r.prompt_ids, r.prompt_id_count, err);
-    code = encode(m->vocabulary.tokenizer, r.segments, r.segment_count, &list, err);
+    if (read_beside(m, &r, &code, err))
+        return code;
+    code =
+        gptoss_engine_encode(m->vocabulary.tokenizer, r.segments, r.segment_count, &list, err);
     if (code != LR_OK)
         return code;
     code = engine_session_submit(&m->session, &r, list.items, list.count, err);

@@ -64,11 +64,29 @@ static void take_back(struct lr_engine_model *m)
             m->batch[i]->take--;
 }
 
+/* Takes over the prompts that were tokenized meanwhile. */
+static void take_texts(struct lr_engine_model *m)
+{
+    struct gptoss_text *text;
+
+    while ((text = gptoss_reading_take(&m->reading)) != NULL) {
+        struct engine_sequence *seq = m->scheduler.queue.reading;
+        while (seq != NULL && seq->arrival != text->number)
+            seq = seq->next;
+        if (seq != NULL)
+            engine_session_read(&m->session, seq, text->ids.items, text->ids.count, text->code,
+                                &text->err);
+        gptoss_text_destroy(text);
+    }
+}
+
 static lr_code compute(struct lr_engine_model *m, struct lr_error *err)
 {
+    enum { LOOK_US = 1000 }; /* the caller looks for new requests as often */
     bool late = m->plan.late_masks != 0;
 
-    if (gptoss_scheduler_choose(&m->scheduler) == 0)
+    if (gptoss_scheduler_choose(&m->scheduler) == 0) {
+        gptoss_reading_await(&m->reading, LOOK_US);
         return LR_OK;
     engine_session_enter(&m->session);
     if (!late)
@@ -106,6 +124,7 @@ lr_code gptoss_engine_step(struct lr_engine_model *m, int32_t *busy, struct lr_e
     if (code != LR_OK)
         return code;
     engine_session_begin(&m->session);
+    take_texts(m); /* before begin: a continuation may be complete */
     code = compute(m, err);
     engine_session_end(&m->session);
     *busy = m->scheduler.queue.live > 0 ? 1 : 0;

@@ -308,7 +308,9 @@ struct lr_engine_api {
      * live requests end without a callback. */
     void (*close)(struct lr_engine_model *model);
 
-    /* Copies what it needs and returns at once; step() does the work. */
+    /* Copies what it needs and returns at once; step() does the work.  An engine may tokenize a
+     * long prompt later: what is wrong with the prompt then comes as on_done(LR_FINISH_ERROR)
+     * from step(). */
     lr_code (*submit)(struct lr_engine_model *model, const struct lr_engine_request *request,
                       struct lr_error *err);
 

@@ -41,6 +41,18 @@ bool worker_link_fill(struct worker_link *link, bool wait)
     }
 }
 
+bool worker_link_more(struct worker_link *link)
+{
+    bool is_cut = link->in.kept.len != 0 && !link->in.is_whole;
+    if (lr_fd_wait(WORKER_IN_FD, LR_FD_READABLE, is_cut ? 1 : 0) != 1)
+        return false;
+    ssize_t got = read(WORKER_IN_FD, link->chunk, sizeof(link->chunk));
+    if (got <= 0)
+        return false; /* worker_link_fill says why */
+    wire_reader_give(&link->in, lr_str(link->chunk, (size_t)got));
+    return true;
+}
+
 void worker_link_await(const struct lr_waker *wake)
 {
     (void)lr_waker_wait(wake,

@@ -28,6 +28,11 @@ void worker_link_free(struct worker_link *link);
  * stream. */
 bool worker_link_fill(struct worker_link *link, bool wait);
 
+/* Reads on before the next step.  A long prompt does not fit into the pipe: the node writes the
+ * rest while this reads, so a frame that has begun to arrive is waited for, a millisecond at
+ * most.  False: there is nothing more for now. */
+bool worker_link_more(struct worker_link *link);
+
 /* Blocks until bytes arrive or `wake` rings. */
 void worker_link_await(const struct lr_waker *wake);
 

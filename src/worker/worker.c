@@ -324,12 +324,23 @@ static bool read_input(struct worker *w)
     return worker_link_fill(&w->link, wait);
 }
 
-static void loop(struct worker *w)
+/* Everything that has arrived: what waits in the pipe would wait for a whole step.  The limit
+ * keeps a stream of requests from holding up the steps. */
+static void handle_input(struct worker *w)
 {
+    enum { READS = 128 }; /* 8 MiB */
     struct wire_frame frame;
-    while (!w->leaving && read_input(w)) {
+    int reads = 0;
+    do
         while (!w->leaving && worker_link_next(&w->link, &frame))
             handle(w, &frame);
+    while (!w->leaving && ++reads < READS && worker_link_more(&w->link));
+}
+
+static void loop(struct worker *w)
+{
+    while (!w->leaving && read_input(w)) {
+        handle_input(w);
         if (!w->leaving)
             look_after_jobs(w);
         if (!w->leaving && w->busy)

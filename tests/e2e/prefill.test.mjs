@@ -34,3 +34,33 @@ test('a short chat is answered while a long prompt is being computed, and a clie
   await assert.rejects(long);
   await allIdle(router);
 });
+
+test('prompts that are tokenized beside the steps are answered in whole, or refused with 400 and both numbers', async () => {
+  const { router } = await fleet(1, DEMO, { nodeArgs: ['--max-context', '2048'] });
+  // One token of the demo model has 45 bytes: long texts, few tokens.
+  const ask = (tokens, stream) =>
+    fetch(`${router.url}/v1/completions`, {
+      method: 'POST',
+      headers: { 'Content-Type': 'application/json' },
+      body: JSON.stringify({
+        model: 'demo',
+        prompt: '、とても小さなデモ用モデルです'.repeat(tokens),
+        max_tokens: 4,
+        ignore_eos: true,
+        stream,
+      }),
+    });
+  const longs = [0, 1, 2, 3].map(async (i) => (await ask(400 + i, false)).json());
+  for (const stream of [false, true]) {
+    const refused = await ask(5000, stream);
+    assert.equal(refused.status, 400);
+    assert.match((await refused.json()).error.message, /maximum context length is 2048 tokens.* 5000 tokens/);
+  }
+  const answers = await Promise.all(longs);
+  assert.deepEqual(
+    answers.map((answer) => answer.usage.prompt_tokens),
+    [400, 401, 402, 403],
+  );
+  for (const answer of answers) assert.equal(answer.usage.completion_tokens, 4, JSON.stringify(answer));
+  await allIdle(router);
+});

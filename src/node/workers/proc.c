@@ -198,8 +198,9 @@ static lr_code make_pipes(int pipes[PIPES][2], struct lr_error *err)
     lr_code code = LR_OK;
     memset(pipes, -1, PIPES * sizeof(*pipes));
     for (size_t i = 0; code == LR_OK && i < PIPES; i++)
-        /* Room for a step of many sequences; where the system allows less, less. */
-        if (!lr_pipe(pipes[i], i == PIPE_OUT ? PIPE_BYTES : 0))
+        /* Room for a step of many sequences, and for long prompts; where the system allows
+         * less, less. */
+        if (!lr_pipe(pipes[i], i != PIPE_LOG ? PIPE_BYTES : 0))
             code = lr_fail_errno(err, LR_INTERNAL, "cannot make a pipe for a worker");
     if (code != LR_OK)
         close_pipes(pipes);

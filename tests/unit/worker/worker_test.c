@@ -146,6 +146,47 @@ static void a_cancelled_request_gives_its_pages_back_and_says_so(void **state)
     assert_int_equal(place_finish(&p), 0); /* the end of the stream also ends the worker */
 }
 
+/* Prompts beyond the context: the worker has read one when it refuses it. */
+static void long_prompts_are_read_before_the_next_step_however_small_the_pipe_is(void **state)
+{
+    enum { PROMPTS = 8, BYTES = 300000 };
+    struct place p = start_worker(false);
+    struct lr_segment segment = {.len = BYTES};
+    struct wire_frame frame = {0};
+    uint32_t tokens = 0, refused = 0;
+    struct lr_buf out;
+    char *text = malloc(BYTES);
+    (void)state;
+    assert_non_null(text);
+    memset(text, 'x', BYTES);
+    segment.text = text;
+    send_open(&p, WIRE_OPEN, LR_ENGINE_ABI, "{\"step_ms\":200}");
+    (void)skip_to(&p, WIRE_OPENED);
+    send_submit(&p, 1, "an answer with so many letters that it does not end before the test");
+    (void)skip_to(&p, WIRE_TOKEN);
+    lr_buf_init(&out, PROMPTS * (BYTES + 4096));
+    for (uint64_t id = 2; id < 2 + PROMPTS; id++) {
+        struct wire_generate g;
+        wire_generate_defaults(&g);
+        g.id = id;
+        g.segments = &segment;
+        g.segment_count = 1;
+        wire_submit_encode(&out, &g);
+    }
+    place_send(&p, lr_buf_str(&out));
+    while (refused < PROMPTS) {
+        assert_true(place_next(&p, &frame));
+        tokens += frame.type == WIRE_TOKEN;
+        refused += frame.type == WIRE_DONE;
+    }
+    /* A pipe holds a fifth of a prompt; with one pipe a step this took 37 steps. */
+    if (tokens > 18)
+        fail_msg("%u steps passed before %u prompts were read", tokens, PROMPTS);
+    lr_buf_free(&out);
+    free(text);
+    assert_int_equal(place_finish(&p), 0);
+}
+
 static void a_constraint_that_cannot_be_kept_is_refused_with_the_reason(void **state)
 {
     static const struct {
@@ -267,6 +308,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(it_opens_generates_and_closes),
         cmocka_unit_test(a_cancelled_request_gives_its_pages_back_and_says_so),
+        cmocka_unit_test(long_prompts_are_read_before_the_next_step_however_small_the_pipe_is),
         cmocka_unit_test(a_constraint_that_cannot_be_kept_is_refused_with_the_reason),
         cmocka_unit_test(a_constrained_request_that_is_cancelled_ends_once),
         cmocka_unit_test(a_probe_answers_one_question_and_leaves),
