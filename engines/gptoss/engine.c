@@ -36,12 +36,20 @@ void gptoss_engine_stats(const struct lr_engine_model *m, struct lr_engine_stats
     const struct gptoss_pages *pages = s->cache.pages;
     uint64_t full = pages[GPTOSS_FULL].total - pages[GPTOSS_FULL].free_count;
     uint64_t window = pages[GPTOSS_WINDOW].total - pages[GPTOSS_WINDOW].free_count;
+    const uint64_t bytes[GPTOSS_KINDS] = {m->plan.full_page_bytes, m->plan.window_page_bytes};
+    uint64_t kv = 0, cached = 0, reclaimable = 0;
+
+    for (int kind = 0; kind < GPTOSS_KINDS; kind++) {
+        kv += pages[kind].total * bytes[kind];
+        cached += pages[kind].cached_count * bytes[kind];
+        reclaimable += gptoss_elastic_excess(&pages[kind], 0) * bytes[kind];
+    }
     struct lr_engine_stats st = {
         .size = out->size,
         .sequences = s->queue.live,
         .weights_bytes = m->plan.weights,
-        .kv_bytes = m->plan.kv,
-        .kv_bytes_in_use = full * m->plan.full_page_bytes + window * m->plan.window_page_bytes,
+        .kv_bytes = kv,
+        .kv_bytes_in_use = full * bytes[GPTOSS_FULL] + window * bytes[GPTOSS_WINDOW],
         .workspace_bytes = m->plan.workspace,
         .fixed_bytes =
             m->plan.fixed +
@@ -51,6 +59,8 @@ void gptoss_engine_stats(const struct lr_engine_model *m, struct lr_engine_stats
         .steps = m->session.step_count,
         .prompt_tokens = m->session.prompt_tokens,
         .generated_tokens = m->session.generated_tokens,
+        .kv_bytes_reclaimable = reclaimable,
+        .kv_bytes_cached = cached,
     };
     memcpy(out, &st, out->size < sizeof(st) ? out->size : sizeof(st));
 }
@@ -82,6 +92,7 @@ const struct lr_engine_api *gptoss_engine_api(void)
         .tokenize = gptoss_engine_tokenize,
         .vocab = vocab,
         .logits = gptoss_engine_logits,
+        .limit_kv = gptoss_engine_limit_kv,
         .count_tokens = gptoss_engine_count,
     };
     return &api;

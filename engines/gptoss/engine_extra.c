@@ -11,6 +11,7 @@ static lr_code read_members(const struct lr_json *root, struct gptoss_extra *out
 {
     const struct lr_json *shape = lr_json_get(root, "random_shape");
     const struct lr_json *measure = lr_json_get(root, "measure_memory");
+    const struct lr_json *on_host = lr_json_get(root, "embed_on_host");
     struct lr_str name;
 
     if (shape != NULL) {
@@ -23,6 +24,9 @@ static lr_code read_members(const struct lr_json *root, struct gptoss_extra *out
     if (measure != NULL && !lr_json_bool(measure, &out->measure_memory))
         return lr_fail(err, LR_INVALID_ARGUMENT,
                        "engine option \"measure_memory\" must be true or false");
+    if (on_host != NULL && !lr_json_bool(on_host, &out->embed_on_host))
+        return lr_fail(err, LR_INVALID_ARGUMENT,
+                       "engine option \"embed_on_host\" must be true or false");
     return LR_OK;
 }
 

@@ -40,20 +40,32 @@ lr_code gptoss_engine_open(const struct lr_engine_host *host, const char *dir,
                            struct lr_engine_model **out, struct lr_error *err);
 void gptoss_engine_close(struct lr_engine_model *m);
 
+/* ---- engine_memory.c ---- */
+void gptoss_engine_memory_open(struct lr_engine_model *m);
+lr_code gptoss_engine_limit_kv(struct lr_engine_model *m, uint64_t bytes, uint64_t *kv_bytes,
+                               struct lr_error *err);
+
 /* ---- engine_extra.c ---- */
 
 /* Options of extra_json that this engine knows; other members are ignored.
  *   "random_shape"    "20b" or "120b": random weights made on the GPU, no file is read
- *   "measure_memory"  true: log the rate at which the device reads its memory */
+ *   "measure_memory"  true: log the rate at which the device reads its memory
+ *   "embed_on_host"   true: a GPU reads the embedding table in host memory, also where its own
+ *                     memory is not short */
 struct gptoss_extra {
     char random_shape[16]; /* "": none */
     bool measure_memory;
+    bool embed_on_host;
 };
 
 /* json may be NULL.  INVALID_ARGUMENT: no JSON object, or a member of another type. */
 lr_code gptoss_engine_extra(const char *json, struct gptoss_extra *out, struct lr_error *err);
 
 /* ---- engine_request.c ---- */
+/* *ids is empty unless the result is OK. */
+lr_code gptoss_engine_encode(const struct tokenizer *tokenizer,
+                             const struct lr_segment *segments, size_t count,
+                             struct tokenizer_ids *ids, struct lr_error *err);
 lr_code gptoss_engine_submit(struct lr_engine_model *m, const struct lr_engine_request *request,
                              struct lr_error *err);
 void gptoss_engine_cancel(struct lr_engine_model *m, uint64_t id);
@@ -62,10 +74,6 @@ lr_code gptoss_engine_count(const char *dir, const struct lr_engine_options *opt
                             uint64_t *count, struct lr_error *err);
 lr_code gptoss_engine_tokenize(const struct lr_engine_model *m,
                                const struct lr_segment *segments, size_t segment_count,
-/* *ids is empty unless the result is OK. */
-lr_code gptoss_engine_encode(const struct tokenizer *tokenizer,
-                             const struct lr_segment *segments, size_t count,
-                             struct tokenizer_ids *ids, struct lr_error *err);
                                uint32_t *ids, size_t capacity, size_t *count,
                                struct lr_error *err);
 

@@ -71,6 +71,7 @@ static lr_code settle(const struct lr_engine_options *given, struct setting *out
     out->backend.extra_json = o->extra_json;
     code = gptoss_engine_extra(o->extra_json, &out->extra, err);
     out->backend.measure_memory = out->extra.measure_memory;
+    out->backend.embed_on_host = out->extra.embed_on_host;
     if (code == LR_OK && on_host && out->extra.random_shape[0] != '\0')
         return lr_fail(err, LR_UNSUPPORTED,
                        "random weights are made on a GPU: use --device cuda");
@@ -80,7 +81,8 @@ static lr_code settle(const struct lr_engine_options *given, struct setting *out
 static void fill_need(const struct gptoss_plan *p, uint32_t vocab, uint64_t tokenizer,
                       struct lr_engine_need *need)
 {
-    uint64_t per_sequence = p->window_pages / p->max_sequences * p->window_page_bytes;
+    uint64_t per_sequence =
+        p->least_pages[GPTOSS_WINDOW] / p->max_sequences * p->window_page_bytes;
     struct lr_engine_need n = {
         .size = need->size,
         .on_device = p->on_device,
@@ -95,6 +97,8 @@ static void fill_need(const struct gptoss_plan *p, uint32_t vocab, uint64_t toke
         .max_sequences = p->max_sequences,
         .vocab_size = vocab,
         .requests = 1u << LR_REQUEST_GENERATE,
+        .kv_most = p->most_pages[GPTOSS_FULL] * p->full_page_bytes +
+                   p->most_pages[GPTOSS_WINDOW] * p->window_page_bytes,
     };
     memcpy(need, &n, need->size < sizeof(n) ? need->size : sizeof(n));
 }
@@ -159,12 +163,12 @@ static void release(void *ctx, struct engine_sequence *seq)
 {
     struct lr_engine_model *m = ctx;
 
+    if (seq->state == ENGINE_READING)
+        gptoss_reading_drop(&m->reading, seq->arrival);
     gptoss_scheduler_end(&m->scheduler, seq);
 }
 
 static lr_code bring_up(struct lr_engine_model *m, const char *dir, const struct setting *s,
-    if (seq->state == ENGINE_READING)
-        gptoss_reading_drop(&m->reading, seq->arrival);
                         struct lr_error *err)
 {
     struct engine_session *session = &m->session;
@@ -186,11 +190,12 @@ static lr_code bring_up(struct lr_engine_model *m, const char *dir, const struct
         return code;
     gptoss_scheduler_set_pace(&m->scheduler, s->options.target_gap_ms,
                               gptoss_depth_unit(&m->weights->config));
+    gptoss_engine_memory_open(m);
+    gptoss_reading_init(&m->reading, m->vocabulary.tokenizer, gptoss_engine_encode);
     session->queue = &m->scheduler.queue;
     session->max_context = m->plan.max_context;
     session->vocab = m->vocabulary.rows;
     session->ctx = m;
-    gptoss_reading_init(&m->reading, m->vocabulary.tokenizer, gptoss_engine_encode);
     session->token = token;
     session->release = release;
     session->stats = gptoss_engine_stats;
@@ -248,11 +253,11 @@ void gptoss_engine_close(struct lr_engine_model *m)
         return;
     if (m->backend != NULL)
         m->backend_api->close(m->backend);
+    gptoss_reading_deinit(&m->reading);
     gptoss_scheduler_deinit(&m->scheduler);
     engine_session_deinit(&m->session);
     gptoss_vocabulary_close(&m->vocabulary);
     model_gptoss_close(m->weights);
-    gptoss_reading_deinit(&m->reading);
     free(m->steps);
     free(m->batch);
     free(m->samples);

@@ -118,4 +118,6 @@ lr_code gptoss_engine_submit(struct lr_engine_model *m, const struct lr_engine_r
 void gptoss_engine_cancel(struct lr_engine_model *m, uint64_t id)
 {
     engine_session_cancel(&m->session, id);
+    if (!m->session.stepping)
+        gptoss_scheduler_settle(&m->scheduler);
 }

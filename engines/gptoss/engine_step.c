@@ -88,6 +88,7 @@ static lr_code compute(struct lr_engine_model *m, struct lr_error *err)
     if (gptoss_scheduler_choose(&m->scheduler) == 0) {
         gptoss_reading_await(&m->reading, LOOK_US);
         return LR_OK;
+    }
     engine_session_enter(&m->session);
     if (!late)
         engine_session_fill_masks(&m->session, m->batch);
@@ -123,10 +124,14 @@ lr_code gptoss_engine_step(struct lr_engine_model *m, int32_t *busy, struct lr_e
     lr_code code = engine_session_alive(&m->session, err);
     if (code != LR_OK)
         return code;
-    engine_session_begin(&m->session);
     take_texts(m); /* before begin: a continuation may be complete */
+    engine_session_begin(&m->session);
     code = compute(m, err);
     engine_session_end(&m->session);
+    if (code == LR_OK) {
+        gptoss_scheduler_settle(&m->scheduler);
+        code = engine_session_alive(&m->session, err); /* the pages' memory may have failed */
+    }
     *busy = m->scheduler.queue.live > 0 ? 1 : 0;
     return code;
 }

@@ -90,6 +90,8 @@ struct lr_engine_need {
     uint32_t requests;   /* kinds that submit() of this model takes: bit 1 << LR_REQUEST_...;
                           * 0: GENERATE alone (an engine that does not know this member) */
     uint32_t dimensions; /* values of a whole embedding, where requests has EMBED */
+    uint64_t kv_most; /* the most that limit_kv can raise the KV memory to, kv or more; 0: the
+                       * KV memory of this model cannot change */
 };
 
 /* A piece of prompt text.  Control tokens are recognised only where all their
@@ -282,6 +284,7 @@ struct lr_engine_stats {
     uint64_t generated_tokens;
     uint64_t kv_bytes_reclaimable; /* the part of kv_bytes that limit_kv(0) would free now; 0
                                       without limit_kv */
+    uint64_t kv_bytes_cached; /* the part that holds prefixes of requests that have ended */
 };
 
 enum { LR_VOCAB_SPECIAL = 1, LR_VOCAB_STOP = 2, LR_VOCAB_UNUSED = 4 };

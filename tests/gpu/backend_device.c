@@ -23,7 +23,7 @@ void device_open(struct device *d, const struct gptoss_backend_api *api, const c
     /* The scheduler shares the pages of a chunk between the sequences; here each has its
      * own. */
     uint32_t least = SEQUENCES * (CONTEXT / d->plan.page_tokens);
-    if (d->plan.on_device == 0 && d->plan.window_pages < least)
+    if (d->plan.window_pages < least)
         d->plan.window_pages = least;
     test_must(api->open(&host, model, usable, &options, &d->plan, &d->backend, &err), &err,
               name);

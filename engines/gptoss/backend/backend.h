@@ -16,6 +16,9 @@
  * both kinds.  Entries of the window table that have left the window are GPTOSS_NO_PAGE: with a
  * query at position p a sliding layer reads only p - window + 1 .. p.
  *
+ * The number of pages changes while the model is open: resize() makes the pages 0 .. n - 1 of a
+ * kind usable and gives the memory of the others back.  Their addresses never change.
+ *
  * Thread: the engine's caller.  A backend may have its own threads or streams, but does not
  * read the batch after forward() has returned.  Includable from C, C++ and CUDA.
  */
@@ -35,6 +38,13 @@ extern "C" {
 #define GPTOSS_NO_PAGE UINT32_MAX
 
 struct gptoss_backend; /* opaque, one per open model */
+
+enum gptoss_kind { GPTOSS_FULL, GPTOSS_WINDOW, GPTOSS_KINDS }; /* of pages */
+
+/* The content of a page goes to another page of its kind. */
+struct gptoss_move {
+    uint32_t from, to;
+};
 
 /* For tests: gets the input and the choice of each layer's router, in the order of the device's
  * rows (for a single sequence: in order).  Slow: the device stops after every layer. */
@@ -56,6 +66,8 @@ struct gptoss_backend_options {
     uint32_t threads;        /* host threads */
     const char *extra_json;  /* engine-specific options, NULL: none */
     uint32_t measure_memory; /* 1: log how fast the device reads its memory */
+    uint32_t embed_on_host; /* 1: a GPU reads the embedding table in host memory; 0: only if the
+                             * memory is short */
     const struct gptoss_trace *trace; /* NULL: none; borrowed until close */
 };
 
@@ -64,8 +76,10 @@ struct gptoss_backend_options {
 struct gptoss_plan {
     uint32_t on_device; /* 1: the bytes are device memory, 0: host memory */
     uint32_t page_tokens;
-    uint32_t full_pages; /* page numbers 0 .. full_pages - 1 are valid */
+    uint32_t full_pages; /* at open: page numbers 0 .. full_pages - 1 are valid */
     uint32_t window_pages;
+    uint32_t least_pages[GPTOSS_KINDS]; /* that always stay: one whole context; all windows */
+    uint32_t most_pages[GPTOSS_KINDS];  /* for resize(); 0: full_pages, window_pages */
     uint64_t full_page_bytes;
     uint64_t window_page_bytes;
     uint32_t max_sequences;
@@ -76,6 +90,8 @@ struct gptoss_plan {
     uint32_t least_chunk; /* least prompt tokens of a step; 0: every chunk is prefill_chunk */
     uint32_t
         late_masks; /* 1: forward() computes beside the host, so masks are made meanwhile */
+    uint32_t
+        embed_on_host; /* 1: the embedding table lies in host memory, not among `weights` */
     uint64_t weights;
     uint64_t workspace;
     uint64_t fixed; /* contexts, code */
@@ -142,6 +158,15 @@ struct gptoss_backend_api {
      * the model is dead. */
     lr_code (*forward)(struct gptoss_backend *backend, const struct gptoss_batch *batch,
                        struct lr_error *err);
+
+    /* So many pages of a kind, least_pages to most_pages.  New pages hold no NaN.  OUT_OF_VRAM
+     * or OUT_OF_RAM: nothing has changed.  Any other failure: the model is dead. */
+    lr_code (*resize)(struct gptoss_backend *backend, enum gptoss_kind kind, uint32_t pages,
+                      struct lr_error *err);
+
+    /* Copies pages; no page occurs twice.  After a failure the model is dead. */
+    lr_code (*move)(struct gptoss_backend *backend, enum gptoss_kind kind,
+                    const struct gptoss_move *moves, uint32_t count, struct lr_error *err);
 };
 
 const struct gptoss_backend_api *gptoss_backend_cpu(void);

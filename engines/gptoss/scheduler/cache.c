@@ -6,17 +6,9 @@
 
 #include "base/fail.h"
 #include "base/strmap.h"
-#include "engines/gptoss/backend/backend.h"
+#include "engines/gptoss/scheduler/elastic.h"
 
 enum { NONE = UINT32_MAX };
-
-/* A block of ids stored in at least one page. */
-struct gptoss_memory {
-    uint64_t name;   /* unique for ever */
-    uint64_t parent; /* name of the previous block, or the scope */
-    uint32_t page[GPTOSS_KINDS];
-    uint32_t next; /* in its bucket, or unused */
-};
 
 /* ---- memories ---- */
 
@@ -47,7 +39,10 @@ static uint32_t add(struct gptoss_cache *c, uint64_t parent, const uint32_t *ids
 {
     uint32_t i = c->unused, *bucket = bucket_of(c, parent, ids);
 
-    c->unused = c->memories[i].next;
+    if (i != NONE)
+        c->unused = c->memories[i].next;
+    else
+        i = c->fresh++;
     /* Names are odd and scopes even, so they never collide. */
     c->memories[i] = (struct gptoss_memory){.name = c->names++ * 2 + 1,
                                             .parent = parent,
@@ -78,13 +73,27 @@ static void forget(struct gptoss_cache *c, uint32_t memory, enum gptoss_kind kin
 
 uint32_t gptoss_cache_take(struct gptoss_cache *c, enum gptoss_kind kind)
 {
-    uint32_t page = gptoss_pages_take(&c->pages[kind]);
+    struct gptoss_pages *pages = &c->pages[kind];
 
+    if (pages->free_count == pages->cached_count)
+        (void)gptoss_elastic_room(c, kind, pages->free_count + 1);
+    uint32_t page = gptoss_pages_take(pages);
     if (page != GPTOSS_NO_PAGE && c->pages[kind].at[page].memory != GPTOSS_NO_PAGE) {
         forget(c, c->pages[kind].at[page].memory, kind);
         c->pages[kind].at[page].memory = GPTOSS_NO_PAGE;
     }
     return page;
+}
+
+void gptoss_cache_forget(struct gptoss_cache *c, enum gptoss_kind kind, uint32_t page)
+{
+    struct gptoss_pages *pages = &c->pages[kind];
+
+    if (pages->at[page].memory == GPTOSS_NO_PAGE)
+        return;
+    forget(c, pages->at[page].memory, kind);
+    pages->at[page].memory = GPTOSS_NO_PAGE;
+    pages->cached_count--;
 }
 
 void gptoss_cache_give(struct gptoss_cache *c, enum gptoss_kind kind, uint32_t page)
@@ -159,27 +168,30 @@ uint64_t gptoss_cache_remember(struct gptoss_cache *c, uint64_t chain, const uin
 /* ---- beginning and ending ---- */
 
 lr_code gptoss_cache_init(struct gptoss_cache *c, uint32_t page_tokens, uint32_t window,
-                          uint32_t full_pages, uint32_t window_pages, struct lr_error *err)
+                          const uint32_t pages[GPTOSS_KINDS], const uint32_t most[GPTOSS_KINDS],
+                          struct lr_error *err)
 {
-    uint32_t pages = full_pages + window_pages;
+    size_t all = 0;
 
-    *c =
-        (struct gptoss_cache){.page_tokens = page_tokens, .window = window, .bucket_count = 16};
-    while (c->bucket_count < pages)
+    *c = (struct gptoss_cache){
+        .page_tokens = page_tokens, .window = window, .bucket_count = 16, .unused = NONE};
+    for (int kind = 0; kind < GPTOSS_KINDS; kind++)
+        all += most[kind] > pages[kind] ? most[kind] : pages[kind];
+    while (c->bucket_count < all)
         c->bucket_count *= 2;
-    c->memories = calloc((size_t)pages + 1, sizeof(*c->memories));
-    c->ids = calloc((size_t)pages + 1, page_tokens * sizeof(*c->ids));
+    /* Fresh memory of the system: what is never used costs nothing. */
+    c->memories = calloc(all + 1, sizeof(*c->memories));
+    c->ids = calloc(all + 1, page_tokens * sizeof(*c->ids));
     c->buckets = malloc(c->bucket_count * sizeof(*c->buckets));
     if (c->memories == NULL || c->ids == NULL || c->buckets == NULL ||
-        !gptoss_pages_init(&c->pages[GPTOSS_FULL], full_pages) ||
-        !gptoss_pages_init(&c->pages[GPTOSS_WINDOW], window_pages)) {
+        !gptoss_pages_init(&c->pages[GPTOSS_FULL], pages[GPTOSS_FULL], most[GPTOSS_FULL]) ||
+        !gptoss_pages_init(&c->pages[GPTOSS_WINDOW], pages[GPTOSS_WINDOW],
+                           most[GPTOSS_WINDOW])) {
         gptoss_cache_deinit(c);
-        return lr_fail(err, LR_OUT_OF_RAM, "no memory for the lists of %u pages", pages);
+        return lr_fail(err, LR_OUT_OF_RAM, "no memory for the lists of %zu pages", all);
     }
     for (uint32_t i = 0; i < c->bucket_count; i++)
         c->buckets[i] = NONE;
-    for (uint32_t i = 0; i <= pages; i++)
-        c->memories[i].next = i < pages ? i + 1 : NONE;
     return LR_OK;
 }
 

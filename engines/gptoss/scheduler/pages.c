@@ -27,18 +27,35 @@ static void unlink_page(struct gptoss_pages *p, uint32_t page)
 
 /* ---- pages ---- */
 
-bool gptoss_pages_init(struct gptoss_pages *pages, uint32_t total)
+bool gptoss_pages_init(struct gptoss_pages *pages, uint32_t total, uint32_t most)
 {
-    *pages = (struct gptoss_pages){
-        .total = total, .oldest = GPTOSS_NO_PAGE, .newest = GPTOSS_NO_PAGE};
-    pages->at = calloc((size_t)total + 1, sizeof(*pages->at));
+    most = most > total ? most : total;
+    *pages = (struct gptoss_pages){.least = total,
+                                   .limit = total,
+                                   .most = most,
+                                   .oldest = GPTOSS_NO_PAGE,
+                                   .newest = GPTOSS_NO_PAGE};
+    pages->at = calloc((size_t)most + 1, sizeof(*pages->at));
     if (pages->at == NULL)
         return false;
-    for (uint32_t i = 0; i < total; i++) {
-        pages->at[i].memory = GPTOSS_NO_PAGE;
-        link_between(pages, i, pages->newest, GPTOSS_NO_PAGE);
-    }
+    gptoss_pages_add(pages, total);
     return true;
+}
+
+void gptoss_pages_link(struct gptoss_pages *pages, uint32_t page)
+{
+    pages->cached_count += pages->at[page].memory != GPTOSS_NO_PAGE;
+    link_between(pages, page, pages->newest, GPTOSS_NO_PAGE);
+}
+
+/* New pages come first: they are taken before a cached page loses its content. */
+void gptoss_pages_add(struct gptoss_pages *pages, uint32_t count)
+{
+    for (uint32_t i = pages->total + count; i-- > pages->total;) {
+        pages->at[i] = (struct gptoss_page){.memory = GPTOSS_NO_PAGE};
+        link_between(pages, i, GPTOSS_NO_PAGE, pages->oldest);
+    }
+    pages->total += count;
 }
 
 void gptoss_pages_deinit(struct gptoss_pages *pages)
@@ -58,8 +75,10 @@ uint32_t gptoss_pages_take(struct gptoss_pages *pages)
 
 void gptoss_pages_hold(struct gptoss_pages *pages, uint32_t page)
 {
-    if (pages->at[page].holders++ == 0)
-        unlink_page(pages, page);
+    if (pages->at[page].holders++ != 0)
+        return;
+    pages->cached_count -= pages->at[page].memory != GPTOSS_NO_PAGE;
+    unlink_page(pages, page);
 }
 
 void gptoss_pages_give(struct gptoss_pages *pages, uint32_t page)
@@ -71,5 +90,5 @@ void gptoss_pages_give(struct gptoss_pages *pages, uint32_t page)
     if (pages->at[page].memory == GPTOSS_NO_PAGE)
         link_between(pages, page, GPTOSS_NO_PAGE, pages->oldest);
     else
-        link_between(pages, page, pages->newest, GPTOSS_NO_PAGE);
+        gptoss_pages_link(pages, page);
 }

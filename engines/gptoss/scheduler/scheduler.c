@@ -14,7 +14,7 @@ static uint32_t pages_for(const struct gptoss_scheduler *s, uint32_t ids)
 
 static uint32_t free_full(const struct gptoss_scheduler *s)
 {
-    return s->cache.pages[GPTOSS_FULL].free_count;
+    return gptoss_elastic_available(&s->cache.pages[GPTOSS_FULL]);
 }
 
 static bool grow_table(uint32_t **table, uint32_t from, uint32_t to)
@@ -49,7 +49,9 @@ static bool take_full(struct gptoss_scheduler *s, struct gptoss_slot *slot, uint
 
     if (pages > slot->page_count && pages - slot->page_count > free_full(s))
         return false;
-    if (!reserve(slot, pages))
+    if (!reserve(slot, pages) ||
+        (pages > slot->page_count &&
+         !gptoss_elastic_room(&s->cache, GPTOSS_FULL, pages - slot->page_count)))
         return false;
     while (slot->page_count < pages)
         slot->full_pages[slot->page_count++] = gptoss_cache_take(&s->cache, GPTOSS_FULL);
@@ -240,11 +242,64 @@ lr_code gptoss_scheduler_init(struct gptoss_scheduler *s, const struct gptoss_pl
         gptoss_scheduler_deinit(s);
         return lr_fail(err, LR_OUT_OF_RAM, "no memory for %u slots", plan->max_sequences);
     }
-    lr_code code = gptoss_cache_init(&s->cache, plan->page_tokens, window, plan->full_pages,
-                                     plan->window_pages, err);
+    const uint32_t pages[GPTOSS_KINDS] = {plan->full_pages, plan->window_pages};
+    lr_code code =
+        gptoss_cache_init(&s->cache, plan->page_tokens, window, pages, plan->most_pages, err);
     if (code != LR_OK)
         gptoss_scheduler_deinit(s);
     return code;
+}
+
+void gptoss_scheduler_set_device(struct gptoss_scheduler *s,
+                                 const struct gptoss_page_device *device)
+{
+    s->cache.device = *device;
+    for (int kind = 0; kind < GPTOSS_KINDS; kind++)
+        s->cache.pages[kind].least = s->plan.least_pages[kind];
+}
+
+/* Pages have moved: writes their new numbers to the tables. */
+static void renumber(struct gptoss_scheduler *s, enum gptoss_kind kind, const uint32_t *moved)
+{
+    uint32_t total = s->cache.pages[kind].total;
+
+    for (uint32_t i = 0; i < s->plan.max_sequences; i++) {
+        const struct gptoss_slot *slot = &s->slots[i];
+        uint32_t *table = kind == GPTOSS_FULL ? slot->full_pages : slot->window_pages;
+        for (uint32_t k = 0; k < slot->page_count; k++)
+            if (table[k] != GPTOSS_NO_PAGE && table[k] >= total)
+                table[k] = moved[table[k] - total];
+    }
+}
+
+static void shrink(struct gptoss_scheduler *s, enum gptoss_kind kind)
+{
+    uint32_t *moved = gptoss_elastic_shrink(&s->cache, kind);
+
+    if (moved != NULL)
+        renumber(s, kind, moved);
+    free(moved);
+}
+
+void gptoss_scheduler_limit(struct gptoss_scheduler *s, const struct gptoss_kv_share *share)
+{
+    for (int kind = 0; kind < GPTOSS_KINDS; kind++) {
+        s->cache.pages[kind].limit = share->pages[kind];
+        shrink(s, (enum gptoss_kind)kind);
+    }
+}
+
+void gptoss_scheduler_settle(struct gptoss_scheduler *s)
+{
+    /* The work grows with the pool: single pages wait until a part of it can go, or the last.
+     */
+    enum { PART = 32 };
+    for (int kind = 0; kind < GPTOSS_KINDS; kind++) {
+        const struct gptoss_pages *p = &s->cache.pages[kind];
+        uint32_t excess = gptoss_elastic_excess(p, p->limit);
+        if (excess != 0 && (excess >= p->total / PART || p->total - excess <= p->limit))
+            shrink(s, (enum gptoss_kind)kind);
+    }
 }
 
 void gptoss_scheduler_set_pace(struct gptoss_scheduler *s, uint32_t target_gap_ms,

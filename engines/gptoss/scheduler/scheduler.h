@@ -15,7 +15,8 @@
  * only within the request's scope.
  *
  * Window pages are freed as soon as the next query cannot see them.  Their number is planned
- * for the worst case of every slot, so they never run out.
+ * for the worst case of every slot, so they never run out.  The number of pages follows a limit
+ * (elastic.h).
  *
  * This file knows neither callbacks nor arithmetic.  Thread: the engine's caller.
  */
@@ -24,7 +25,7 @@
 
 #include "engines/common/queue.h"
 #include "engines/gptoss/backend/backend.h"
-#include "engines/gptoss/scheduler/cache.h"
+#include "engines/gptoss/scheduler/elastic.h"
 #include "engines/gptoss/scheduler/share.h"
 
 /* The pages of the slot's sequence.  The first page_count entries of both tables are in use,
@@ -58,6 +59,14 @@ void gptoss_scheduler_deinit(struct gptoss_scheduler *s); /* destroys its sequen
 /* See pace.h.  Without this call: the default gap, and every depth costs the same. */
 void gptoss_scheduler_set_pace(struct gptoss_scheduler *s, uint32_t target_gap_ms,
                                uint32_t depth_unit);
+
+/* The memory of the pages can change its size from now on. */
+void gptoss_scheduler_set_device(struct gptoss_scheduler *s,
+                                 const struct gptoss_page_device *device);
+/* The most pages of each kind; what is over and free is given back at once (elastic.h). */
+void gptoss_scheduler_limit(struct gptoss_scheduler *s, const struct gptoss_kv_share *share);
+/* Between two steps: gives back what is over the limit and was freed since. */
+void gptoss_scheduler_settle(struct gptoss_scheduler *s);
 
 /* Frees slot and pages and unlinks; the caller owns the sequence again. */
 void gptoss_scheduler_end(struct gptoss_scheduler *s, struct engine_sequence *seq);

@@ -25,4 +25,14 @@ void lr_aligned_free(void *memory);
  * free. */
 void *lr_table_alloc(size_t bytes);
 
+/* Addresses without memory, which is put behind parts of them.  Sizes and borders of parts are
+ * multiples of lr_page_bytes().  NULL: the system has no such addresses. */
+size_t lr_page_bytes(void);
+void *lr_region_reserve(size_t bytes);
+void lr_region_free(void *region, size_t bytes);
+/* Cleared memory behind a part that has none; the system gives it when it is first written. */
+bool lr_region_commit(void *part, size_t bytes);
+/* Gives the memory back at once. */
+void lr_region_decommit(void *part, size_t bytes);
+
 #endif

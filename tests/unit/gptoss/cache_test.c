@@ -199,7 +199,9 @@ static void pages_that_are_needed_are_taken_from_the_end_of_the_oldest(void **st
     uint64_t chain = 2;
 
     (void)state;
-    assert_int_equal(gptoss_cache_init(&c, PAGE, WINDOW, 4, 8, NULL), LR_OK);
+    assert_int_equal(gptoss_cache_init(&c, PAGE, WINDOW, (const uint32_t[]){4, 8},
+                                       (const uint32_t[]){0, 0}, NULL),
+                     LR_OK);
     for (uint32_t i = 0; i < 4; i++) {
         full[i] = gptoss_cache_take(&c, GPTOSS_FULL);
         windowed[i] = gptoss_cache_take(&c, GPTOSS_WINDOW);
@@ -224,7 +226,9 @@ static void a_prefix_without_its_window_pages_is_not_used(void **state)
     uint64_t chain = 2;
 
     (void)state;
-    assert_int_equal(gptoss_cache_init(&c, PAGE, WINDOW, 8, 8, NULL), LR_OK);
+    assert_int_equal(gptoss_cache_init(&c, PAGE, WINDOW, (const uint32_t[]){8, 8},
+                                       (const uint32_t[]){0, 0}, NULL),
+                     LR_OK);
     for (uint32_t i = 0; i < 6; i++) {
         uint32_t windowed = gptoss_cache_take(&c, GPTOSS_WINDOW);
         chain = gptoss_cache_remember(&c, chain, counting + i * PAGE,

@@ -21,7 +21,9 @@ enum {
     MAX_SEQUENCES = 1024,
     MAX_CHUNK = 4096,
     MAX_THREADS = 256,
-    FIXED_BYTES = 4 << 20, /* threads, tables, code */
+    MOST_KV_TOKENS = 4 << 20, /* that the pool can grow to */
+    WINDOW_PART = 8,          /* of the growth goes to the windows */
+    FIXED_BYTES = 4 << 20,    /* threads, tables, code */
 };
 
 static struct cpu_sizes sizes_of(const struct model_config *c)
@@ -108,8 +110,26 @@ static void count_pages(const struct model_config *c, struct gptoss_plan *p, uin
     p->full_pages = pages_for(kv_tokens);
     p->window_pages =
         p->max_sequences * (window < longest ? window : longest) + pages_for(p->prefill_chunk);
+    p->least_pages[GPTOSS_FULL] = longest < p->full_pages ? longest : p->full_pages;
+    p->least_pages[GPTOSS_WINDOW] = p->window_pages;
     p->kv = p->full_pages * p->full_page_bytes + p->window_pages * p->window_page_bytes;
     p->total = p->weights + p->workspace + p->fixed + p->kv;
+}
+
+/* The pool can grow into all memory of the machine, unless the operator gave its size. */
+static void plan_growth(const struct gptoss_backend_options *o, struct gptoss_plan *p)
+{
+    static const struct lr_memory_roots roots = {.proc = "/proc", .cgroup = "/sys/fs/cgroup"};
+    uint64_t machine = 0, used;
+    uint64_t most = pages_for(MOST_KV_TOKENS), planned = p->full_pages;
+
+    if (!lr_memory_read(&roots, &machine, &used))
+        machine = 0; /* unknown: the size stays */
+    if (p->full_page_bytes != 0 && most > machine / p->full_page_bytes)
+        most = machine / p->full_page_bytes;
+    most = o->kv_tokens == 0 && most > planned ? most : planned;
+    p->most_pages[GPTOSS_FULL] = (uint32_t)most;
+    p->most_pages[GPTOSS_WINDOW] = p->window_pages + (uint32_t)((most - planned) / WINDOW_PART);
 }
 
 static lr_code fit(const struct model_config *c, const struct gptoss_backend_options *o,
@@ -171,6 +191,7 @@ static lr_code cpu_plan(const struct model_config *c, const struct gptoss_backen
     p->workspace = lay_out(&shape, c, NULL);
     p->fixed = FIXED_BYTES;
     lr_code code = fit(c, o, p, wanted, err);
+    plan_growth(o, p);
     if (code == LR_OK)
         *out = *p;
     return code;
@@ -186,20 +207,10 @@ static void cpu_close(struct gptoss_backend *b)
     for (uint32_t i = 0; b->samplers != NULL && i < b->plan.threads; i++)
         sampler_destroy(b->samplers[i]);
     free(b->samplers);
-    free(b->cache_blocks[0]);
-    free(b->cache_blocks[1]);
+    cpu_region_close(&b->regions[GPTOSS_FULL]);
+    cpu_region_close(&b->regions[GPTOSS_WINDOW]);
     lr_aligned_free(b->block);
     free(b);
-}
-
-/* calloc of this size gives fresh pages that take memory when first written: an unused context
- * costs nothing.  *block is the argument for free(). */
-static float *take_cache(uint64_t bytes, void **block)
-{
-    *block = calloc(1, (size_t)bytes + CPU_ALIGN);
-    return *block != NULL
-               ? (float *)(((uintptr_t)*block + CPU_ALIGN - 1) & ~(uintptr_t)(CPU_ALIGN - 1))
-               : NULL;
 }
 
 static lr_code allot(struct gptoss_backend *b, struct lr_error *err)
@@ -208,16 +219,19 @@ static lr_code allot(struct gptoss_backend *b, struct lr_error *err)
     bool ok = true;
     size_t bytes = lay_out(b, b->config, NULL);
 
-    b->full_cache = take_cache(p->full_pages * p->full_page_bytes, &b->cache_blocks[0]);
-    b->window_cache = take_cache(p->window_pages * p->window_page_bytes, &b->cache_blocks[1]);
+    ok = cpu_region_open(&b->regions[GPTOSS_FULL], p->full_pages, p->most_pages[GPTOSS_FULL],
+                         p->full_page_bytes) &&
+         cpu_region_open(&b->regions[GPTOSS_WINDOW], p->window_pages,
+                         p->most_pages[GPTOSS_WINDOW], p->window_page_bytes);
+    b->full_cache = (float *)(void *)b->regions[GPTOSS_FULL].base;
+    b->window_cache = (float *)(void *)b->regions[GPTOSS_WINDOW].base;
     b->samplers = calloc(p->threads, sizeof(*b->samplers));
     b->block = lr_aligned_alloc(CPU_ALIGN, bytes);
     for (uint32_t i = 0; b->samplers != NULL && i < p->threads; i++) {
         b->samplers[i] = sampler_create(b->weights->vocab_rows);
         ok = ok && b->samplers[i] != NULL;
     }
-    if (!ok || b->full_cache == NULL || b->window_cache == NULL || b->samplers == NULL ||
-        b->block == NULL)
+    if (!ok || b->samplers == NULL || b->block == NULL)
         return lr_fail(err, LR_OUT_OF_RAM,
                        "no memory for a KV cache of %llu and a workspace of %llu bytes",
                        (unsigned long long)p->kv, (unsigned long long)p->workspace);
@@ -310,6 +324,8 @@ const struct gptoss_backend_api *gptoss_backend_cpu(void)
         .open = cpu_open,
         .close = cpu_close,
         .forward = cpu_forward,
+        .resize = cpu_resize,
+        .move = cpu_move,
     };
     return &api;
 }

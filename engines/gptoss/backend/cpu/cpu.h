@@ -40,6 +40,14 @@ struct cpu_sizes {
     size_t group;     /* heads / kv_heads */
 };
 
+/* Addresses for the most pages of a kind; memory only behind the first ones (memory.c). */
+struct cpu_region {
+    char *base; /* NULL: none */
+    size_t reserved;
+    size_t usable; /* bytes from the base on, whole pages of the system */
+    uint64_t page_bytes;
+};
+
 struct gptoss_backend {
     const struct model_gptoss *weights; /* borrowed */
     const struct model_config *config;  /* in weights */
@@ -55,8 +63,8 @@ struct gptoss_backend {
     /* Key/value cache: [page][layer of the kind][K then V][kv head][head_dim * page] */
     float *full_cache;
     float *window_cache;
-    void *cache_blocks[2]; /* owned: memory of the two caches */
-    uint32_t *kind_index;  /* by layer: its index among the layers of its kind */
+    struct cpu_region regions[GPTOSS_KINDS]; /* owned: memory of the two caches */
+    uint32_t *kind_index; /* by layer: its index among the layers of its kind */
 
     /* Workspace, for step_tokens tokens. */
     void *block;
@@ -131,6 +139,17 @@ static inline void cpu_round(const struct gptoss_backend *b, float *x, size_t co
  * the host asks to stop. */
 LR_MUST_USE lr_code cpu_read_weights(const struct gptoss_backend_host *host,
                                      const struct model_gptoss *weights, struct lr_error *err);
+
+/* ---- memory.c ---- */
+
+/* False: no addresses or no memory. */
+bool cpu_region_open(struct cpu_region *r, uint32_t pages, uint32_t most, uint64_t page_bytes);
+void cpu_region_close(struct cpu_region *r);
+LR_MUST_USE lr_code cpu_resize(struct gptoss_backend *b, enum gptoss_kind kind, uint32_t pages,
+                               struct lr_error *err);
+LR_MUST_USE lr_code cpu_move(struct gptoss_backend *b, enum gptoss_kind kind,
+                             const struct gptoss_move *moves, uint32_t count,
+                             struct lr_error *err);
 
 /* Exposed for tests. */
 void cpu_route(const float *logits, uint32_t experts, uint32_t chosen, uint32_t *choice,

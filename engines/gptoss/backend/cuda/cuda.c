@@ -23,8 +23,9 @@ static void cuda_close(struct gptoss_backend *b)
         for (int i = 0; i <= CUDA_GRAPH_ROWS; i++)
             if (b->graphs[i] != NULL)
                 (void)cu->cuGraphExecDestroy(b->graphs[i]);
-        const CUdeviceptr memory[] = {b->weight_memory, b->full_memory, b->window_memory,
-                                      b->workspace_memory};
+        cuda_pages_close(b, GPTOSS_FULL);
+        cuda_pages_close(b, GPTOSS_WINDOW);
+        const CUdeviceptr memory[] = {b->weight_memory, b->workspace_memory};
         for (size_t i = 0; i < sizeof(memory) / sizeof(memory[0]); i++)
             if (memory[i] != 0)
                 (void)cu->cuMemFree(memory[i]);
@@ -32,6 +33,8 @@ static void cuda_close(struct gptoss_backend *b)
             (void)cu->cuMemFreeHost(b->host_inputs);
         if (b->sampled != NULL)
             (void)cu->cuMemFreeHost(b->sampled);
+        if (b->host_embed != NULL)
+            (void)cu->cuMemFreeHost(b->host_embed);
         cuda_host_sampling_close(b);
         cuda_filter_close(b);
         for (int i = 0; i < CUDA_MODULE_COUNT; i++)
@@ -106,19 +109,11 @@ static lr_code allot(struct gptoss_backend *b, struct lr_error *err)
                        "the model needs %llu bytes of GPU memory and %llu are free on %s",
                        (unsigned long long)needed, (unsigned long long)available,
                        b->device.name);
-    uint64_t full = p->full_pages * p->full_page_bytes,
-             window = p->window_pages * p->window_page_bytes;
     CUDA_TRY(cu, cuMemAlloc(&b->weight_memory, p->weights), err);
-    CUDA_TRY(cu, cuMemAlloc(&b->full_memory, full != 0 ? full : 256), err);
-    CUDA_TRY(cu, cuMemAlloc(&b->window_memory, window != 0 ? window : 256), err);
     CUDA_TRY(cu, cuMemAlloc(&b->workspace_memory, p->workspace), err);
     (void)cuda_place_weights(b, b->config, b->weight_memory);
     (void)cuda_place_workspace(b, b->config, p, b->workspace_memory);
-    /* Masked keys are multiplied by zero, so a page must never contain a NaN.  Tickets and the
-     * padding of the vocabulary start at zero too. */
-    CUDA_TRY(cu, cuMemsetD8Async(b->full_memory, 0, full != 0 ? full : 256, b->stream), err);
-    CUDA_TRY(cu, cuMemsetD8Async(b->window_memory, 0, window != 0 ? window : 256, b->stream),
-             err);
+    /* Tickets and the padding of the vocabulary start at zero. */
     CUDA_TRY(cu, cuMemsetD8Async(b->workspace_memory, 0, p->workspace, b->stream), err);
     CUDA_TRY(cu, cuMemAllocHost((void **)&b->host_inputs, b->at.end), err);
     CUDA_TRY(cu, cuMemAllocHost((void **)&b->sampled, sizeof(*b->sampled)), err);
@@ -127,8 +122,21 @@ static lr_code allot(struct gptoss_backend *b, struct lr_error *err)
                                (size_t)(b->vocab_rows + 31) / 32 * 4, b->stream),
              err);
     CUDA_TRY(cu, cuStreamSynchronize(b->stream), err);
-    lr_code code = cuda_filter_open(b, err);
+    lr_code code = cuda_embed_open(b, err);
+    if (code == LR_OK)
+        code = cuda_filter_open(b, err);
     return code == LR_OK ? cuda_host_sampling_open(b, err) : code;
+}
+
+/* After the weights: until then their staging buffers need memory. */
+static lr_code allot_pages(struct gptoss_backend *b, struct lr_error *err)
+{
+    lr_code code = cuda_pages_open(b, GPTOSS_FULL, err);
+    if (code == LR_OK)
+        code = cuda_pages_open(b, GPTOSS_WINDOW, err);
+    b->full_memory = b->pages[GPTOSS_FULL].base;
+    b->window_memory = b->pages[GPTOSS_WINDOW].base;
+    return code;
 }
 
 static lr_code start(struct gptoss_backend *b, const struct gptoss_backend_host *host,
@@ -150,6 +158,8 @@ static lr_code start(struct gptoss_backend *b, const struct gptoss_backend_host 
         code = allot(b, err);
     if (code == LR_OK)
         code = cuda_load_weights(b, host, err);
+    if (code == LR_OK)
+        code = allot_pages(b, err);
     if (code == LR_OK)
         code = cuda_token_open(b, err);
     if (code == LR_OK && o->measure_memory)
@@ -199,6 +209,8 @@ const struct gptoss_backend_api *gptoss_backend_cuda(void)
                                                   .plan = cuda_plan,
                                                   .open = cuda_open,
                                                   .close = cuda_close,
-                                                  .forward = cuda_forward};
+                                                  .forward = cuda_forward,
+                                                  .resize = cuda_resize,
+                                                  .move = cuda_move};
     return &api;
 }

@@ -2,6 +2,7 @@
  *
  *   driver.c  the driver API         plan.c  shapes and sizes, before anything is loaded
  *   load.c    weights to the device  launch.c  the kernels of one step
+ *   memory.c  KV pages whose number changes, the embedding table in host memory
  *   kernels.def  every kernel, and its module
  *   select.c  which kernels an operation launches, as a function without a device
  *   products.c  dense products       experts.c  experts
@@ -12,10 +13,10 @@
  *   host_sampling.c  sampling on the host, where the device has no code for it
  *   trace.c   the routers' choices, for tests
  *
- * Device memory is four allocations: weights, the two page pools, workspace.  All work goes to
- * one stream.  A decode step (one token a sequence) of few sequences is captured once as a
- * graph for each number of sequences and replayed; values that change between steps lie in
- * device memory, not in kernel arguments.  Thread: the engine's caller.
+ * Device memory is weights, the two page pools and the workspace.  All work goes to one
+ * stream.  A decode step (one token a sequence) of few sequences is captured once as a graph
+ * for each number of sequences and replayed; values that change between steps lie in device
+ * memory, not in kernel arguments.  Thread: the engine's caller.
  */
 #ifndef GPTOSS_CUDA_CUDA_H
 #define GPTOSS_CUDA_CUDA_H
@@ -36,6 +37,16 @@ enum {
     CUDA_EDITS = 1 << 19,   /* ids that penalties and bias change, over all rows of a step */
     CUDA_STAGING_SLOTS = 4,
     CUDA_STAGING_BYTES = 32 << 20,
+};
+
+/* The pages of a kind (memory.c). */
+struct cuda_pages {
+    CUdeviceptr base;                      /* constant; 0: none */
+    uint64_t reserved;                     /* bytes of addresses, or of the only allocation */
+    uint64_t piece;                        /* bytes that are mapped at a time */
+    uint32_t mapped, most;                 /* pieces; most 0: one allocation */
+    CUmemGenericAllocationHandle *handles; /* owned, `most` */
+    uint64_t page_bytes;
 };
 
 /* Device addresses of one layer's weights. */
@@ -78,7 +89,7 @@ struct cuda_workspace {
 /* Offsets into `inputs`, the same on host and device. */
 struct cuda_inputs {
     uint64_t tokens, row_pos, row_full, row_window, out_rows, how, tile_seq, tile_first, seqs,
-        tables, end;
+        embedding, tables, end;
 };
 
 /* Results of a step's sampling: written by its kernels, complete when the step is. */
@@ -118,8 +129,11 @@ struct gptoss_backend {
     uint32_t vocab_rows;
     uint32_t logit_stride;
 
-    CUdeviceptr weight_memory, full_memory, window_memory, workspace_memory;
-    struct cuda_layer *layers; /* owned */
+    CUdeviceptr weight_memory, workspace_memory;
+    struct cuda_pages pages[GPTOSS_KINDS];
+    CUdeviceptr full_memory, window_memory; /* their addresses */
+    uint16_t *host_embed;                   /* pinned; NULL: the table is in device memory */
+    struct cuda_layer *layers;              /* owned */
     const uint16_t *embed, *norm;
     struct cuda_matrix unembed;
     const float *rope;
@@ -142,6 +156,12 @@ lr_code cuda_plan(const struct model_config *config,
                   const struct gptoss_backend_options *options, struct gptoss_plan *out,
                   struct lr_error *err);
 
+/* The same for a device that is described: tested without a GPU. */
+lr_code cuda_plan_for(const struct model_config *config,
+                      const struct gptoss_backend_options *options,
+                      const struct cuda_device *device, struct gptoss_plan *out,
+                      struct lr_error *err);
+
 /* Rows of logits that a plan has memory for: those of all sequences, within limits. */
 uint32_t cuda_logit_rows(const struct gptoss_plan *p);
 
@@ -150,6 +170,17 @@ uint64_t cuda_place_weights(struct gptoss_backend *b, const struct model_config 
                             uint64_t base);
 uint64_t cuda_place_workspace(struct gptoss_backend *b, const struct model_config *c,
                               const struct gptoss_plan *p, uint64_t base);
+
+/* ---- memory.c ---- */
+
+lr_code cuda_pages_open(struct gptoss_backend *b, enum gptoss_kind kind, struct lr_error *err);
+void cuda_pages_close(struct gptoss_backend *b, enum gptoss_kind kind);
+lr_code cuda_resize(struct gptoss_backend *b, enum gptoss_kind kind, uint32_t pages,
+                    struct lr_error *err);
+lr_code cuda_move(struct gptoss_backend *b, enum gptoss_kind kind,
+                  const struct gptoss_move *moves, uint32_t count, struct lr_error *err);
+/* After the weights are placed: memory for the embedding table if it is not among them. */
+lr_code cuda_embed_open(struct gptoss_backend *b, struct lr_error *err);
 
 /* ---- load.c ---- */
 
@@ -275,6 +306,10 @@ lr_code cuda_launch_chosen(struct gptoss_backend *b, const struct cuda_choices *
                            void **const arguments[CUDA_OPERAND_COUNT], struct lr_error *err);
 
 /* ---- token.c ---- */
+
+/* In `inputs`, where the embedding table lies in host memory: the row of the step's only token,
+ * which every block of the kernel reads, and behind it a zero, its number. */
+enum { TOKEN_ROW_BYTES = TOKEN_HIDDEN * 2 };
 
 /* Computes the layout of the memory that the single-token kernel writes (base 0: only the size)
  * and returns its bytes; 0 for a model of another shape. */

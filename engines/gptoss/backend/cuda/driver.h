@@ -18,6 +18,8 @@
     X(cuDevicePrimaryCtxRetain) X(cuDevicePrimaryCtxRelease) X(cuCtxSetCurrent)            \
     X(cuMemGetInfo) X(cuMemAlloc) X(cuMemFree) X(cuMemAllocHost) X(cuMemFreeHost)          \
     X(cuMemcpyHtoDAsync) X(cuMemcpyDtoHAsync) X(cuMemsetD8Async) X(cuMemsetD16Async)      \
+    X(cuMemcpyDtoDAsync) X(cuMemAddressReserve) X(cuMemAddressFree) X(cuMemCreate)         \
+    X(cuMemRelease) X(cuMemMap) X(cuMemUnmap) X(cuMemSetAccess)                            \
     X(cuModuleLoadData) X(cuModuleUnload) X(cuModuleGetFunction) X(cuFuncSetAttribute)     \
     X(cuFuncGetAttribute)                                                                  \
     X(cuStreamCreate) X(cuStreamDestroy) X(cuStreamSynchronize)                            \

@@ -73,6 +73,12 @@ static void lay_out(struct gptoss_backend *b, struct forward *f,
     for (uint32_t i = 0; i < batch->count; i++)
         if (batch->steps[i].count != 1)
             add_step(b, f, &batch->steps[i]);
+    if (f->shape.rows == 1 && b->host_embed != NULL && b->has_token) {
+        uint8_t *row = INPUT(b, uint8_t, embedding);
+        memcpy(row, b->host_embed + (size_t)batch->steps[0].tokens[0] * TOKEN_HIDDEN,
+               TOKEN_ROW_BYTES);
+        memset(row + TOKEN_ROW_BYTES, 0, 4);
+    }
 }
 
 /* Row of a step's first token, in the order of lay_out(). */

@@ -273,6 +273,24 @@ static lr_code put_rope(struct loader *l)
     return code;
 }
 
+static lr_code put_embed(struct loader *l)
+{
+    const struct model_gptoss *w = l->b->weights;
+    size_t bytes = (size_t)w->vocab_rows * l->b->config->hidden * 2;
+
+    if (l->b->host_embed == NULL)
+        return put_plain(l, l->b->embed, w->embed, bytes);
+    for (size_t at = 0; at < bytes; at += CUDA_STAGING_BYTES) {
+        size_t len = bytes - at < CUDA_STAGING_BYTES ? bytes - at : CUDA_STAGING_BYTES;
+        copy_in_parallel((char *)l->b->host_embed + at, (const char *)w->embed + at, len);
+        l->loaded += len;
+        if (l->host->progress != NULL &&
+            l->host->progress(l->host->ctx, "read", l->loaded, l->total) != 0)
+            return lr_fail(l->err, LR_CANCELLED, "loading was cancelled");
+    }
+    return LR_OK;
+}
+
 static lr_code put_all(struct loader *l)
 {
     struct gptoss_backend *b = l->b;
@@ -286,7 +304,7 @@ static lr_code put_all(struct loader *l)
     for (uint32_t i = 0; i < b->config->layers && code == LR_OK; i++)
         code = put_layer(l, &b->layers[i], &w->layers[i]);
     if (code == LR_OK)
-        code = put_plain(l, b->embed, w->embed, (size_t)w->vocab_rows * b->config->hidden * 2);
+        code = put_embed(l);
     if (code == LR_OK)
         code = put_plain(l, b->norm, w->norm, (size_t)b->config->hidden * 2);
     if (code == LR_OK)

@@ -1,5 +1,6 @@
 /* gptoss/backend/cuda/plan.c - shapes and sizes: the memory that a model needs on a GPU, and
  * the offset of each part in its allocation.  The same functions count (base 0) and place. */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -10,14 +11,22 @@ enum {
     MAX_SEQUENCES = 1024,
     LEAST_LOGIT_ROWS = 64,
     DEFAULT_CHUNK = 2048,
+    SMALL_CHUNK = 1024, /* on a small card: half the workspace */
     LEAST_CHUNK =
         64, /* fewer tokens are hardly faster: a step reads the weights of most experts */
     MAX_CHUNK = 8192,
     DEFAULT_KV_TOKENS = 262144,
+    MOST_KV_TOKENS = 16 << 20, /* that the pool can grow to */
+    CACHED_WINDOWS = 2048,     /* window pages for cached prefixes, if there is memory */
 };
 
-/* For the context, the modules and the driver: measured on an H200 with driver 580. */
-#define FIXED_BYTES (600ull << 20)
+/* For the context, the modules and the driver: 600 MiB, measured on an H200 (132
+ * multiprocessors) with driver 580.  Most of it is local memory of the multiprocessors.  64 MiB
+ * more for pieces of KV memory that are not full (memory.c). */
+#define FIXED_BYTES          (320ull << 20)
+#define FIXED_BYTES_PER_UNIT (2668ull << 10)
+
+#define SMALL_CARD (24ull << 30)
 
 /* Returns consecutive 256-byte aligned pieces of an allocation. */
 struct placer {
@@ -63,7 +72,8 @@ uint64_t cuda_place_weights(struct gptoss_backend *b, const struct model_config 
 {
     struct placer p = {.base = base};
     uint32_t kinds[2] = {0, 0};
-    b->embed = place(&p, (uint64_t)c->vocab * c->hidden * 2);
+    if (!b->plan.embed_on_host)
+        b->embed = place(&p, (uint64_t)c->vocab * c->hidden * 2);
     b->norm = place(&p, (uint64_t)c->hidden * 2);
     place_bf16(&p, &b->unembed, c->vocab, c->hidden, false);
     b->rope = place(&p, (uint64_t)b->plan.max_context * 32 * 8);
@@ -110,6 +120,7 @@ static void place_inputs(struct cuda_inputs *at, const struct gptoss_plan *p)
     at->tile_seq = AT(rows * 4);
     at->tile_first = AT(rows * 4);
     at->seqs = AT((uint64_t)p->max_sequences * sizeof(struct cuda_seq));
+    at->embedding = AT(p->embed_on_host ? TOKEN_ROW_BYTES + 4 : 0);
     at->tables = AT((uint64_t)p->max_sequences * pages_for(p->max_context) * 2 * 4);
     at->end = in.used;
 #undef AT
@@ -183,44 +194,201 @@ static lr_code check_shape(const struct model_config *c, struct lr_error *err)
     return LR_OK;
 }
 
-static void count_pages(const struct model_config *c, struct gptoss_plan *p, uint64_t kv_tokens)
+/* ---- the plan ---- */
+
+/* What a plan is made of.  The limit of open() is what probe() needed under a larger limit:
+ * both must come to the same plan. */
+struct planning {
+    const struct model_config *config;
+    const struct gptoss_backend_options *options;
+    const struct cuda_device *device;
+    uint64_t limit;
+    struct gptoss_backend *shape; /* scratch: its plan is the one that is made */
+};
+
+static void count_pages(const struct planning *g, uint64_t kv_tokens)
 {
-    /* Window pages of a sequence: the window, a chunk beyond it, and a partly used page at both
-     * ends. */
-    uint32_t window = pages_for((uint64_t)c->window + p->prefill_chunk) + 1,
-             longest = pages_for(p->max_context);
+    struct gptoss_plan *p = &g->shape->plan;
+    /* Each sequence needs its window and a partly used page at either end.  The prompts of a
+     * step share the chunk beyond the windows, so its pages count once. */
+    uint32_t window = pages_for(g->config->window) + 2, longest = pages_for(p->max_context);
     p->full_pages = pages_for(kv_tokens);
-    p->window_pages = p->max_sequences * (window < longest ? window : longest);
+    p->least_pages[GPTOSS_FULL] = longest < p->full_pages ? longest : p->full_pages;
+    p->least_pages[GPTOSS_WINDOW] =
+        p->max_sequences * (window < longest ? window : longest) + pages_for(p->prefill_chunk);
+    p->window_pages = p->least_pages[GPTOSS_WINDOW] +
+                      (p->full_pages / 2 < CACHED_WINDOWS ? p->full_pages / 2 : CACHED_WINDOWS);
     p->kv = p->full_pages * p->full_page_bytes + p->window_pages * p->window_page_bytes;
     p->total = p->weights + p->workspace + p->fixed + p->kv;
 }
 
-static lr_code fit(const struct model_config *c, const struct gptoss_backend_options *o,
-                   struct gptoss_plan *p, uint64_t kv_tokens, uint64_t limit,
-                   struct lr_error *err)
+/* The most KV tokens within the limit, from `least` to `most`; 0: not even the least fit. */
+static uint64_t most_tokens(const struct planning *g, uint64_t least, uint64_t most)
 {
-    count_pages(c, p, kv_tokens);
-    if (p->total <= limit)
-        return LR_OK;
-    /* Reduces the KV tokens if the operator gave no number. */
-    uint64_t pages =
-        (p->total - limit) / (p->full_page_bytes != 0 ? p->full_page_bytes : 1) + 1;
-    if (o->kv_tokens == 0 && pages + pages_for(p->prefill_chunk) < p->full_pages) {
-        uint64_t left = (p->full_pages - pages) * CUDA_PAGE_TOKENS;
-        if (o->max_context == 0 || left >= o->max_context) {
-            p->max_context = left < p->max_context ? (uint32_t)left : p->max_context;
-            count_pages(c, p, left);
-            return LR_OK;
+    const struct gptoss_plan *p = &g->shape->plan;
+    uint64_t low = pages_for(least), high = pages_for(most);
+    count_pages(g, low * CUDA_PAGE_TOKENS);
+    if (p->total > g->limit)
+        return 0;
+    while (low < high) {
+        uint64_t middle = (low + high + 1) / 2;
+        count_pages(g, middle * CUDA_PAGE_TOKENS);
+        if (p->total <= g->limit)
+            low = middle;
+        else
+            high = middle - 1;
+    }
+    return low * CUDA_PAGE_TOKENS;
+}
+
+/* Tries to fit: the KV tokens are reduced if the operator gave no number.  False: the plan says
+ * how much the least would need. */
+static bool fit(const struct planning *g, uint64_t wanted)
+{
+    const struct gptoss_backend_options *o = g->options;
+    struct gptoss_plan *p = &g->shape->plan;
+    uint32_t context = p->max_context;
+    count_pages(g, wanted);
+    if (p->total <= g->limit)
+        return true;
+    uint64_t least = o->kv_tokens != 0     ? wanted
+                     : o->max_context != 0 ? p->max_context
+                                           : p->prefill_chunk + CUDA_PAGE_TOKENS;
+    if (least < p->max_context)
+        p->max_context = (uint32_t)least; /* the search counts its tables */
+    uint64_t tokens = most_tokens(g, least, wanted);
+    p->max_context = tokens != 0 && tokens < context ? (uint32_t)tokens : context;
+    count_pages(g, tokens != 0 ? tokens : least);
+    return tokens != 0;
+}
+
+/* The plan for given places of the embedding table; as fit(). */
+static bool plan_with(const struct planning *g, bool embed_on_host)
+{
+    const struct model_config *c = g->config;
+    const struct gptoss_backend_options *o = g->options;
+    struct gptoss_plan *p = &g->shape->plan;
+    uint32_t sliding = 0;
+    for (uint32_t i = 0; i < c->layers; i++)
+        sliding += c->sliding[i] ? 1 : 0;
+    uint64_t layer_page = 2ull * c->kv_heads * CUDA_PAGE_TOKENS * 64 * 2;
+    *p = (struct gptoss_plan){.on_device = 1,
+                              .late_masks = 1,
+                              .embed_on_host = embed_on_host,
+                              .page_tokens = CUDA_PAGE_TOKENS};
+    p->threads = pick(o->threads, engine_pool_cores(), 1, CUDA_HOST_THREADS);
+    p->full_page_bytes = layer_page * (c->layers - sliding);
+    p->window_page_bytes = layer_page * sliding;
+    uint64_t wanted = o->kv_tokens != 0                    ? o->kv_tokens
+                      : o->max_context > DEFAULT_KV_TOKENS ? o->max_context
+                                                           : DEFAULT_KV_TOKENS;
+    p->max_context = pick(o->max_context, c->context, 1, c->context);
+    if (p->max_context > wanted)
+        p->max_context = (uint32_t)wanted;
+    p->max_sequences = pick(o->max_sequences, DEFAULT_SEQUENCES, 1, MAX_SEQUENCES);
+    p->prefill_chunk =
+        pick(o->prefill_chunk,
+             g->device->total_bytes < SMALL_CARD ? SMALL_CHUNK : DEFAULT_CHUNK, 1, MAX_CHUNK);
+    p->least_chunk = o->prefill_chunk == 0 ? LEAST_CHUNK : p->prefill_chunk;
+    p->step_tokens = p->prefill_chunk + p->max_sequences;
+    p->weights = cuda_place_weights(g->shape, c, 0);
+    p->workspace = cuda_place_workspace(g->shape, c, p, 0);
+    uint64_t units = (uint64_t)g->device->multiprocessors;
+    p->fixed = FIXED_BYTES + FIXED_BYTES_PER_UNIT * units;
+    return fit(g, wanted);
+}
+
+/* With the embedding table on the device if a whole context fits beside it. */
+static bool make_plan(const struct planning *g)
+{
+    const struct gptoss_plan *p = &g->shape->plan;
+    uint32_t whole = pick(g->options->max_context, g->config->context, 1, g->config->context);
+    if (!g->options->embed_on_host && plan_with(g, false) &&
+        (p->max_context >= whole || g->options->kv_tokens != 0))
+        return true;
+    return plan_with(g, true);
+}
+
+/* The pool can grow into all memory of the device, unless the operator gave its size. */
+static void plan_growth(const struct planning *g)
+{
+    struct gptoss_plan *p = &g->shape->plan;
+    uint64_t most = pages_for(MOST_KV_TOKENS), planned = p->full_pages;
+    if (p->full_page_bytes != 0 && most > g->device->total_bytes / p->full_page_bytes)
+        most = g->device->total_bytes / p->full_page_bytes;
+    most = g->options->kv_tokens == 0 && most > planned ? most : planned;
+    p->most_pages[GPTOSS_FULL] = (uint32_t)most;
+    p->most_pages[GPTOSS_WINDOW] = p->window_pages + (uint32_t)((most - planned) / 8);
+}
+
+/* A smaller setting with which the model would fit, or the fact that none does. */
+static void advise(const struct planning *g, const struct gptoss_plan *failed, char *out,
+                   size_t size)
+{
+    struct gptoss_backend_options smaller = *g->options;
+    struct planning again = *g;
+    again.options = &smaller;
+    smaller.kv_tokens = 0;
+    for (uint32_t n = failed->max_context; n >= 1024; n /= 2) {
+        smaller.max_context = n;
+        if (make_plan(&again)) {
+            (void)snprintf(out, size, "--max-context %u%s would fit", n,
+                           g->options->kv_tokens != 0 ? " without --max-tokens" : "");
+            return;
         }
     }
+    for (uint32_t n = failed->max_sequences / 2; n >= 1; n /= 2) {
+        smaller.max_sequences = n;
+        if (make_plan(&again)) {
+            (void)snprintf(out, size, "--max-context %u and --max-sequences %u would fit",
+                           smaller.max_context, n);
+            return;
+        }
+    }
+    (void)snprintf(out, size, "no setting helps: the model needs a GPU with more memory");
+}
+
+static lr_code refuse(const struct planning *g, struct lr_error *err)
+{
+    struct gptoss_plan p = g->shape->plan;
+    char advice[160];
+    advise(g, &p, advice, sizeof(advice));
     return lr_fail(err, LR_OUT_OF_VRAM,
                    "the model needs %llu bytes of GPU memory (weights %llu, KV cache %llu, "
                    "workspace %llu, fixed %llu) "
-                   "and may use %llu: raise the limit, or lower the context length or the "
-                   "number of sequences",
-                   (unsigned long long)p->total, (unsigned long long)p->weights,
-                   (unsigned long long)p->kv, (unsigned long long)p->workspace,
-                   (unsigned long long)p->fixed, (unsigned long long)limit);
+                   "and may use %llu: %llu are missing; %s",
+                   (unsigned long long)p.total, (unsigned long long)p.weights,
+                   (unsigned long long)p.kv, (unsigned long long)p.workspace,
+                   (unsigned long long)p.fixed, (unsigned long long)g->limit,
+                   (unsigned long long)(p.total - g->limit), advice);
+}
+
+lr_code cuda_plan_for(const struct model_config *c, const struct gptoss_backend_options *o,
+                      const struct cuda_device *device, struct gptoss_plan *out,
+                      struct lr_error *err)
+{
+    struct gptoss_backend *shape = calloc(1, sizeof(*shape));
+    struct cuda_layer *layers = calloc(c->layers, sizeof(*layers));
+    if (shape == NULL || layers == NULL) {
+        free(shape);
+        free(layers);
+        return lr_fail(err, LR_OUT_OF_RAM, "out of memory while planning the model");
+    }
+    shape->layers = layers;
+    const struct planning g = {
+        .config = c,
+        .options = o,
+        .device = device,
+        .limit = o->memory_limit != 0 ? o->memory_limit : device->total_bytes,
+        .shape = shape,
+    };
+    lr_code code = make_plan(&g) ? LR_OK : refuse(&g, err);
+    plan_growth(&g);
+    if (code == LR_OK)
+        *out = shape->plan;
+    free(layers);
+    free(shape);
+    return code;
 }
 
 lr_code cuda_plan(const struct model_config *c, const struct gptoss_backend_options *o,
@@ -233,46 +401,5 @@ lr_code cuda_plan(const struct model_config *c, const struct gptoss_backend_opti
         code = cuda_driver_get(&cu, err);
     if (code == LR_OK)
         code = cuda_device_find(cu, o->device != NULL ? o->device : "cuda:0", &device, err);
-    if (code != LR_OK)
-        return code;
-
-    struct gptoss_backend *shape = calloc(1, sizeof(*shape));
-    struct cuda_layer *layers = calloc(c->layers, sizeof(*layers));
-    if (shape == NULL || layers == NULL) {
-        free(shape);
-        free(layers);
-        return lr_fail(err, LR_OUT_OF_RAM, "out of memory while planning the model");
-    }
-    shape->layers = layers;
-    struct gptoss_plan *p = &shape->plan;
-    uint32_t sliding = 0;
-    for (uint32_t i = 0; i < c->layers; i++)
-        sliding += c->sliding[i] ? 1 : 0;
-    uint64_t layer_page = 2ull * c->kv_heads * CUDA_PAGE_TOKENS * 64 * 2;
-    p->on_device = 1;
-    p->late_masks = 1;
-    p->threads = pick(o->threads, engine_pool_cores(), 1, CUDA_HOST_THREADS);
-    p->page_tokens = CUDA_PAGE_TOKENS;
-    p->full_page_bytes = layer_page * (c->layers - sliding);
-    p->window_page_bytes = layer_page * sliding;
-    uint64_t wanted = o->kv_tokens != 0                    ? o->kv_tokens
-                      : o->max_context > DEFAULT_KV_TOKENS ? o->max_context
-                                                           : DEFAULT_KV_TOKENS;
-    p->max_context = pick(o->max_context, c->context, 1, c->context);
-    if (p->max_context > wanted)
-        p->max_context = (uint32_t)wanted;
-    p->max_sequences = pick(o->max_sequences, DEFAULT_SEQUENCES, 1, MAX_SEQUENCES);
-    p->prefill_chunk = pick(o->prefill_chunk, DEFAULT_CHUNK, 1, MAX_CHUNK);
-    p->least_chunk = o->prefill_chunk == 0 ? LEAST_CHUNK : p->prefill_chunk;
-    p->step_tokens = p->prefill_chunk + p->max_sequences;
-    p->weights = cuda_place_weights(shape, c, 0);
-    p->workspace = cuda_place_workspace(shape, c, p, 0);
-    p->fixed = FIXED_BYTES;
-    code =
-        fit(c, o, p, wanted, o->memory_limit != 0 ? o->memory_limit : device.total_bytes, err);
-    if (code == LR_OK)
-        *out = *p;
-    free(layers);
-    free(shape);
-    return code;
+    return code == LR_OK ? cuda_plan_for(c, o, &device, out, err) : code;
 }

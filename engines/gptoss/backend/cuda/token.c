@@ -69,6 +69,10 @@ lr_code cuda_token_open(struct gptoss_backend *b, struct lr_error *err)
     a->limit = (float)c->swiglu_limit;
     a->embed = b->embed;
     a->token = (uint32_t *)(void *)(in + b->at.tokens);
+    if (b->host_embed != NULL) {
+        a->embed = (uint16_t *)(void *)(in + b->at.embedding);
+        a->token = (uint32_t *)(void *)(in + b->at.embedding + TOKEN_ROW_BYTES);
+    }
     a->rope = b->rope;
     a->seq = (struct cuda_seq *)(void *)(in + b->at.seqs);
     a->tables = (uint32_t *)(void *)(in + b->at.tables);

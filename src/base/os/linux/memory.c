@@ -1,10 +1,11 @@
-/* base/os/linux/memory.c - figures of /proc and of cgroup v2; large pages. */
+/* base/os/linux/memory.c - figures of /proc and of cgroup v2; large pages; regions. */
 #include "base/os/memory.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include "base/str.h"
 
@@ -111,4 +112,35 @@ void *lr_table_alloc(size_t bytes)
     (void)madvise(table, rounded, MADV_HUGEPAGE);
     memset(table, 0, bytes);
     return table;
+}
+
+/* ---- regions ---- */
+
+size_t lr_page_bytes(void)
+{
+    return (size_t)sysconf(_SC_PAGESIZE);
+}
+
+void *lr_region_reserve(size_t bytes)
+{
+    void *region =
+        mmap(NULL, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    return region != MAP_FAILED ? region : NULL;
+}
+
+void lr_region_free(void *region, size_t bytes)
+{
+    if (region != NULL)
+        (void)munmap(region, bytes);
+}
+
+bool lr_region_commit(void *part, size_t bytes)
+{
+    return mprotect(part, bytes, PROT_READ | PROT_WRITE) == 0;
+}
+
+void lr_region_decommit(void *part, size_t bytes)
+{
+    (void)madvise(part, bytes, MADV_DONTNEED);
+    (void)mprotect(part, bytes, PROT_NONE);
 }
