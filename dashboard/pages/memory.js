@@ -95,7 +95,7 @@ function Pool({ pool, victims }) {
 }
 
 function planText(plan) {
-  const known = ['fits', 'evict', 'wait', 'never', 'loaded'].includes(plan.plan) ? plan.plan : 'unknown';
+  const known = ['fits', 'reclaim', 'evict', 'wait', 'never', 'loaded'].includes(plan.plan) ? plan.plan : 'unknown';
   return t(`nodes.plan.${known}`, {
     model: plan.model,
     need: bytes(plan.need),
@@ -120,7 +120,7 @@ export function Memory({ id, models }) {
         html`<label class="what-if"><span>${t('nodes.whatIf')}</span><select value=${asked} onChange=${(e) => setAsked(e.currentTarget.value)}>
         <option value="">${t('nodes.choose')}</option>${could.map((m) => html`<option value=${m.id}>${m.id}</option>`)}</select></label>`
       }</div>
-    <div role="status">${plan && html`<${Note} tone=${plan.plan === 'never' ? 'bad' : plan.plan === 'fits' ? 'good' : 'warn'} icon=${plan.plan === 'fits' ? 'check' : 'alert'}>${planText(plan)}<//>`}</div>
+    <div role="status">${plan && html`<${Note} tone=${plan.plan === 'never' ? 'bad' : ['fits', 'reclaim'].includes(plan.plan) ? 'good' : 'warn'} icon=${['fits', 'reclaim'].includes(plan.plan) ? 'check' : 'alert'}>${planText(plan)}<//>`}</div>
     <${ErrorNote} error=${error} />${!data && !error && html`<${Skeleton} />`}
     ${data?.pools.map((pool) => html`<${Pool} key=${pool.pool} pool=${pool} victims=${plan?.evicts ?? []} />`)}</section>`;
 }

@@ -98,7 +98,7 @@ lr_code cli_engine_open_extra(const struct lr_settings *s, const struct lr_engin
         .prefill_chunk = (uint32_t)lr_settings_int(s, "chunk"),
         .threads = (uint32_t)lr_settings_int(s, "threads"),
         .artifact_path = lr_settings_str(s, "artifact"),
-        .extra_json = extra_json,
+        .extra_json = extra_json != NULL ? extra_json : lr_settings_str(s, "engine-options"),
     };
     code = out->api->probe(dir, &options, &out->need, err);
     if (code == LR_OK)

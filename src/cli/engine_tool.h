@@ -29,6 +29,10 @@
          .type = LR_SETTING_PATH,                                                              \
          .value = "FILE",                                                                      \
          .help = "use these weights (a metal/model.bin) instead of the safetensors"},          \
+        {.name = "engine-options",                                                             \
+         .type = LR_SETTING_STRING,                                                            \
+         .value = "JSON",                                                                      \
+         .help = "the engine's own options, a JSON object"},                                   \
         {.name = "threads",                                                                    \
          .type = LR_SETTING_INT,                                                               \
          .fallback = "0",                                                                      \

@@ -59,12 +59,14 @@ static void put_pool(struct lr_buf *out, const struct lr_json *pool)
     put_size(out, pool, "used");
     lr_buf_addf(out, "  limit %" PRIu64 " %%  free for models", percent);
     put_size(out, pool, "free");
+    lr_buf_add_z(out, "  reclaimable");
+    put_size(out, pool, "reclaimable");
     lr_buf_add_char(out, '\n');
     const struct lr_json *claims = lr_json_get(pool, "claims");
     if (!lr_json_is(claims, LR_JSON_ARRAY) || claims->count == 0)
         return;
-    lr_buf_addf(out, "  %-32s %-7s %12s%12s%12s%12s\n", "model", "state", "reserved",
-                "measured", "weights", "KV in use");
+    lr_buf_addf(out, "  %-32s %-7s %12s%12s%12s%12s%12s%12s\n", "model", "state", "reserved",
+                "measured", "weights", "KV in use", "KV cached", "reclaimable");
     for (uint32_t i = 0; i < claims->count; i++) {
         const struct lr_json *c = &claims->items[i];
         lr_buf_add_z(out, "  ");
@@ -74,6 +76,8 @@ static void put_pool(struct lr_buf *out, const struct lr_json *pool)
         put_size(out, c, "measured");
         put_size(out, c, "weights");
         put_size(out, c, "kv_in_use");
+        put_size(out, c, "kv_cached");
+        put_size(out, c, "reclaimable");
         lr_buf_add_char(out, '\n');
     }
 }

@@ -155,6 +155,8 @@ static const struct lr_setting rows[] = {
      .help = "restart a worker that uses more memory than its engine stated, by more than this percentage and 256 MiB"},
     {.name = "ram-limit", .type = LR_SETTING_SIZE, .commands = "up node",
      .help = "RAM that all models together may use; default: the RAM of the machine or its cgroup"},
+    {.name = "vram-limit", .type = LR_SETTING_SIZE, .commands = "up node",
+     .help = "memory of each GPU that all models together may use; default: the GPU's memory up to the setting memory-threshold"},
     {.name = "nvml-library", .type = LR_SETTING_PATH, .commands = "up node", .value = "FILE",
      .help = "the NVML library; default: the system's libnvidia-ml.so.1"},
     {.name = "proc-root", .type = LR_SETTING_PATH, .fallback = "/proc", .commands = "up node",

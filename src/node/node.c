@@ -109,6 +109,8 @@ static void make_modules(struct node *node, struct net_loop *loop)
                     lr_settings_has(s, "ram-limit") ? lr_settings_size(s, "ram-limit") : 0,
                     (uint32_t)lr_settings_int(s, "memory-threshold"),
                     lr_settings_str(s, "proc-root"));
+    if (lr_settings_has(s, "vram-limit"))
+        node_pools_cap(&node->models.pools, lr_settings_size(s, "vram-limit"));
     node->launcher =
         (struct node_launcher){.loop = loop, .probe_ms = node->models.limits.load_ms};
     node->storage = (struct node_storage){.models = &node->models, .settings = s};

@@ -294,10 +294,10 @@ void wire_tick_encode(struct lr_buf *buf, const struct lr_engine_stats *m)
     size_t start = wire_event_begin(buf, WIRE_TICK, 0);
     if (m != NULL) {
         wire_put_u32(buf, m->sequences);
-        const uint64_t values[] = {m->weights_bytes,   m->kv_bytes,    m->kv_bytes_in_use,
-                                   m->workspace_bytes, m->fixed_bytes, m->pages_total,
-                                   m->pages_in_use,    m->steps,       m->prompt_tokens,
-                                   m->generated_tokens};
+        const uint64_t values[] = {
+            m->weights_bytes, m->kv_bytes,         m->kv_bytes_in_use,      m->workspace_bytes,
+            m->fixed_bytes,   m->pages_total,      m->pages_in_use,         m->steps,
+            m->prompt_tokens, m->generated_tokens, m->kv_bytes_reclaimable, m->kv_bytes_cached};
         for (size_t i = 0; i < sizeof(values) / sizeof(values[0]); i++)
             wire_put_u64(buf, values[i]);
     }
@@ -311,10 +311,12 @@ lr_code wire_tick_decode(struct lr_str body, struct lr_engine_stats *out, struct
     if (wire_cursor_done(&c))
         return LR_OK;
     out->sequences = wire_get_u32(&c);
-    uint64_t *const values[] = {&out->weights_bytes,   &out->kv_bytes,    &out->kv_bytes_in_use,
-                                &out->workspace_bytes, &out->fixed_bytes, &out->pages_total,
-                                &out->pages_in_use,    &out->steps,       &out->prompt_tokens,
-                                &out->generated_tokens};
+    uint64_t *const values[] = {&out->weights_bytes,        &out->kv_bytes,
+                                &out->kv_bytes_in_use,      &out->workspace_bytes,
+                                &out->fixed_bytes,          &out->pages_total,
+                                &out->pages_in_use,         &out->steps,
+                                &out->prompt_tokens,        &out->generated_tokens,
+                                &out->kv_bytes_reclaimable, &out->kv_bytes_cached};
     for (size_t i = 0; i < sizeof(values) / sizeof(values[0]); i++)
         *values[i] = wire_get_u64(&c);
     return wire_cursor_done(&c) ? LR_OK : wire_malformed(err, "tick");
@@ -323,9 +325,8 @@ lr_code wire_tick_decode(struct lr_str body, struct lr_engine_stats *out, struct
 void wire_need_encode(struct lr_buf *buf, enum wire_type type, const struct lr_engine_need *m)
 {
     size_t start = wire_frame_begin(buf, type);
-    const uint64_t values[] = {m->weights,   m->kv_per_token, m->kv_per_sequence,
-                               m->workspace, m->fixed,        m->kv,
-                               m->total};
+    const uint64_t values[] = {m->weights, m->kv_per_token, m->kv_per_sequence, m->workspace,
+                               m->fixed,   m->kv,           m->total,           m->kv_most};
     for (size_t i = 0; i < sizeof(values) / sizeof(values[0]); i++)
         wire_put_u64(buf, values[i]);
     wire_put_u32(buf, m->on_device);
@@ -343,7 +344,7 @@ lr_code wire_need_decode(struct lr_str body, struct lr_engine_need *out, struct 
     *out = (struct lr_engine_need){.size = sizeof(*out)};
     uint64_t *const values[] = {&out->weights,   &out->kv_per_token, &out->kv_per_sequence,
                                 &out->workspace, &out->fixed,        &out->kv,
-                                &out->total};
+                                &out->total,     &out->kv_most};
     for (size_t i = 0; i < sizeof(values) / sizeof(values[0]); i++)
         *values[i] = wire_get_u64(&c);
     out->on_device = wire_get_u32(&c);

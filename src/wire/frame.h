@@ -35,6 +35,7 @@ enum wire_type {
     WIRE_CLOSE = 5,  /* empty: close the model and leave */
     WIRE_SWAP = 6,   /* router to node: a SUBMIT that names the generation that leaves for it */
     WIRE_COUNT = 7,  /* node to worker: wire/open.h with the segments of a prompt, JSON */
+    WIRE_LIMIT_KV = 8, /* node to worker: u64 bytes, as limit_kv of the engine */
 
     /* worker to node */
     WIRE_HELLO = 32,   /* u32 pid, u32 engine ABI */
@@ -43,6 +44,7 @@ enum wire_type {
     WIRE_PROBED = 36,  /* wire_need: the answer to WIRE_PROBE */
     WIRE_FAILED = 37,  /* wire_error: the model is dead, the worker leaves */
     WIRE_COUNTED = 39, /* u64 tokens: the answer to WIRE_COUNT */
+    WIRE_LIMITED = 40, /* u64 bytes: WIRE_LIMIT_KV was obeyed; the TICK before says how far */
     WIRE_ENTER = 38,   /* requests that take part in a step for the first time (wire/lost.h) */
 
     /* events of one generation; worker to node and node to router (wire/event.h) */

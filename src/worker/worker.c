@@ -257,6 +257,24 @@ static void handle_cancel(struct worker *w, struct lr_str body)
     worker_host_flush(&w->host);
 }
 
+static void handle_limit(struct worker *w, struct lr_str body)
+{
+    uint64_t bytes, kv_bytes;
+    struct lr_error err = {0};
+    if (wire_u64_decode(body, &bytes, NULL) != LR_OK || w->model == NULL ||
+        !LR_ENGINE_HAS(w->api, limit_kv))
+        return;
+    lr_code code = w->api->limit_kv(w->model, bytes, &kv_bytes, &err);
+    if (code != LR_OK) {
+        err.code = code;
+        give_up(w, &err);
+        return;
+    }
+    add_tick(w, lr_clock_ns(NULL)); /* says how much is left */
+    wire_u64_encode(&w->host.out, WIRE_LIMITED, bytes);
+    worker_host_flush(&w->host);
+}
+
 static void handle(struct worker *w, const struct wire_frame *frame)
 {
     switch (frame->type) {
@@ -274,6 +292,9 @@ static void handle(struct worker *w, const struct wire_frame *frame)
         break;
     case WIRE_CANCEL:
         handle_cancel(w, frame->body);
+        break;
+    case WIRE_LIMIT_KV:
+        handle_limit(w, frame->body);
         break;
     case WIRE_CLOSE:
         w->leaving = true;

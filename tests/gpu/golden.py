@@ -1,4 +1,4 @@
-"""tests/gpu/golden.py BIN DEVICE DIR...: the engine's logits and greedy tokens against the reference's.
+"""tests/gpu/golden.py BIN DEVICE [--engine-options JSON] DIR...: the engine's logits and greedy tokens against the reference's.
 
 Each DIR holds model/ and golden/ (made with Hugging Face transformers in float32).  Limits for a GPU: relative error of a
 case 3e-2, of the median position 6e-3; with the reference's answer given, the largest logit is its token at every step whose
@@ -13,13 +13,14 @@ import sys
 from array import array
 
 binary, device, dirs = sys.argv[1], sys.argv[2], sys.argv[3:]
+options, dirs = (dirs[:2], dirs[2:]) if dirs[0] == "--engine-options" else ([], dirs)
 exact = device == "cpu"
 CASE, MEDIAN = (1e-5, 1e-5) if exact else (3e-2, 6e-3)
 failed = []
 
 
 def run(tool, model, ids, *flags):
-    command = [binary, "debug", tool, "--model", model, "--device", device, *flags]
+    command = [binary, "debug", tool, "--model", model, "--device", device, *options, *flags]
     done = subprocess.run(command, input=json.dumps(ids).encode(), capture_output=True)
     if done.returncode:
         sys.exit(f"{' '.join(command)}: {done.stderr.decode()[-400:]}")

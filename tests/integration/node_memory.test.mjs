@@ -234,3 +234,29 @@ describe('an unused model', () => {
     await node.stop();
   });
 });
+
+describe('a limit for GPU memory (fake NVML)', () => {
+  it('holds for all models together, is shown, and a model beyond it is refused with the limit', async () => {
+    const models = tempDir('models');
+    const figures = path.join(models, 'nvml');
+    for (const id of ['one', 'two']) makeModel(models, id, 'echo', { weights_bytes: 100 * MB, on_device: true });
+    makeModel(models, 'large', 'echo', { weights_bytes: 160 * MB, on_device: true });
+    fs.writeFileSync(figures, `${1000 * MB} ${50 * MB}\n`);
+    const node = await startNode({
+      models,
+      env: { LR_FAKE_NVML: figures },
+      args: ['--nvml-library', path.join(TESTING, 'fake_nvml.so'), '--vram-limit', `${150 * MB}`],
+    });
+    const gpu = async () => (await node.get('/v0/memory')).pools.find((p) => p.pool === 'GPU-fake-0');
+    assert.equal((await gpu()).limit, 150 * MB);
+    assert.equal((await gpu()).capacity, 150 * MB);
+    for (const id of ['one', 'two', 'one']) {
+      assert.equal((await generate(node, ask(id, 'x'))).text, 'x');
+      assert.ok((await gpu()).reserved <= 150 * MB);
+    }
+    const { error } = await generate(node, ask('large', 'x'));
+    assert.equal(error.code, 'OUT_OF_VRAM');
+    assert.match(error.message, /160\d{6} bytes|150000000 bytes/);
+    await node.stop();
+  });
+});

@@ -91,6 +91,8 @@ export default {
   whatIf: 'Which models would a load evict?',
   choose: 'Choose a model',
   'plan.fits': '{model} needs {need} and fits: nothing is evicted.',
+  'plan.reclaim':
+    '{model} needs {need} and fits: other models give back memory of their caches, and nothing is evicted.',
   'plan.evict': '{model} needs {need}. These models would be evicted: {evicts}.',
   'plan.wait':
     '{model} needs {need}, and {available} is available now: the load waits until a busy model becomes idle.',

@@ -91,6 +91,7 @@ export default {
   whatIf: 'ロードすると何が解放されるか',
   choose: 'モデルを選択',
   'plan.fits': '{model} は {need} 必要で、そのまま入ります。何も解放されません。',
+  'plan.reclaim': '{model} は {need} 必要で、入ります。他のモデルがキャッシュのメモリを返し、何も解放されません。',
   'plan.evict': '{model} は {need} 必要です。解放されるもの: {evicts}。',
   'plan.wait': '{model} は {need} 必要で、確保できるのは {available} です。使用中のものが終わるまで待ちます。',
   'plan.never': '{model} は {need} 必要ですが、最大でも {available} しか確保できません。ここには入りません。',

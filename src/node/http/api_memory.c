@@ -8,10 +8,12 @@ static void put_pool(struct lr_json_writer *w, const struct node *node, uint32_t
     static const char *const kinds[] = {"idle", "busy", "pinned"};
     static struct node_room room;
     const struct node_pool *pool = &node->models.pools.pool[index];
-    uint64_t reserved = 0;
+    uint64_t reserved = 0, reclaimable = 0;
     node_plan_room(&node->models, index, 0, &room);
-    for (size_t i = 0; i < room.count; i++)
+    for (size_t i = 0; i < room.count; i++) {
         reserved += room.claims[i].bytes;
+        reclaimable += room.claims[i].reclaimable;
+    }
     uint64_t capacity = node_ledger_capacity(&pool->state, room.claims, room.count);
     lr_json_begin_object(w);
     LR_JSON_MEMBERS(
@@ -19,7 +21,8 @@ static void put_pool(struct lr_json_writer *w, const struct node *node, uint32_t
         LR_UINT("total", pool->state.total), LR_UINT("used", pool->state.used),
         LR_UINT("limit_percent", pool->state.limit_percent), LR_FLAG("over", pool->is_over),
         LR_UINT("foreign", node_ledger_foreign(&pool->state, room.claims, room.count)),
-        LR_UINT("capacity", capacity), LR_UINT("reserved", reserved),
+        LR_UINT("limit", node_ledger_limit(&pool->state)), LR_UINT("capacity", capacity),
+        LR_UINT("reserved", reserved), LR_UINT("reclaimable", reclaimable),
         LR_UINT("free", capacity > reserved ? capacity - reserved : 0));
     lr_json_member_array(w, "claims");
     for (size_t i = 0; i < room.count; i++) {
@@ -35,6 +38,8 @@ static void put_pool(struct lr_json_writer *w, const struct node *node, uint32_t
             LR_TEXT("kind", kinds[claim->kind]), LR_UINT("reserved", claim->bytes),
             LR_UINT("measured", claim->measured), LR_UINT("weights", stats->weights_bytes),
             LR_UINT("kv", stats->kv_bytes), LR_UINT("kv_in_use", stats->kv_bytes_in_use),
+            LR_UINT("kv_cached", stats->kv_bytes_cached), LR_UINT("kv_limit", owner->kv_limit),
+            LR_UINT("reclaimable", claim->reclaimable),
             LR_UINT("workspace", stats->workspace_bytes), LR_UINT("fixed", stats->fixed_bytes),
             LR_UINT("idle_ms", node_now(&node->models) - since));
     }
@@ -51,7 +56,7 @@ static void put_pool(struct lr_json_writer *w, const struct node *node, uint32_t
 static void put_plan(struct lr_json_writer *w, const struct node *node,
                      const struct node_model *m)
 {
-    static const char *const plans[] = {"fits", "evict", "wait", "never"};
+    static const char *const plans[] = {"fits", "reclaim", "evict", "wait", "never"};
     static struct node_room room;
     struct lr_error err;
     lr_json_member_z(w, "model", m->id);

@@ -106,6 +106,7 @@ void node_plan_room(const struct node_models *models, uint32_t pool, uint64_t ne
                 out->claims[out->count++] = (struct node_claim){
                     .owner = w,
                     .bytes = w->reserved,
+                    .reclaimable = node_grant_reclaimable(w),
                     .measured = w->measured,
                     .last_used_ms = m->last_used_ms,
                     .kind = kind_of(w),
@@ -175,6 +176,7 @@ static void make_room(struct node_model *model)
     }
     model->wants_room = true;
     model->wants_room_seq = model->queue != NULL ? model->queue->seq : models->next_seq;
+    (void)node_grant_reclaim(&room); /* each answer leads back here */
     for (size_t i = 0; i < room.count; i++) {
         const struct node_worker *owner = room.claims[i].owner;
         struct node_replica *victim = owner->replica;
@@ -248,7 +250,7 @@ static void start_probe(struct node_model *model)
     struct probe *p = calloc(1, sizeof(*p));
     const struct node_proc_callbacks callbacks = {
         .arg = p, .on_frames = node_answer_on_frames, .on_exit = on_probe_exit};
-    node_describe_open(model, library, pool, state->total / 100 * state->limit_percent, &open);
+    node_describe_open(model, library, pool, node_ledger_limit(state), &open);
     lr_code code =
         p != NULL ? node_engine_run(models->launcher, library, model->id, WIRE_PROBE, &open,
                                     &callbacks, &model->probe, &err)

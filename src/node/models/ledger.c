@@ -1,8 +1,14 @@
 #include "node/models/ledger.h"
 
-static uint64_t limit_of(const struct node_pool_state *pool)
+static uint64_t threshold(const struct node_pool_state *pool)
 {
     return pool->total / 100 * pool->limit_percent;
+}
+
+uint64_t node_ledger_limit(const struct node_pool_state *pool)
+{
+    uint64_t limit = threshold(pool);
+    return pool->cap != 0 && pool->cap < limit ? pool->cap : limit;
 }
 
 uint64_t node_ledger_foreign(const struct node_pool_state *pool,
@@ -17,9 +23,40 @@ uint64_t node_ledger_foreign(const struct node_pool_state *pool,
 uint64_t node_ledger_capacity(const struct node_pool_state *pool,
                               const struct node_claim *claims, size_t count)
 {
-    uint64_t limit = limit_of(pool);
+    uint64_t limit = threshold(pool);
     uint64_t foreign = node_ledger_foreign(pool, claims, count);
-    return limit > foreign ? limit - foreign : 0;
+    limit = limit > foreign ? limit - foreign : 0;
+    return pool->cap != 0 && pool->cap < limit ? pool->cap : limit;
+}
+
+/* What a claim holds after it has given back what it can. */
+static uint64_t firm(const struct node_claim *claim)
+{
+    return claim->bytes - claim->reclaimable;
+}
+
+/* What the others have to give back once the victims are gone: the least recently used first.
+ */
+static bool share_giving(struct node_claim *claims, size_t count, uint64_t capacity,
+                         uint64_t need)
+{
+    uint64_t held = need;
+    for (size_t i = 0; i < count; i++)
+        held += claims[i].is_victim ? 0 : claims[i].bytes;
+    uint64_t lacking = held > capacity ? held - capacity : 0;
+    bool has_lacked = lacking != 0;
+    while (lacking != 0) {
+        struct node_claim *next = NULL;
+        for (struct node_claim *c = claims; c < claims + count; c++)
+            if (!c->is_victim && c->gives == 0 && c->reclaimable != 0 &&
+                (next == NULL || c->last_used_ms < next->last_used_ms))
+                next = c;
+        if (next == NULL)
+            break;
+        next->gives = next->reclaimable < lacking ? next->reclaimable : lacking;
+        lacking -= next->gives;
+    }
+    return has_lacked;
 }
 
 static size_t least_recent(const struct node_claim *claims, size_t count,
@@ -27,7 +64,7 @@ static size_t least_recent(const struct node_claim *claims, size_t count,
 {
     size_t best = count;
     for (size_t i = 0; i < count; i++)
-        if (claims[i].kind == kind && !claims[i].is_victim && claims[i].bytes != 0 &&
+        if (claims[i].kind == kind && !claims[i].is_victim && firm(&claims[i]) != 0 &&
             (best == count || claims[i].last_used_ms < claims[best].last_used_ms))
             best = i;
     return best;
@@ -38,9 +75,9 @@ static void spare_needless(struct node_claim *claims, size_t count, uint64_t fre
                            uint64_t need)
 {
     for (size_t i = 0; i < count; i++)
-        if (claims[i].is_victim && free_bytes - claims[i].bytes >= need) {
+        if (claims[i].is_victim && free_bytes - firm(&claims[i]) >= need) {
             claims[i].is_victim = false;
-            free_bytes -= claims[i].bytes;
+            free_bytes -= firm(&claims[i]);
         }
 }
 
@@ -53,8 +90,9 @@ enum node_plan node_ledger_plan(const struct node_pool_state *pool, struct node_
 
     for (size_t i = 0; i < count; i++) {
         claims[i].is_victim = false;
-        held += claims[i].bytes;
-        pinned += claims[i].kind == NODE_CLAIM_PINNED ? claims[i].bytes : 0;
+        claims[i].gives = 0;
+        held += firm(&claims[i]);
+        pinned += claims[i].kind == NODE_CLAIM_PINNED ? firm(&claims[i]) : 0;
     }
     *available = UINT64_MAX;
     if (pool->total == 0)
@@ -67,7 +105,7 @@ enum node_plan node_ledger_plan(const struct node_pool_state *pool, struct node_
     /* Foreign use may have grown over what we hold: then freeing must first pay that. */
     uint64_t debt = held > capacity ? held - capacity : 0;
     if (free_bytes >= need && debt == 0)
-        return NODE_PLAN_FITS;
+        return share_giving(claims, count, capacity, need) ? NODE_PLAN_RECLAIM : NODE_PLAN_FITS;
 
     bool has_busy = false;
     for (size_t k = 0; k < 2; k++)
@@ -76,9 +114,10 @@ enum node_plan node_ledger_plan(const struct node_pool_state *pool, struct node_
             if (i == count)
                 break;
             claims[i].is_victim = true;
-            free_bytes += claims[i].bytes;
+            free_bytes += firm(&claims[i]);
         }
     spare_needless(claims, count, free_bytes, need + debt);
+    (void)share_giving(claims, count, capacity, need);
     for (size_t i = 0; i < count; i++)
         has_busy = has_busy || (claims[i].is_victim && claims[i].kind == NODE_CLAIM_BUSY);
     return has_busy ? NODE_PLAN_WAIT : NODE_PLAN_EVICT;

@@ -22,23 +22,27 @@ struct node_worker;
 struct node_claim {
     struct node_worker *owner; /* for the caller; not looked into here */
     uint64_t bytes;            /* reserved */
+    uint64_t reclaimable;      /* of them, could be given back without evicting it */
     uint64_t measured;         /* what the system says; 0: not known */
     uint64_t last_used_ms;
     enum node_claim_kind kind;
     bool is_victim; /* out: chosen by node_ledger_plan */
+    uint64_t gives; /* out: what it has to give back, of reclaimable; 0 for a victim */
 };
 
 struct node_pool_state {
     uint64_t total;         /* 0: not known, everything fits */
     uint64_t used;          /* by everybody, measured */
+    uint64_t cap;           /* what our models may hold together at most; 0: no such setting */
     uint32_t limit_percent; /* of total, for us and everybody else together */
 };
 
 enum node_plan {
     NODE_PLAN_FITS,
-    NODE_PLAN_EVICT, /* evict the victims, all idle */
-    NODE_PLAN_WAIT,  /* some victims are busy: let them finish, take nothing new */
-    NODE_PLAN_NEVER, /* not even alone, beside pinned models and foreign use */
+    NODE_PLAN_RECLAIM, /* fits once others have given back what `gives` says */
+    NODE_PLAN_EVICT,   /* evict the victims, all idle; others give back, too */
+    NODE_PLAN_WAIT,    /* some victims are busy: let them finish, take nothing new */
+    NODE_PLAN_NEVER,   /* not even alone, beside pinned models and foreign use */
 };
 
 /* What others than our claims use. */
@@ -49,8 +53,12 @@ uint64_t node_ledger_foreign(const struct node_pool_state *pool,
 uint64_t node_ledger_capacity(const struct node_pool_state *pool,
                               const struct node_claim *claims, size_t count);
 
-/* Marks the victims: the least recently used first, idle before busy, and none that is
- * not needed in the end.  *available gets what would be free for `need` at most. */
+/* The most that a model may be planned with. */
+uint64_t node_ledger_limit(const struct node_pool_state *pool);
+
+/* Reclaimable memory counts as free: nobody is evicted where it is enough.  Marks the victims:
+ * the least recently used first, idle before busy, and none that is not needed in the end.
+ * *available gets what would be free for `need` at most. */
 enum node_plan node_ledger_plan(const struct node_pool_state *pool, struct node_claim *claims,
                                 size_t count, uint64_t need, uint64_t *available);
 

@@ -45,6 +45,9 @@ void node_pools_init(struct node_pools *pools, const char *nvml_path, uint64_t r
                      uint32_t limit_percent, const char *proc_root);
 void node_pools_free(struct node_pools *pools);
 
+/* What our models may use of each GPU. */
+void node_pools_cap(struct node_pools *pools, uint64_t bytes);
+
 /* Reads every pool again. */
 void node_pools_read(struct node_pools *pools);
 

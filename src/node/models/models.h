@@ -10,6 +10,7 @@
 #include "net/bus.h"
 #include "net/loop.h"
 #include "node/models/batch.h"
+#include "node/models/grant.h"
 #include "node/models/memory.h"
 #include "node/models/model.h"
 

@@ -48,8 +48,12 @@ static bool both_fit(const struct node_replica *replica)
     static struct node_room room;
     struct node_models *models = replica->model->models;
     node_measure(models);
-    node_plan_room(models, replica->pool, replica->worker->reserved, &room);
-    return room.plan == NODE_PLAN_FITS;
+    node_plan_room(models, replica->pool, replica->worker->base, &room);
+    /* What is reclaimed is there after a step at most: long before the candidate has read its
+     * files. */
+    if (room.plan == NODE_PLAN_RECLAIM)
+        (void)node_grant_reclaim(&room);
+    return room.plan <= NODE_PLAN_RECLAIM;
 }
 
 static void start_candidate(struct node_replica *replica)
@@ -65,7 +69,7 @@ static void start_candidate(struct node_replica *replica)
         node_replica_drain(replica, "a new version of its engine takes over");
         return;
     }
-    if (node_worker_start(replica, model->engine->library, replica->worker->reserved,
+    if (node_worker_start(replica, model->engine->library, replica->worker->base,
                           &replica->candidate, &err) != LR_OK)
         tell(model->models, "reload_failed", model->engine->library, model->id, err.text);
 }

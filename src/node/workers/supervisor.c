@@ -104,6 +104,7 @@ lr_code node_worker_start(struct node_replica *replica, struct node_library *lib
         .model = model,
         .replica = replica,
         .pool = replica->pool,
+        .base = bytes,
         .reserved = bytes,
         .started_ms = node_now(models),
         .progress_ms = node_now(models),

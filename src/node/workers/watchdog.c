@@ -42,13 +42,24 @@ void node_workers_watch(struct node_models *models, uint64_t now_ms)
 
 /* ---- memory ---- */
 
+static void measure(const struct node_models *models, struct node_worker *w)
+{
+    const struct lr_engine_stats *s = &w->stats;
+    w->measured = node_pools_of_process(&models->pools, w->pool, node_proc_pid(w->proc));
+    /* In a container NVML does not know our processes: without this, what they hold would count
+     * twice, as theirs and as foreign. */
+    if (w->measured != 0 || w->pool == NODE_POOL_RAM || !node_worker_has_opened(w))
+        return;
+    uint64_t told = s->weights_bytes + s->kv_bytes + s->workspace_bytes + s->fixed_bytes;
+    w->measured = told < w->reserved ? told : w->reserved;
+}
+
 void node_measure(struct node_models *models)
 {
     node_pools_read(&models->pools);
     for (struct node_model *m = models->first; m != NULL; m = m->next)
         for (struct node_worker *w = m->workers; w != NULL; w = w->next)
-            w->measured =
-                node_pools_of_process(&models->pools, w->pool, node_proc_pid(w->proc));
+            measure(models, w);
 }
 
 /* Over its allotment by more than the margin: it lied, or it leaks. */
@@ -122,7 +133,8 @@ void node_memory_watch(struct node_models *models, uint64_t now_ms)
         struct node_pool *pool = &models->pools.pool[i];
         bool over = node_ledger_over(&pool->state);
         alert(models, pool, over);
-        if (over)
+        /* Caches shrink before models go. */
+        if (!node_grant_watch(models, i) && over)
             relieve(models, i, now_ms);
     }
 }

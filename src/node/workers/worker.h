@@ -52,7 +52,11 @@ struct node_worker {
     struct lr_engine_need need; /* from OPENED; total 0 before */
     struct lr_engine_stats stats;
     uint32_t pool;     /* the replica's when it was started */
-    uint64_t reserved; /* bytes in the ledger */
+    uint64_t base;     /* bytes that it was started with */
+    uint64_t reserved; /* bytes in the ledger: with the KV limit instead of the stated KV */
+    uint64_t kv_limit; /* KV memory that it may hold (node/models/grant.h) */
+    uint64_t kv_sent;  /* the limit that it was told last */
+    bool awaits_kv;    /* it has not answered that yet */
     uint64_t measured; /* bytes the system says it uses */
     uint64_t started_ms;
     uint64_t opened_ms;   /* when it had opened the model; 0: not yet */

@@ -67,6 +67,63 @@ static void idle_models_are_evicted_before_busy_ones(void **state)
     assert_true(claims[0].is_victim);
 }
 
+/* Reserved, and the part that could be given back. */
+#define CACHE(b, r, t)                                                                         \
+    {                                                                                          \
+        .bytes = (b), .reclaimable = (r), .last_used_ms = (t), .kind = NODE_CLAIM_BUSY         \
+    }
+
+static void reclaimable_memory_counts_as_free_and_nobody_is_evicted(void **state)
+{
+    struct node_claim claims[] = {CACHE(500, 200, 5), CACHE(300, 250, 1), IDLE(50, 0)};
+    uint64_t available;
+    (void)state;
+    assert_int_equal(node_ledger_plan(&pool, claims, 3, 50, &available), NODE_PLAN_FITS);
+    assert_int_equal(claims[0].gives + claims[1].gives, 0);
+    assert_int_equal(node_ledger_plan(&pool, claims, 3, 200, &available), NODE_PLAN_RECLAIM);
+    assert_int_equal(claims[0].gives, 0); /* the least recently used gives first */
+    assert_int_equal(claims[1].gives, 150);
+    assert_int_equal(node_ledger_plan(&pool, claims, 3, 500, &available), NODE_PLAN_RECLAIM);
+    assert_int_equal(claims[0].gives, 200);
+    assert_int_equal(claims[1].gives, 250);
+    assert_int_equal(claims[2].gives, 0);
+    assert_false(claims[2].is_victim);
+    assert_int_equal(node_ledger_plan(&pool, claims, 3, 550, &available), NODE_PLAN_EVICT);
+    assert_true(claims[2].is_victim);
+    assert_int_equal(claims[0].gives + claims[1].gives, 450); /* and both give all */
+}
+
+static void a_pinned_model_gives_memory_back_too(void **state)
+{
+    struct node_claim claims[] = {PINNED(800, 1)};
+    uint64_t available;
+    (void)state;
+    claims[0].reclaimable = 500;
+    assert_int_equal(node_ledger_plan(&pool, claims, 1, 600, &available), NODE_PLAN_RECLAIM);
+    assert_int_equal(available, 600);
+    assert_int_equal(claims[0].gives, 500);
+    assert_int_equal(node_ledger_plan(&pool, claims, 1, 601, &available), NODE_PLAN_NEVER);
+}
+
+static void a_cap_holds_for_our_models_and_not_for_others(void **state)
+{
+    struct node_pool_state capped = pool;
+    struct node_claim claims[] = {IDLE(100, 1)};
+    uint64_t available;
+    (void)state;
+    capped.cap = 300;
+    assert_int_equal(node_ledger_limit(&capped), 300);
+    assert_int_equal(node_ledger_plan(&capped, claims, 1, 200, &available), NODE_PLAN_FITS);
+    assert_int_equal(node_ledger_plan(&capped, claims, 1, 201, &available), NODE_PLAN_EVICT);
+    assert_int_equal(node_ledger_plan(&capped, claims, 1, 301, &available), NODE_PLAN_NEVER);
+    capped.used = 500; /* by others: 400 are left */
+    assert_int_equal(node_ledger_capacity(&capped, claims, 0), 300);
+    capped.used = 700;
+    assert_int_equal(node_ledger_capacity(&capped, claims, 0), 200);
+    capped.cap = 2000; /* more than there is */
+    assert_int_equal(node_ledger_limit(&capped), 900);
+}
+
 static void pinned_models_are_never_evicted(void **state)
 {
     struct node_claim claims[] = {PINNED(500, 1), IDLE(100, 9)};
@@ -131,6 +188,9 @@ int main(void)
         cmocka_unit_test(only_as_many_models_as_needed_are_evicted),
         cmocka_unit_test(idle_models_are_evicted_before_busy_ones),
         cmocka_unit_test(pinned_models_are_never_evicted),
+        cmocka_unit_test(reclaimable_memory_counts_as_free_and_nobody_is_evicted),
+        cmocka_unit_test(a_pinned_model_gives_memory_back_too),
+        cmocka_unit_test(a_cap_holds_for_our_models_and_not_for_others),
         cmocka_unit_test(memory_of_other_programs_is_not_available),
         cmocka_unit_test(an_unknown_pool_holds_everything),
         cmocka_unit_test(memory_pressure_evicts_only_idle_models_that_are_not_tiny),

@@ -143,7 +143,8 @@ static void needs_and_ticks_keep_every_number(void **state)
                                   .total = UINT64_MAX,
                                   .max_context = 7,
                                   .max_sequences = 8,
-                                  .vocab_size = 9};
+                                  .vocab_size = 9,
+                                  .kv_most = 12};
     struct lr_engine_stats stats = {.size = sizeof(stats),
                                     .sequences = 1,
                                     .weights_bytes = 2,
@@ -155,7 +156,9 @@ static void needs_and_ticks_keep_every_number(void **state)
                                     .pages_in_use = 8,
                                     .steps = 9,
                                     .prompt_tokens = 10,
-                                    .generated_tokens = 11};
+                                    .generated_tokens = 11,
+                                    .kv_bytes_reclaimable = 12,
+                                    .kv_bytes_cached = 13};
     struct lr_engine_need need2;
     struct lr_engine_stats stats2;
     (void)state;

@@ -187,6 +187,27 @@ static void long_prompts_are_read_before_the_next_step_however_small_the_pipe_is
     assert_int_equal(place_finish(&p), 0);
 }
 
+static void a_limit_for_kv_memory_is_obeyed_and_answered(void **state)
+{
+    struct place p = start_worker(false);
+    struct lr_engine_stats before = {0}, after = {0};
+    uint64_t limit = 0;
+    struct lr_buf out;
+    (void)state;
+    send_open(&p, WIRE_OPEN, LR_ENGINE_ABI, NULL);
+    assert_int_equal(wire_tick_decode(skip_to(&p, WIRE_TICK).body, &before, NULL), LR_OK);
+    assert_true(before.kv_bytes_reclaimable > 0);
+    lr_buf_init(&out, 64);
+    wire_u64_encode(&out, WIRE_LIMIT_KV, 0);
+    place_send(&p, lr_buf_str(&out));
+    lr_buf_free(&out);
+    assert_int_equal(wire_tick_decode(skip_to(&p, WIRE_TICK).body, &after, NULL), LR_OK);
+    assert_int_equal(after.kv_bytes, before.kv_bytes - before.kv_bytes_reclaimable);
+    assert_int_equal(wire_u64_decode(skip_to(&p, WIRE_LIMITED).body, &limit, NULL), LR_OK);
+    assert_int_equal(limit, 0);
+    assert_int_equal(place_finish(&p), 0);
+}
+
 static void a_constraint_that_cannot_be_kept_is_refused_with_the_reason(void **state)
 {
     static const struct {
@@ -309,6 +330,7 @@ int main(void)
         cmocka_unit_test(it_opens_generates_and_closes),
         cmocka_unit_test(a_cancelled_request_gives_its_pages_back_and_says_so),
         cmocka_unit_test(long_prompts_are_read_before_the_next_step_however_small_the_pipe_is),
+        cmocka_unit_test(a_limit_for_kv_memory_is_obeyed_and_answered),
         cmocka_unit_test(a_constraint_that_cannot_be_kept_is_refused_with_the_reason),
         cmocka_unit_test(a_constrained_request_that_is_cancelled_ends_once),
         cmocka_unit_test(a_probe_answers_one_question_and_leaves),
