@@ -54,4 +54,7 @@ extern const struct cli_command cli_debug_tokenize;
 extern const struct cli_command cli_debug_write_gguf;
 extern const struct cli_command cli_debug_write_metal;
 
+/* The command line of this process, with the program's name; ends with NULL. */
+const char *const *cli_args(void);
+
 #endif

@@ -6,12 +6,20 @@
 #include "base/service.h"
 #include "cli/commands.h"
 
+static const char *const *args_of_program;
+
+const char *const *cli_args(void)
+{
+    return args_of_program;
+}
+
 int main(int argc, char **argv)
 {
     /* Writing to a closed connection must give EPIPE, not end the process. */
     lr_process_begin(&argc, &argv);
     lr_ignore_broken_pipes();
     lr_service_read();
+    args_of_program = (const char *const *)argv;
 
     struct cli_table table = cli_commands();
     if (argc < 2) {

@@ -7,7 +7,7 @@
 static lr_code run(const struct lr_settings *settings, struct lr_error *err)
 {
     lr_code code = lr_log_open(lr_settings_str(settings, "log-file"), err);
-    return code == LR_OK ? router_run(settings, cli_version(), err) : code;
+    return code == LR_OK ? router_run(settings, cli_version(), cli_args(), err) : code;
 }
 
 const struct cli_command cli_command_router = {
@@ -17,7 +17,8 @@ const struct cli_command cli_command_router = {
         "On loopback no key is needed. On any other address every request needs a key,\n"
         "and the first start prints an admin key once. Nodes join with a token\n"
         "(llm-router nodes token). After SIGTERM running requests finish; SIGHUP reads the\n"
-        "certificates again and opens the log file again.",
+        "certificates again and opens the log file again. SIGUSR2 starts the installed\n"
+        "program with the same arguments and --takeover: an upgrade without a gap.",
     .shared = true,
     .run = run,
 };

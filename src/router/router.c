@@ -36,6 +36,7 @@ static lr_code read_settings(struct router *r, struct lr_error *err)
     lr_code code = net_settings_listeners(s, &r->listeners, err);
     if (code != LR_OK)
         return code;
+    router_takeover_sockets(&r->takeover, &r->listeners);
     r->is_loopback = net_listeners_are_local(&r->listeners);
     r->needs_key = !r->is_loopback || lr_settings_bool(s, "require-key");
     r->allows_cpu_nodes = lr_settings_bool(s, "allow-cpu-nodes");
@@ -230,14 +231,14 @@ lr_code router_create(struct net_loops *loops, const struct lr_settings *setting
     net_bus_init(&r->events);
     r->events.may_listen = router_may_listen;
     r->events.arg = r;
-    lr_code code = read_settings(r, err);
-    if (code == LR_OK && takes_over)
-        code = router_takeover_ask(&r->takeover, lr_settings_str(settings, "data-dir"), version,
-                                   err);
-    if (code == LR_OK) {
-        router_takeover_sockets(&r->takeover, &r->listeners);
+    lr_code code =
+        takes_over ? router_takeover_ask(&r->takeover, lr_settings_str(settings, "data-dir"),
+                                         version, err)
+                   : LR_OK;
+    if (code == LR_OK)
+        code = read_settings(r, err);
+    if (code == LR_OK)
         code = open_store(r, err);
-    }
     if (code == LR_OK)
         code = make_loops(r, err);
     if (code != LR_OK) {

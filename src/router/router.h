@@ -77,8 +77,9 @@ LR_MUST_USE lr_code router_check_database(const struct lr_settings *settings,
  * where it exists. */
 LR_MUST_USE lr_code router_backup(const char *data_dir, const char *file, struct lr_error *err);
 
-/* `llm-router router`: runs until SIGTERM or SIGINT. */
+/* `llm-router router`: runs until SIGTERM or SIGINT, or until the router that SIGUSR2 starts
+ * has taken over.  args: the command line of this process, for that router. */
 LR_MUST_USE lr_code router_run(const struct lr_settings *settings, const char *version,
-                               struct lr_error *err);
+                               const char *const *args, struct lr_error *err);
 
 #endif

@@ -1,6 +1,7 @@
 // Under a service manager: readiness, watchdog, reload, and sockets that outlive a restart.
 import assert from 'node:assert/strict';
 import { spawn } from 'node:child_process';
+import fs from 'node:fs';
 import path from 'node:path';
 import { after, test } from 'node:test';
 import { track } from '../support/scene.mjs';
@@ -70,6 +71,35 @@ for (const [name, args] of [
     await manager.told('STOPPING=1');
     assert.equal((await manager.ended())[0].ended, 0);
   });
+
+test('SIGUSR2 starts the program again, which takes over; the manager follows the new process', async () => {
+  const manager = manage(['router', '--allow-cpu-nodes', '--data-dir', tempDir('r')], { listens: true });
+  await manager.told('READY=1');
+  const { port } = manager.events.find((e) => e.port);
+  const { pid } = manager.events.find((e) => e.pid);
+  const router = { url: `http://127.0.0.1:${port}` };
+  await addNode(router, makeEcho('swapped'), { name: 'n0' });
+  await until('the node is ready', async () => (await nodes(router))[0]?.models[0]?.state === 'ready');
+  await register(router, 'swapped');
+  const load = startLoad(router.url, { perSecond: LONG ? 500 : 50, model: 'swapped' });
+  await until('answers come', () => load.answered > 10);
+  manager.say('USR2');
+  assert.equal((await manager.ended())[0].ended, 0);
+  const next = Number(
+    manager
+      .notes()
+      .filter((n) => n.includes('MAINPID='))
+      .at(-1)
+      .match(/MAINPID=(\d+)/)[1],
+  );
+  assert.notEqual(next, pid);
+  await until('the new process is watched', () => manager.notes().at(-1) === 'WATCHDOG=1');
+  const { sent, failures } = await load.stop();
+  assert.deepEqual([failures.length, failures.slice(0, 5)], [0, []], `of ${sent} requests`);
+  manager.say('TERM');
+  await manager.told('STOPPING=1');
+  await until('the new process is gone', () => !fs.existsSync(`/proc/${next}/fd/0`));
+});
 
 test('with a socket of the manager 0 requests fail through a restart, and no node or session is lost', async () => {
   const dir = tempDir('r');

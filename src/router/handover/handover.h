@@ -100,7 +100,8 @@ void router_takeover_init(struct router_takeover *takeover);
 /* Asks the router that runs in the folder; where none runs, the state stays NOBODY. */
 LR_MUST_USE lr_code router_takeover_ask(struct router_takeover *takeover, const char *folder,
                                         const char *version, struct lr_error *err);
-/* Gives each wanted listener the old router's socket for that address, if there is one. */
+/* Gives each wanted listener the old router's socket for that address, if there is one. Sockets
+ * of a service manager replace all that is wanted. */
 void router_takeover_sockets(struct router_takeover *takeover, struct net_listeners *wanted);
 /* Everything is made: the old router gives way, and what it remembers is put into *memory.  An
  * error: the old router goes on. */

@@ -10,7 +10,7 @@
 #include "router/handover/handover.h"
 #include "router/handover/words.h"
 
-enum { ANSWER_MS = 15000 }; /* the old router looks several times a second */
+enum { ANSWER_MS = 60000 }; /* the old router looks often, but its machine may be busy */
 
 #define TO(name) LR_STATE(ROUTER_TAKEOVER_##name)
 static const struct lr_machine machine = {
@@ -114,6 +114,10 @@ lr_code router_takeover_ask(struct router_takeover *t, const char *folder, const
 
 void router_takeover_sockets(struct router_takeover *t, struct net_listeners *wanted)
 {
+    if (t->is_shared && wanted->all[0].fd < 0) { /* a service manager's stand for --listen */
+        *wanted = t->listeners;
+        t->listeners.count = 0;
+    }
     for (size_t i = 0; i < wanted->count; i++)
         for (size_t k = 0; k < t->listeners.count && wanted->all[i].fd < 0; k++) {
             struct net_listener *l = &t->listeners.all[k];
