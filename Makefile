@@ -1,7 +1,7 @@
 # The commands of this repository.  `make run` starts a server; `make test` runs every test that
 # needs no GPU; the other targets are for contributors.  The scripts are in tools/.
 PREFIX ?= /usr/local
-.PHONY: run build test test-long test-gpu chaos bench fuzz format lint install clean help deb
+.PHONY: run build test test-long test-gpu test-platforms dist chaos bench fuzz format lint install clean help deb
 
 help:            ## this list
 	@sed -n 's/^\([a-z-]*\): *.*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 20
@@ -23,6 +23,10 @@ test-long:       ## the same tests at the full sizes that the documents state, a
 
 test-gpu:        ## the tests that need an NVIDIA GPU
 	@tools/test-gpu
+
+test-platforms:  ## build for Linux on arm64 and for Windows, and run the result in emulators (docs/porting.md)
+	@tools/setup platforms
+	@tools/test-platforms
 
 chaos:           ## chaos test, faults under load, every answer checked: SEED=n MINUTES=m DATABASE=sqlite|postgres
 	@tools/setup test
@@ -52,6 +56,10 @@ deb:             ## Debian package of the release build: build/llm-router_VERSIO
 	@tools/setup deb
 	@tools/build release
 	@tools/deb $(if $(VERSION),--version $(VERSION))
+
+dist:            ## release archives for Linux (x64, arm64) and Windows: build/dist
+	@tools/setup platforms
+	@tools/dist
 
 clean:           ## delete every build
 	@rm -rf build

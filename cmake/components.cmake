@@ -4,8 +4,13 @@
 # COMPONENTS: NAME|MODULE|PACKAGE|LICENCE|HOW each (cmake/dependencies.cmake); BUNDLED:
 # NAME|VERSION|LICENCE|FILE, libraries that travel with us; NPM: the folder whose lock file names the
 # page's packages.  Neither time nor folder is written: two builds give the same bytes.
-find_program(DPKG dpkg-query)
+# CROSS: the folder of tools/cross with pkg-config's files, whose versions count, not this machine's.
 find_program(PKG_CONFIG pkg-config)
+if(CROSS)
+    set(ENV{PKG_CONFIG_LIBDIR} ${CROSS}/lib/pkgconfig)
+else()
+    find_program(DPKG dpkg-query)
+endif()
 file(REMOVE_RECURSE ${OUT}/licenses)
 file(MAKE_DIRECTORY ${OUT}/licenses)
 file(COPY_FILE ${SOURCE}/LICENSE ${OUT}/licenses/llm-router.txt)

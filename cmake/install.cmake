@@ -23,7 +23,8 @@ set(notices ${CMAKE_BINARY_DIR}/share)
 list(TRANSFORM engines PREPEND engine_)
 add_custom_command(OUTPUT ${notices}/sbom.cdx.json
     COMMAND ${CMAKE_COMMAND} "-DCOMPONENTS=${components}" "-DBUNDLED=${bundled}" "-DNPM=${npm}" -DOUT=${notices}
-            -DVERSION=${PROJECT_VERSION} -DSOURCE=${PROJECT_SOURCE_DIR} -P ${PROJECT_SOURCE_DIR}/cmake/components.cmake
+            -DVERSION=${PROJECT_VERSION} -DSOURCE=${PROJECT_SOURCE_DIR} -DCROSS=${LR_CROSS_ROOT}
+            -P ${PROJECT_SOURCE_DIR}/cmake/components.cmake
     DEPENDS llm-router ${engines} ${PROJECT_SOURCE_DIR}/cmake/components.cmake ${PROJECT_SOURCE_DIR}/LICENSE
     COMMENT "Listing what is linked in, with its licences" VERBATIM)
 add_custom_target(notices ALL DEPENDS ${notices}/sbom.cdx.json)

@@ -85,11 +85,17 @@ lr_code lr_file_lock(const char *path, struct lr_file_lock *out, struct lr_error
                        "%.300s is held by process %s: stop it, or choose another --data-dir",
                        path, text[0] != '\0' ? text : "(unknown)");
     }
-    int len = snprintf(text, sizeof(text), "%ld\n", (long)getpid());
-    if (_chsize_s(fd, 0) == 0)
-        (void)!pwrite(fd, text, (size_t)len, 0);
     out->fd = fd;
+    lr_file_lock_sign(out);
     return LR_OK;
+}
+
+void lr_file_lock_sign(const struct lr_file_lock *lock)
+{
+    char text[32];
+    int len = snprintf(text, sizeof(text), "%ld\n", (long)getpid());
+    if (_chsize_s(lock->fd, 0) == 0)
+        (void)!pwrite(lock->fd, text, (size_t)len, 0);
 }
 
 void lr_file_unlock(struct lr_file_lock *lock)

@@ -2,6 +2,8 @@
  * libuv); engines are not confined here. */
 #include "base/sandbox.h"
 
+#include <fcntl.h>
+#include <io.h>
 #include <stdio.h>
 #include <windows.h>
 
@@ -22,7 +24,8 @@ const char *lr_sandbox_lacks(const struct lr_sandbox_facts *facts, char out[LR_S
 
 lr_code lr_sandbox_begin(int parent, int last_fd, struct lr_error *err)
 {
-    (void)last_fd;
+    (void)_setmode(0, _O_BINARY);
+    (void)_setmode(last_fd, _O_BINARY);
     /* Ctrl-C reaches every process of the console.  The node drains first and then ends this
      * process itself. */
     (void)SetConsoleCtrlHandler(NULL, TRUE);
