@@ -4,6 +4,7 @@
 
 #include <math.h>
 
+#include "base/os/memory.h"
 #include "engines/gptoss/backend/cpu/cpu.h"
 #include "engines/gptoss/model/rope.h"
 
@@ -22,7 +23,7 @@ static float next_float(void)
 
 static void *aligned(size_t bytes)
 {
-    void *p = aligned_alloc(CPU_ALIGN, (bytes + CPU_ALIGN) / CPU_ALIGN * CPU_ALIGN);
+    void *p = lr_aligned_alloc(CPU_ALIGN, (bytes + CPU_ALIGN) / CPU_ALIGN * CPU_ALIGN);
 
     assert_non_null(p);
     memset(p, 0, bytes);
@@ -64,7 +65,7 @@ static void run_dense(const struct cpu_kernels *k, const uint16_t *w, size_t col
         k->pack_dense(x + t * columns, columns, packed + t * columns);
     const struct cpu_dense job = {w, columns, rows, tokens, packed, columns, y, rows};
     k->dense(&job);
-    free(packed);
+    lr_aligned_free(packed);
 }
 
 static void dense_products_agree_over_odd_shapes_and_never_depend_on_the_tile(void **state)
@@ -134,7 +135,7 @@ static void run_mx(const struct cpu_kernels *k, const struct mx_case *c, uint32_
         .y_stride = rows,
     };
     k->mx(&job);
-    free(packed);
+    lr_aligned_free(packed);
 }
 
 /* The sum in double precision, by the definition of the format.  *size is the scale of its
@@ -300,8 +301,8 @@ static void attention_agrees_over_lengths_windows_and_groups(void **state)
         for (uint32_t h = 0; h < group; h++)
             assert_true(distance(out[1] + h * DIM, out[0] + h * DIM, DIM) < 2e-6);
     }
-    free(cache);
-    free(scratch);
+    lr_aligned_free(cache);
+    lr_aligned_free(scratch);
 }
 
 /* ---- AVX-512 against AVX2, NEON with dot products against NEON, bit by bit ---- */
@@ -425,7 +426,7 @@ static void attention_has_the_same_bits_with_avx512_as_with_avx2(void **state)
         assert_memory_equal(out[1], out[0], (size_t)group * dim * sizeof(float));
         free(scratch);
     }
-    free(cache);
+    lr_aligned_free(cache);
 }
 
 /* ---- small kernels ---- */
