@@ -57,7 +57,7 @@ static void sample_filtered_rows(struct device *d, const char *name, const uint3
 static void walk_as(const char *name, const struct model_gptoss *m, const uint32_t *usable,
                     bool smaller)
 {
-    static const uint32_t chunks[] = {300, 66, 40, 20, 12, 7, 5, 3, 1};
+    static const uint32_t chunks[] = {300, 110, 40, 20, 12, 7, 5, 3, 1};
     uint32_t ids[CONTEXT], vocab = m->vocab_rows, at = 0;
     float *logits = test_alloc((size_t)CHUNK * vocab, 4);
     struct test_random r = {7};

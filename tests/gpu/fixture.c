@@ -192,7 +192,9 @@ void fixture_get(struct fixture *fixture, const void *device, void *host, size_t
 static size_t place_of(const struct fixture *fixture, uint32_t tokens, size_t c)
 {
     size_t lane = c % 32 / 8, pair = c % 8 / 2;
-    return cuda_target_is_prompt(&fixture->b->target, tokens)
+    const struct cuda_layer *l = &fixture->b->layers[0];
+    return cuda_experts_permute(&fixture->b->target, fixture->config, &l->gate_up, &l->down,
+                                tokens)
                ? c / 32 * 32 + pair * 8 + lane * 2 + c % 2
                : c;
 }

@@ -93,23 +93,24 @@ struct cuda_norm cuda_norm_of(const struct gptoss_backend *b, const uint16_t *we
                               const uint32_t *rows, uint32_t count)
 {
     const struct model_config *c = b->config;
-    return (struct cuda_norm){.residual = b->ws.residual,
-                              .norm = weights,
-                              .out = out,
-                              .rows = rows,
-                              .hidden = c->hidden,
-                              .count = count,
-                              .eps = (float)c->rms_eps,
-                              .experts = c->experts,
-                              .topk = c->experts_per_token,
-                              .permuted =
-                                  router != NULL && cuda_target_is_prompt(&b->target, count),
-                              .router = router != NULL ? router->router : NULL,
-                              .router_bias = router != NULL ? router->router_bias : NULL,
-                              .choice = b->ws.choice,
-                              .weight = b->ws.weight,
-                              .logits = b->ws.router_logits,
-                              .tickets = b->ws.router_tickets};
+    return (struct cuda_norm){
+        .residual = b->ws.residual,
+        .norm = weights,
+        .out = out,
+        .rows = rows,
+        .hidden = c->hidden,
+        .count = count,
+        .eps = (float)c->rms_eps,
+        .experts = c->experts,
+        .topk = c->experts_per_token,
+        .permuted = router != NULL &&
+                    cuda_experts_permute(&b->target, c, &router->gate_up, &router->down, count),
+        .router = router != NULL ? router->router : NULL,
+        .router_bias = router != NULL ? router->router_bias : NULL,
+        .choice = b->ws.choice,
+        .weight = b->ws.weight,
+        .logits = b->ws.router_logits,
+        .tickets = b->ws.router_tickets};
 }
 
 lr_code cuda_launch_norm(struct gptoss_backend *b, const uint16_t *weights,

@@ -362,6 +362,15 @@ static bool can_stream(const struct cuda_target *t, enum cuda_kernel kernel,
            m->blocks == CUDA_STREAM_BLOCKS && m->tiles % 2 == 0;
 }
 
+/* More rows than other streamed products support: as long as most experts have at most 16, so
+ * that their weights are read once, this is faster than tiles. */
+static bool streams_more(const struct model_config *c, uint32_t rows)
+{
+    enum { AVERAGE = 10 }; /* rows that choose an expert */
+    uint32_t pairs = rows * c->experts_per_token;
+    return pairs <= CUDA_TOPK_MAX * CUDA_STREAM_TOKENS && pairs <= AVERAGE * c->experts;
+}
+
 /* Shared memory of an expert's kernel that processes 16 rows at a time. */
 static uint32_t expert_shared(const struct cuda_matrix *m)
 {
@@ -489,7 +498,8 @@ struct cuda_choices cuda_select_experts(const struct cuda_target *t,
                                                    expert_shared(up) + SPARE_SHARED)) &&
                 (streams || cuda_target_can_run(t, CUDA_rows_1_32_down_16,
                                                 expert_shared(down) + SPARE_SHARED));
-    if (rows <= CUDA_STREAMED_ROWS && fits) {
+    if ((rows <= CUDA_STREAMED_ROWS && fits) ||
+        (streams && cuda_target_is_prompt(t, rows) && streams_more(c, rows))) {
         add(&all, by_expert(t, c, up, up_streams, CUDA_ON_UP));
         add(&all, by_expert(t, c, down, streams, CUDA_ON_DOWN));
     } else {
@@ -512,4 +522,12 @@ struct cuda_choices cuda_select_experts(const struct cuda_target *t,
         (struct cuda_choice){
             .kernel = CUDA_add_experts, .operand = CUDA_ON_SUM, .x = rows, .threads = 256});
     return all;
+}
+
+bool cuda_experts_permute(const struct cuda_target *t, const struct model_config *c,
+                          const struct cuda_matrix *up, const struct cuda_matrix *down,
+                          uint32_t rows)
+{
+    return cuda_target_is_prompt(t, rows) &&
+           cuda_select_experts(t, c, up, down, rows).at[0].operand == CUDA_ON_SORT;
 }

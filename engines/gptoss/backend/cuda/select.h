@@ -12,7 +12,7 @@
  *               rows_tiled
  *   65 ..       rows_tiled                                 prompt_dense; experts by the mean
  *                                                          number of rows that chose one:
- *                                                          expert_few, then prompt
+ *                                                          expert_stream, expert_few, prompt
  *   logits      up to 8 rows_1_32, up to 64 logits_rows,   prompt_dense from 65 rows on
  *               else rows_tiled
  */
@@ -89,8 +89,7 @@ bool cuda_target_can_run(const struct cuda_target *t, enum cuda_kernel kernel, u
 /* True when Hopper's kernels run prompts: products and attention. */
 bool cuda_target_has_prompts(const struct cuda_target *t);
 
-/* True when products of so many rows need their activations in the column order of device.cuh's
- * prompt_column. */
+/* True when the products of so many rows are Hopper's for prompts. */
 bool cuda_target_is_prompt(const struct cuda_target *t, uint32_t rows);
 
 /* Tokens of a prompt in one query tile. */
@@ -122,5 +121,11 @@ struct cuda_choices cuda_select_experts(const struct cuda_target *t,
                                         const struct model_config *c,
                                         const struct cuda_matrix *up,
                                         const struct cuda_matrix *down, uint32_t rows);
+
+/* True when the experts of so many rows need their activations in the column order of
+ * device.cuh's prompt_column. */
+bool cuda_experts_permute(const struct cuda_target *t, const struct model_config *c,
+                          const struct cuda_matrix *up, const struct cuda_matrix *down,
+                          uint32_t rows);
 
 #endif
