@@ -59,6 +59,7 @@ __device__ __forceinline__ void soften(rows &r, float *s, uint32_t high[16], uin
                                        bool mask, int32_t first, int32_t window, uint32_t t)
 {
     const float scale = 0.125f * 1.44269504f; /* 1 / sqrt(64), and exp as a power of two */
+    float kept[2];
     if (mask) {
 #pragma unroll
         for (int i = 0; i < 32; i++) {
@@ -88,11 +89,15 @@ __device__ __forceinline__ void soften(rows &r, float *s, uint32_t high[16], uin
             high[2 * j + h] = both;
             low[2 * j + h] = pack_bf16(x - __uint_as_float(both << 16),
                                        y - __uint_as_float(both & 0xFFFF0000u));
-            r.o[4 * j + 2 * h] *= keep;
-            r.o[4 * j + 2 * h + 1] *= keep;
         }
         r.sum[h] = r.sum[h] * keep + sum;
+        kept[h] = keep;
     }
+    /* A maximum seldom moves behind the first pages. */
+    if (__any_sync(0xFFFFFFFFu, kept[0] != 1.0f || kept[1] != 1.0f))
+#pragma unroll
+        for (int i = 0; i < 32; i++)
+            r.o[i] *= kept[i / 2 % 2];
 }
 
 /* The 64 rows of a warpgroup's Q into shared memory. */
