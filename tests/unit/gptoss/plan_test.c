@@ -66,6 +66,30 @@ static void fifteen_gib_hold_a_prompt_of_32000_tokens(void **state)
     assert_true(p.full_pages * p.page_tokens >= p.max_context);
 }
 
+static void the_number_of_sequences_follows_from_memory(void **state)
+{
+    uint32_t before = 0;
+    struct gptoss_plan p;
+    struct lr_error err;
+
+    (void)state;
+    for (uint64_t limit = 15; limit <= 60; limit++) {
+        const struct gptoss_backend_options o = {.memory_limit = limit * GIB};
+        assert_int_equal(plan(140 * GIB, 132, &o, &p, &err), LR_OK);
+        assert_true(p.max_sequences >= before);
+        /* More than the least only if nothing else becomes smaller by it. */
+        if (p.max_sequences > 64)
+            assert_true(p.embed_on_host == 0 && p.full_pages * p.page_tokens >= 262144);
+        before = p.max_sequences;
+        if (limit == 15)
+            assert_int_equal(p.max_sequences, 64);
+    }
+    assert_int_equal(before, 256);
+    const struct gptoss_backend_options given = {.max_sequences = 100};
+    assert_int_equal(plan(140 * GIB, 132, &given, &p, &err), LR_OK);
+    assert_int_equal(p.max_sequences, 100);
+}
+
 static void the_plan_is_the_same_within_its_own_total(void **state)
 {
     (void)state;
@@ -128,6 +152,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_large_card_has_everything_on_the_device_and_room_to_grow),
         cmocka_unit_test(fifteen_gib_hold_a_prompt_of_32000_tokens),
+        cmocka_unit_test(the_number_of_sequences_follows_from_memory),
         cmocka_unit_test(the_plan_is_the_same_within_its_own_total),
         cmocka_unit_test(a_small_card_has_a_smaller_workspace_and_fixed_part),
         cmocka_unit_test(a_card_that_is_too_small_is_told_what_is_missing_and_what_helps),

@@ -7,6 +7,7 @@
 #include "engines/gptoss/backend/cuda/cuda.h"
 
 enum {
+    MOST_DEFAULT_SEQUENCES = 256, /* if there is memory */
     DEFAULT_SEQUENCES = 64,
     MAX_SEQUENCES = 1024,
     LEAST_LOGIT_ROWS = 64,
@@ -262,8 +263,16 @@ static bool fit(const struct planning *g, uint64_t wanted)
     return tokens != 0;
 }
 
-/* The plan for given places of the embedding table; as fit(). */
-static bool plan_with(const struct planning *g, bool embed_on_host)
+/* Tokens for which there should be KV memory. */
+static uint64_t wanted_tokens(const struct gptoss_backend_options *o)
+{
+    return o->kv_tokens != 0                    ? o->kv_tokens
+           : o->max_context > DEFAULT_KV_TOKENS ? o->max_context
+                                                : DEFAULT_KV_TOKENS;
+}
+
+/* The plan for a number of sequences and a place of the embedding table; as fit(). */
+static bool plan_with(const struct planning *g, uint32_t sequences, bool embed_on_host)
 {
     const struct model_config *c = g->config;
     const struct gptoss_backend_options *o = g->options;
@@ -279,13 +288,11 @@ static bool plan_with(const struct planning *g, bool embed_on_host)
     p->threads = pick(o->threads, engine_pool_cores(), 1, CUDA_HOST_THREADS);
     p->full_page_bytes = layer_page * (c->layers - sliding);
     p->window_page_bytes = layer_page * sliding;
-    uint64_t wanted = o->kv_tokens != 0                    ? o->kv_tokens
-                      : o->max_context > DEFAULT_KV_TOKENS ? o->max_context
-                                                           : DEFAULT_KV_TOKENS;
+    uint64_t wanted = wanted_tokens(o);
     p->max_context = pick(o->max_context, c->context, 1, c->context);
     if (p->max_context > wanted)
         p->max_context = (uint32_t)wanted;
-    p->max_sequences = pick(o->max_sequences, DEFAULT_SEQUENCES, 1, MAX_SEQUENCES);
+    p->max_sequences = sequences;
     p->prefill_chunk =
         pick(o->prefill_chunk,
              g->device->total_bytes < SMALL_CARD ? SMALL_CHUNK : DEFAULT_CHUNK, 1, MAX_CHUNK);
@@ -298,15 +305,22 @@ static bool plan_with(const struct planning *g, bool embed_on_host)
     return fit(g, wanted);
 }
 
-/* With the embedding table on the device if a whole context fits beside it. */
+/* With the most sequences with which everything that is wanted fits, if the operator gave no
+ * number; with the embedding table on the device if a whole context fits beside it. */
 static bool make_plan(const struct planning *g)
 {
+    const struct gptoss_backend_options *o = g->options;
     const struct gptoss_plan *p = &g->shape->plan;
-    uint32_t whole = pick(g->options->max_context, g->config->context, 1, g->config->context);
-    if (!g->options->embed_on_host && plan_with(g, false) &&
-        (p->max_context >= whole || g->options->kv_tokens != 0))
+    uint32_t sequences = pick(o->max_sequences, DEFAULT_SEQUENCES, 1, MAX_SEQUENCES),
+             whole = pick(o->max_context, g->config->context, 1, g->config->context);
+    if (o->max_sequences == 0 && !o->embed_on_host)
+        for (uint32_t n = MOST_DEFAULT_SEQUENCES; n > DEFAULT_SEQUENCES; n /= 2)
+            if (plan_with(g, n, false) && p->full_pages == pages_for(wanted_tokens(o)))
+                return true;
+    if (!o->embed_on_host && plan_with(g, sequences, false) &&
+        (p->max_context >= whole || o->kv_tokens != 0))
         return true;
-    return plan_with(g, true);
+    return plan_with(g, sequences, true);
 }
 
 /* The pool can grow into all memory of the device, unless the operator gave its size. */
