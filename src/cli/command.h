@@ -63,6 +63,14 @@ void cli_path(const char *parent, const struct cli_command *command, char out[CL
 /* NULL: no command of that name. */
 const struct cli_command *cli_find(struct cli_table table, const char *name);
 
+/* The name of a command that is close to this one; NULL: none is. */
+const char *cli_near(struct cli_table table, const char *name);
+
+/* INVALID_ARGUMENT for a word that a command does not take: what it takes, and the word of the
+ * list (which ends with NULL) that was probably meant. */
+LR_MUST_USE lr_code cli_fail_word(const char *word, const char *const *words, const char *takes,
+                                  struct lr_error *err);
+
 /* Writes buf to stdout; IO when that fails. */
 LR_MUST_USE lr_code cli_print(const struct lr_buf *buf, struct lr_error *err);
 

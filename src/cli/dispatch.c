@@ -26,6 +26,20 @@ const struct cli_command *cli_find(struct cli_table table, const char *name)
     return NULL;
 }
 
+lr_code cli_fail_word(const char *word, const char *const *words, const char *takes,
+                      struct lr_error *err)
+{
+    size_t count = 0;
+    while (words[count] != NULL)
+        count++;
+    const char *near = lr_closest(word, words, count);
+    bool is_known = near != NULL && strcmp(near, word) == 0; /* its arguments are wrong */
+    return near == NULL || is_known
+               ? lr_fail(err, LR_INVALID_ARGUMENT, "%s", takes)
+               : lr_fail(err, LR_INVALID_ARGUMENT, "\"%.40s\": did you mean \"%s\"? %s", word,
+                         near, takes);
+}
+
 /* The text may quote a server's answer or an argument. */
 static void complain(const struct lr_error *err)
 {
@@ -72,7 +86,7 @@ void cli_list(const char *parent, struct cli_table table, struct lr_buf *out)
             lr_buf_addf(out, "  %-20s %s\n", table.rows[i]->name, table.rows[i]->summary);
     lr_buf_addf(out,
                 "\n%s %s --help prints the details.\n"
-                "Exit codes: 0 success, 1 failure, 2 wrong arguments.\n",
+                "Exit codes: 0 success, 1 failure, 2 wrong arguments, 130 ended by Ctrl-C.\n",
                 parent, root ? "COMMAND" : "TOOL");
 }
 
@@ -180,14 +194,19 @@ static int run_command(const char *parent, const struct cli_command *command, in
     return exit_code;
 }
 
-static int fail_unknown(const char *parent, struct cli_table table, const char *name)
+const char *cli_near(struct cli_table table, const char *name)
 {
     const char *names[MOST_COMMANDS];
     size_t count = 0;
     for (size_t i = 0; i < table.count && count < MOST_COMMANDS; i++)
         if (!table.rows[i]->hidden)
             names[count++] = table.rows[i]->name;
-    const char *near = lr_closest(name, names, count);
+    return lr_closest(name, names, count);
+}
+
+static int fail_unknown(const char *parent, struct cli_table table, const char *name)
+{
+    const char *near = cli_near(table, name);
     (void)fprintf(stderr, "llm-router: there is no \"%s %.60s\"", parent, name);
     if (near != NULL)
         (void)fprintf(stderr, "; did you mean \"%s %s\"?", parent, near);

@@ -1,6 +1,17 @@
 /* cli/help.c - `llm-router help [COMMAND [TOOL]]`. */
 #include "cli/commands.h"
 
+static lr_code fail_unknown(const char *parent, struct cli_table table, const char *name,
+                            struct lr_error *err)
+{
+    const char *near = cli_near(table, name);
+    return near != NULL
+               ? lr_fail(err, LR_INVALID_ARGUMENT,
+                         "there is no \"%s %.60s\"; did you mean \"%s %s\"?", parent, name,
+                         parent, near)
+               : lr_fail(err, LR_INVALID_ARGUMENT, "there is no \"%s %.60s\"", parent, name);
+}
+
 static lr_code write_help(const struct lr_settings *settings, struct lr_buf *out,
                           struct lr_error *err)
 {
@@ -17,7 +28,7 @@ static lr_code write_help(const struct lr_settings *settings, struct lr_buf *out
         }
         command = cli_find(table, name);
         if (command == NULL)
-            return lr_fail(err, LR_INVALID_ARGUMENT, "there is no \"%s %.60s\"", parent, name);
+            return fail_unknown(parent, table, name, err);
     }
     if (command == NULL)
         cli_list(parent, table, out);

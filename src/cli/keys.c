@@ -186,6 +186,7 @@ static void print_keys(struct cli_answer *a, struct lr_buf *out)
 
 static lr_code run(const struct lr_settings *s, struct lr_error *err)
 {
+    static const char *const words[] = {"create", "list", "set", "revoke", NULL};
     size_t count = lr_settings_positional_count(s);
     const char *word = count != 0 ? lr_settings_positional(s, 0) : "list";
     if (count <= 1 && strcmp(word, "list") == 0)
@@ -196,7 +197,7 @@ static lr_code run(const struct lr_settings *s, struct lr_error *err)
         return set(s, lr_settings_positional(s, 1), err);
     if (count == 2 && strcmp(word, "revoke") == 0)
         return ask_of(s, "DELETE", lr_settings_positional(s, 1), NULL, "revoked", err);
-    return lr_fail(err, LR_INVALID_ARGUMENT, "keys takes: create, list, set KEY or revoke KEY");
+    return cli_fail_word(word, words, "keys takes: create, list, set KEY or revoke KEY", err);
 }
 
 const struct cli_command cli_command_keys = {

@@ -225,6 +225,8 @@ static lr_code change_alias(const struct lr_settings *s, bool adds, struct lr_er
 
 static lr_code run_models(const struct lr_settings *s, struct lr_error *err)
 {
+    static const char *const words[] = {"remove", "load",  "unload",  "pin",
+                                        "unpin",  "alias", "unalias", NULL};
     size_t count = lr_settings_positional_count(s);
     const char *word = count > 0 ? lr_settings_positional(s, 0) : "";
     if (count == 3 && (strcmp(word, "alias") == 0 || strcmp(word, "unalias") == 0))
@@ -236,9 +238,11 @@ static lr_code run_models(const struct lr_settings *s, struct lr_error *err)
     if (count == 2 && is_action(word))
         return act(s, word, lr_settings_positional(s, 1), err);
     if (count != 0)
-        return lr_fail(err, LR_INVALID_ARGUMENT,
-                       "models takes nothing, or: remove MODEL [--purge], load MODEL, unload "
-                       "MODEL, pin MODEL, unpin MODEL, alias MODEL NAME, unalias MODEL NAME");
+        return cli_fail_word(
+            word, words,
+            "models takes nothing, or: remove MODEL [--purge], load MODEL, unload MODEL, pin "
+            "MODEL, unpin MODEL, alias MODEL NAME, unalias MODEL NAME",
+            err);
     return cli_show(s, "/v0/models", print_models, err);
 }
 

@@ -136,6 +136,7 @@ static lr_code change(const struct lr_settings *s, const char *what, const char 
 
 static lr_code run(const struct lr_settings *s, struct lr_error *err)
 {
+    static const char *const words[] = {"token", "logs", "drain", "undrain", "remove", NULL};
     size_t count = lr_settings_positional_count(s);
     const char *word = count != 0 ? lr_settings_positional(s, 0) : "";
     if (count == 1 && strcmp(word, "token") == 0)
@@ -146,9 +147,10 @@ static lr_code run(const struct lr_settings *s, struct lr_error *err)
     if (count == 2 && strcmp(word, "logs") == 0)
         return print_logs(s, lr_settings_positional(s, 1), err);
     if (count != 0)
-        return lr_fail(err, LR_INVALID_ARGUMENT,
-                       "nodes takes nothing, or: token, logs NODE, drain NODE, undrain NODE, "
-                       "remove NODE");
+        return cli_fail_word(word, words,
+                             "nodes takes nothing, or: token, logs NODE, drain NODE, undrain "
+                             "NODE, remove NODE",
+                             err);
     return cli_show(s, "/v0/nodes", print_nodes, err);
 }
 

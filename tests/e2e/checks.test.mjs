@@ -171,6 +171,7 @@ test('doctor follows the way to the router: name, connection, TLS, key, version'
     res.end(req.url === '/health' ? '{"status":"ok","version":"9.9.9","uptime_ms":1}' : '{"role":"admin"}');
   });
   await new Promise((done) => other.listen(0, '127.0.0.1', done));
+  other.unref();
   const url = `http://127.0.0.1:${other.address().port}`;
   assert.match(await way(['--url', url]), /MISS {2}the router has version 9\.9\.9\n +this program has \d/);
   other.removeAllListeners('request').on('request', (_, res) => res.end('<html>'));

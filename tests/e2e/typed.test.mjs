@@ -47,7 +47,7 @@ after(async () => {
 // What a command prints; `input` is its standard input, which is closed in any case.
 const run = (args, { input = '', more = {} } = {}) =>
   new Promise((done) => {
-    const child = spawn(BIN, args, { env: { ...process.env, ...env, ...more } });
+    const child = spawn(BIN, args, { env: { ...process.env, ...env, ...more }, timeout: 60000 });
     const result = { stdout: '', stderr: '' };
     for (const name of ['stdout', 'stderr'])
       child[name].on('data', (data) => {
@@ -145,6 +145,10 @@ test('models, nodes and keys are found by name; a name that several have is an e
 test('a misspelled command, option, model or node gets a suggestion', async () => {
   await fails(['statu'], /did you mean "llm-router status"/, 2);
   await fails(['logs', '--folow'], /did you mean --follow/, 2);
+  await fails(['help', 'statu'], /did you mean "llm-router status"/, 2);
+  await fails(['models', 'lod', 'parrot'], /"lod": did you mean "load"\? models takes/, 2);
+  await fails(['nodes', 'drian', 'n0'], /did you mean "drain"/, 2);
+  await fails(['keys', 'revok', 'x'], /did you mean "revoke"/, 2);
   await fails(['run', 'parot', 'x'], /there is no model "parot"; did you mean "parrot"/);
   await fails(['stop', 'slwo'], /did you mean "slow"/);
   await fails(['chat', '--model', 'parrott', 'x'], /did you mean "parrot"/);
@@ -293,14 +297,14 @@ test('top keeps the figures and says so while the router does not answer; withou
     res.end(req.url.startsWith('/v0/nodes') ? '{"nodes":[{"name":"calm","online":true}]}' : '{}');
   });
   await new Promise((done) => fake.listen(0, '127.0.0.1', done));
+  fake.unref();
+  keep({ stop: () => fake.closeAllConnections() });
   const t = terminal(['top', '--interval', '200ms', '--url', `http://127.0.0.1:${fake.address().port}`]);
   await t.shows(/calm +online/);
   isUp = false;
   await t.shows(/NO ANSWER: /);
   t.type('q');
   assert.deepEqual(await t.ended(), { code: 0, isRestored: true });
-  fake.closeAllConnections();
-  fake.close();
 });
 
 test('logs prints the log of the router or of a node, and -f goes on with new lines', async () => {

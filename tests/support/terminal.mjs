@@ -60,6 +60,10 @@ export class Terminal {
 
   // The program's exit code; also whether the terminal reads whole lines and echoes again.
   async ended() {
+    await until(
+      `the program has ended: ${JSON.stringify(this.out)}`,
+      () => this.child.exitCode !== null || this.child.signalCode !== null,
+    );
     await this.closed;
     const [, code] = this.text.match(/\[ended (\d+)\]/) ?? [];
     return { code: Number(code), isRestored: /[^-]icanon/.test(this.text) && /[^-]echo\b/.test(this.text) };
