@@ -25,7 +25,9 @@
  *   queue: number, in_flight: number, errors_per_second: number}} Stats
  * Of GET /v0/alerts: what is or was wrong, and what to do about it, in the API's words.
  * @typedef {{id: number, kind: string, level: 'warning'|'error', open: boolean, node: string, node_name: string,
- *   subject: string, message: string, advice: string, count: number, first: number, last: number}} Alert
+ *   subject: string, message: string, advice: string, count: number, first: number, last: number, link: string,
+ *   silenced_until: number, silence_comment: string, node_count: number,
+ *   nodes: {id: string, name: string, message: string, since: number}[]}} Alert
  * The "download" event: a model on its way to a node.
  * @typedef {{node: string, name: string, model: string, done_bytes: number, total_bytes: number, rate: number,
  *   remaining_ms?: number, files_done: number, file_count: number,

@@ -2,11 +2,12 @@
 import { html } from 'htm/preact';
 import { useMemo, useState } from 'preact/hooks';
 import { Chart } from '../lib/chart.js';
-import { ago, clock, duration, figure, number } from '../lib/format.js';
-import { t, tOr } from '../lib/i18n.js';
+import { clock, duration, figure, number } from '../lib/format.js';
+import { t } from '../lib/i18n.js';
 import { useLive } from '../lib/live.js';
 import { href } from '../lib/route.js';
-import { Badge, Empty, ErrorNote, Icon, Page } from '../lib/ui.js';
+import { Empty, ErrorNote, Icon, Page } from '../lib/ui.js';
+import { Alerts } from './alerts.js';
 
 const ms = (value) =>
   value === null || value === undefined ? '–' : value < 10 ? `${number(value, 1)} ms` : duration(Math.round(value));
@@ -56,29 +57,6 @@ function StatCard({ card, points, now }) {
     <span class="stat-aside">${aside}</span></p>
     <${Chart} label=${t('overview.chartText', { title, value: value === null || value === undefined ? '–' : card.format(value), most: card.format(most) })}
       times=${times} series=${series} format=${card.format} height=${84} onHover=${setHover} /></section>`;
-}
-
-function AlertItem({ alert }) {
-  return html`<li class="alert ${alert.open ? alert.level : 'over'}"><${Icon} name="alert" />
-    <div class="alert-text"><p class="alert-message">${alert.message}</p>
-      <p class="small muted">${t('overview.whatToDo')} ${tOr(`overview.advice.${alert.kind}`, alert.advice)}</p>
-      <p class="alert-facts">${alert.node && html`<a href=${href('nodes', alert.node)}>${alert.node_name || alert.node}</a>`}
-        ${alert.subject && html`<span>${alert.subject}</span>`}<time datetime=${new Date(alert.last * 1000).toISOString()}>${ago(alert.last)}</time>
-        ${alert.count > 1 && html`<span>${t('overview.times', { count: alert.count })}</span>`}${!alert.open && html`<${Badge}>${t('overview.over')}<//>`}</p></div></li>`;
-}
-
-function Alerts() {
-  const { items, error, isLoaded } = useLive('alerts');
-  const open = items.filter((a) => a.open);
-  const over = items.filter((a) => !a.open);
-  return html`<section class="section" aria-labelledby="alerts-title"><h2 id="alerts-title">${t('overview.alerts')}${open.length > 0 && html` <span class="count">${open.length}</span>`}</h2>
-    <${ErrorNote} error=${error} />
-    <div aria-live="polite">${
-      open.length > 0
-        ? html`<ul class="card alerts">${open.map((a) => html`<${AlertItem} key=${a.id} alert=${a} />`)}</ul>`
-        : isLoaded && !error && html`<p class="card calm"><${Icon} name="check" />${t('overview.calm')}</p>`
-    }</div>
-    ${over.length > 0 && html`<details><summary>${t('overview.earlier')} (${over.length})</summary><ul class="card alerts">${over.map((a) => html`<${AlertItem} key=${a.id} alert=${a} />`)}</ul></details>`}</section>`;
 }
 
 const Tally = ({

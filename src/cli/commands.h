@@ -10,6 +10,7 @@ extern const struct lr_setting_table cli_settings;
 struct cli_table cli_commands(void);    /* table.c */
 struct cli_table cli_debug_tools(void); /* debug.c */
 
+extern const struct cli_command cli_command_alerts;
 extern const struct cli_command cli_command_backup;
 extern const struct cli_command cli_command_bench;
 extern const struct cli_command cli_command_completion;

@@ -16,6 +16,7 @@ static const struct cli_command *const rows[] = {
     &cli_command_register,
     &cli_command_models,
     &cli_command_nodes,
+    &cli_command_alerts,
     &cli_command_engines,
     &cli_command_keys,
     &cli_command_usage,

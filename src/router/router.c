@@ -129,6 +129,8 @@ static lr_code open_store(struct router *r, struct lr_error *err)
         code = router_registry_load(&r->registry, sql, err);
     if (code == LR_OK)
         code = router_nodes_load(&r->nodes, sql, err);
+    if (code == LR_OK)
+        code = router_silences_load(&r->alerts.silences, sql, lr_clock_wall_ms(NULL), err);
     return code;
 }
 
@@ -163,6 +165,7 @@ static void connect_modules(struct router *r)
     r->dispatch.registry = r->sync.registry = &r->registry;
     router_dispatch_init(&r->dispatch);
     r->alerts.events = &r->events;
+    r->alerts.registry = &r->registry;
     r->reach.alerts = r->sync.alerts = &r->alerts;
     r->reach.dispatch = r->sync.dispatch = &r->dispatch;
     r->reach.net = r->loop_states[0].net;
@@ -275,6 +278,7 @@ void router_destroy(struct router *r)
     router_keys_free(&r->keys);
     router_keeper_free(&r->keeper);
     router_key_usages_free(&r->key_usages);
+    router_alerts_free(&r->alerts);
     net_bus_free(&r->events);
     if (r->database_lock.fd >= 0)
         lr_file_unlock(&r->database_lock);

@@ -9,7 +9,7 @@
 #include "node/models/models.h"
 #include "wire/fleet.h"
 
-enum { REPORT_BYTES = 4 << 20, EVENTS_PER_HEARTBEAT = 32 };
+enum { REPORT_BYTES = 4 << 20, EVENTS_PER_HEARTBEAT = 64 };
 
 /* *fault gets why the GPUs of the node cannot be used, and outlives *out. */
 static void describe(const struct node_model *m, struct lr_error *fault,

@@ -46,7 +46,8 @@ static void set_state(struct node_model *model, enum node_model_state state,
                     LR_TEXT("from", node_model_state_name(model->state)),
                     LR_TEXT("state", node_model_state_name(state)));
     if (reason != NULL)
-        lr_json_member_z(w, "reason", reason->text);
+        LR_JSON_MEMBERS(w, LR_TEXT("reason", reason->text),
+                        LR_TEXT("code", lr_code_name(reason->code)));
     net_bus_send(models->events);
     model->state = state;
     if (state == NODE_MODEL_READY || state == NODE_MODEL_DRAINING || state == NODE_MODEL_FAILED)

@@ -1,9 +1,16 @@
 #include "router/fleet/alerts.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 
 #include "base/clock.h"
+#include "base/log.h"
+#include "base/metrics.h"
 #include "base/settings.h"
+#include "base/sha256.h"
+#include "router/fleet/registry.h"
+
+enum { NODES_SHOWN = 100 };
 
 static const struct {
     const char *name, *level, *advice;
@@ -14,37 +21,115 @@ static const struct {
 #undef X
 };
 
-static void put_alert(struct lr_json_writer *w, const struct router_alert *a)
+const char *router_alert_kind_name(enum router_alert_kind kind)
 {
+    return kinds[kind].name;
+}
+
+/* ---- one alert ---- */
+
+/* At most 48 bits, so that the number is exact in every JSON reader. */
+static uint64_t number_of(enum router_alert_kind kind, bool is_own, struct lr_str subject)
+{
+    unsigned char digest[LR_SHA256_LEN];
+    struct lr_sha256 h;
+    uint64_t number = 0;
+    lr_sha256_init(&h);
+    lr_sha256_add(&h, kinds[kind].name, strlen(kinds[kind].name) + 1);
+    lr_sha256_add(&h, is_own ? "r" : "n", 1);
+    lr_sha256_add(&h, subject.ptr, subject.len);
+    lr_sha256_end(&h, digest);
+    for (int i = 0; i < 6; i++)
+        number = number << 8 | digest[i];
+    return number != 0 ? number : 1;
+}
+
+static bool is_about_model(enum router_alert_kind kind)
+{
+    return kind == ROUTER_ALERT_WATCHDOG_KILL || kind == ROUTER_ALERT_WORKER_DIED ||
+           kind == ROUTER_ALERT_DOWNLOAD_FAILED || kind == ROUTER_ALERT_NO_ENGINE ||
+           kind == ROUTER_ALERT_MODEL_WAITING || kind == ROUTER_ALERT_MODEL_FAILED;
+}
+
+/* The page of the dashboard that shows more: of the model, of the node, or of all nodes. */
+static void put_link(struct lr_json_writer *w, const struct router_alert *a, const char *base)
+{
+    char page[ROUTER_ID_MAX * 3 + 400];
+    const char *id = is_about_model(a->kind) ? a->subject : a->node_count > 1 ? "" : a->node;
+    const char *list = is_about_model(a->kind) ? "models" : a->is_own ? "overview" : "nodes";
+    size_t len = (size_t)snprintf(page, sizeof(page), "%.300s/#/%s%s", base, list,
+                                  id[0] != '\0' ? "/" : "");
+    for (; *id != '\0' && len + 4 < sizeof(page); id++) {
+        bool is_plain = lr_str_is_plain(lr_str(id, 1), "-_.");
+        len += (size_t)snprintf(page + len, sizeof(page) - len, is_plain ? "%c" : "%%%02X",
+                                is_plain ? *id : (unsigned char)*id);
+    }
+    lr_json_member_z(w, "link", page);
+}
+
+void router_alert_put(const struct router_alerts *alerts, const struct router_alert *a,
+                      const char *base, struct lr_json_writer *w)
+{
+    char message[ROUTER_REASON_MAX + 32];
+    const struct router_silence *silence =
+        router_silence_of(&alerts->silences, a->id, lr_clock_wall_ms(NULL));
+    if (a->node_count > 1)
+        (void)snprintf(message, sizeof(message), "on %zu nodes: %s", a->node_count, a->message);
     LR_JSON_MEMBERS(w, LR_UINT("id", a->id), LR_TEXT("kind", kinds[a->kind].name),
-                    LR_TEXT("level", kinds[a->kind].level), LR_FLAG("open", a->ended_ms == 0),
-                    LR_TEXT("node", a->node), LR_TEXT("node_name", a->node_name),
-                    LR_TEXT("subject", a->subject), LR_TEXT("message", a->message),
+                    LR_TEXT("level", kinds[a->kind].level),
+                    LR_FLAG("open", router_alert_is_open(a)), LR_TEXT("node", a->node),
+                    LR_TEXT("node_name", a->node_name), LR_TEXT("subject", a->subject),
+                    LR_TEXT("message", a->node_count > 1 ? message : a->message),
                     LR_TEXT("advice", kinds[a->kind].advice), LR_UINT("count", a->count),
-                    LR_INT("first", a->first_ms / 1000), LR_INT("last", a->last_ms / 1000));
+                    LR_INT("first", a->first_ms / 1000), LR_INT("last", a->last_ms / 1000),
+                    LR_INT("silenced_until", silence != NULL ? silence->until_ms / 1000 : 0),
+                    LR_TEXT("silence_comment", silence != NULL ? silence->comment : ""));
+    put_link(w, a, base);
+    lr_json_member_u64(w, "node_count", a->node_count);
+    lr_json_member_array(w, "nodes");
+    for (size_t i = a->node_count; i-- > 0 && a->node_count - i <= NODES_SHOWN;)
+        LR_JSON_ITEM(w, LR_TEXT("id", a->nodes[i].id), LR_TEXT("name", a->nodes[i].name),
+                     LR_TEXT("message", a->nodes[i].message),
+                     LR_INT("since", a->nodes[i].since_ms / 1000));
+    lr_json_end_array(w);
 }
 
 static void tell(struct router_alerts *alerts, const struct router_alert *a)
 {
-    put_alert(net_bus_begin(alerts->events, "alert"), a);
+    router_alert_put(alerts, a, "", net_bus_begin(alerts->events, "alert"));
     net_bus_send(alerts->events);
 }
 
 static struct router_alert *find(struct router_alerts *alerts, enum router_alert_kind kind,
-                                 const char *node, struct lr_str subject)
+                                 bool is_own, struct lr_str subject)
 {
     for (size_t i = 0; i < ROUTER_ALERTS_MAX; i++) {
         struct router_alert *a = &alerts->all[i];
-        if (a->id != 0 && a->kind == kind && strcmp(a->node, node) == 0 &&
+        if (a->id != 0 && a->kind == kind && a->is_own == is_own &&
             lr_str_eq_z(lr_str_sub(subject, 0, sizeof(a->subject) - 1), a->subject))
             return a;
     }
     return NULL;
 }
 
+const struct router_alert *router_alerts_find(const struct router_alerts *alerts, uint64_t id)
+{
+    for (size_t i = 0; i < ROUTER_ALERTS_MAX; i++)
+        if (alerts->all[i].id == id && id != 0)
+            return &alerts->all[i];
+    return NULL;
+}
+
+void router_alerts_changed(struct router_alerts *alerts, uint64_t id)
+{
+    const struct router_alert *a = router_alerts_find(alerts, id);
+    if (a != NULL)
+        tell(alerts, a);
+}
+
 static bool goes_before(const struct router_alert *a, const struct router_alert *b)
 {
-    bool a_open = a->ended_ms == 0, b_open = b->ended_ms == 0;
+    bool a_open = router_alert_is_open(a), b_open = router_alert_is_open(b);
     return a_open != b_open ? !a_open : a->last_ms < b->last_ms;
 }
 
@@ -58,55 +143,132 @@ static struct router_alert *make_room(struct router_alerts *alerts)
         if (goes_before(&alerts->all[i], out))
             out = &alerts->all[i];
     }
+    free(out->nodes);
     return out;
 }
 
-static const char *id_of(const struct router_node *node)
+void router_alerts_free(struct router_alerts *alerts)
 {
-    return node != NULL ? node->id : "";
+    for (size_t i = 0; i < ROUTER_ALERTS_MAX; i++) {
+        free(alerts->all[i].nodes);
+        alerts->all[i] = (struct router_alert){0};
+    }
+}
+
+/* ---- the nodes of an alert ---- */
+
+static struct router_alert_node *find_node(const struct router_alert *a, const char *id)
+{
+    for (size_t i = 0; i < a->node_count; i++)
+        if (strcmp(a->nodes[i].id, id) == 0)
+            return &a->nodes[i];
+    return NULL;
+}
+
+/* The alert shows its newest node. */
+static void show_newest(struct router_alert *a)
+{
+    const struct router_alert_node *newest = &a->nodes[a->node_count - 1];
+    memcpy(a->node, newest->id, sizeof(a->node));
+    memcpy(a->node_name, newest->name, sizeof(a->node_name));
+    memcpy(a->message, newest->message, sizeof(a->message));
+}
+
+static void drop_node(struct router_alert *a, struct router_alert_node *node)
+{
+    size_t after = (size_t)(a->nodes + a->node_count - (node + 1));
+    memmove(node, node + 1, after * sizeof(*node));
+    a->node_count--;
+}
+
+/* The node becomes the newest.  False: there is no memory. */
+static bool add_node(struct router_alert *a, const struct router_node *node,
+                     struct lr_str message, int64_t now)
+{
+    struct router_alert_node *known = find_node(a, node->id);
+    struct router_alert_node added = {.since_ms = known != NULL ? known->since_ms : now};
+    if (known != NULL)
+        drop_node(a, known);
+    if (a->node_count == a->node_capacity) {
+        size_t capacity = a->node_capacity != 0 ? 2 * a->node_capacity : 4;
+        struct router_alert_node *grown = realloc(a->nodes, capacity * sizeof(*grown));
+        if (grown == NULL)
+            return false;
+        a->nodes = grown;
+        a->node_capacity = capacity;
+    }
+    LR_COPY(added.id, lr_str_z(node->id));
+    LR_COPY(added.name, lr_str_z(node->name));
+    LR_COPY(added.message, message);
+    a->nodes[a->node_count++] = added;
+    show_newest(a);
+    return true;
 }
 
 void router_alert_raise(struct router_alerts *alerts, enum router_alert_kind kind,
                         const struct router_node *node, struct lr_str subject,
                         struct lr_str message)
 {
-    struct router_alert *a = find(alerts, kind, id_of(node), subject);
+    struct router_alert *a = find(alerts, kind, node == NULL, subject);
     int64_t now = lr_clock_wall_ms(NULL);
     if (a == NULL) {
         a = make_room(alerts);
-        *a = (struct router_alert){.id = ++alerts->next_id, .kind = kind, .first_ms = now};
-        LR_COPY(a->node, lr_str_z(id_of(node)));
+        *a = (struct router_alert){.kind = kind, .is_own = node == NULL, .first_ms = now};
         LR_COPY(a->subject, subject);
+        a->id = number_of(kind, a->is_own, lr_str_z(a->subject));
     }
-    LR_COPY(a->node_name, lr_str_z(node != NULL ? node->name : ""));
     LR_COPY(a->message, message);
     a->count++;
     a->last_ms = now;
     a->ended_ms = kinds[kind].is_state ? 0 : now;
+    /* Without memory for its node the alert ends with the next one that settles it. */
+    if (node != NULL && !add_node(a, node, message, now))
+        lr_log_warn(NULL, "alert.node_lost kind=%s node=%s reason=no memory", kinds[kind].name,
+                    node->id);
+    if (!kinds[kind].is_state)
+        a->node_count = 0;
     tell(alerts, a);
 }
 
 static void settle(struct router_alerts *alerts, struct router_alert *a)
 {
-    if (a->ended_ms != 0)
+    if (!router_alert_is_open(a))
         return;
     a->ended_ms = a->last_ms = lr_clock_wall_ms(NULL);
+    tell(alerts, a);
+}
+
+static void settle_on(struct router_alerts *alerts, struct router_alert *a,
+                      const struct router_node *node)
+{
+    struct router_alert_node *on = find_node(a, node->id);
+    if (!router_alert_is_open(a) || (on == NULL && a->node_count != 0))
+        return;
+    if (on != NULL)
+        drop_node(a, on);
+    if (a->node_count == 0) {
+        settle(alerts, a);
+        return;
+    }
+    show_newest(a);
     tell(alerts, a);
 }
 
 void router_alert_settle(struct router_alerts *alerts, enum router_alert_kind kind,
                          const struct router_node *node, struct lr_str subject)
 {
-    struct router_alert *a = find(alerts, kind, id_of(node), subject);
-    if (a != NULL)
+    struct router_alert *a = find(alerts, kind, node == NULL, subject);
+    if (a != NULL && node != NULL)
+        settle_on(alerts, a, node);
+    else if (a != NULL)
         settle(alerts, a);
 }
 
 bool router_alert_watch(struct router_alerts *alerts, enum router_alert_kind kind,
                         bool is_wrong, const char *message)
 {
-    struct router_alert *a = find(alerts, kind, "", lr_str_z(""));
-    bool is_open = a != NULL && a->ended_ms == 0;
+    struct router_alert *a = find(alerts, kind, true, lr_str_z(""));
+    bool is_open = a != NULL && router_alert_is_open(a);
     if (is_wrong && !is_open)
         router_alert_raise(alerts, kind, NULL, lr_str_z(""), lr_str_z(message));
     else if (!is_wrong && is_open)
@@ -118,8 +280,8 @@ void router_alerts_settle_node(struct router_alerts *alerts, const struct router
 {
     for (size_t i = 0; i < ROUTER_ALERTS_MAX; i++) {
         struct router_alert *a = &alerts->all[i];
-        if (a->id != 0 && strcmp(a->node, node->id) == 0)
-            settle(alerts, a);
+        if (a->id != 0 && find_node(a, node->id) != NULL)
+            settle_on(alerts, a, node);
     }
 }
 
@@ -132,13 +294,35 @@ static struct lr_str text_of(const struct lr_json *event, const char *name)
     return text;
 }
 
-static void hear_model(struct router_alerts *alerts, const struct router_node *node,
-                       const struct lr_json *event)
+/* A model that is to be fetched and is not.  Without an engine the node does not even begin: no
+ * disk and no network would help. */
+static void hear_absence(struct router_alerts *alerts, const struct router_node *node,
+                         const struct lr_json *event)
 {
     struct lr_str model = text_of(event, "model"), state = text_of(event, "state"),
                   from = text_of(event, "from"), reason = text_of(event, "reason");
     bool is_absent = lr_str_eq_z(state, "absent");
     bool is_trying = lr_str_eq_z(state, "fetching") || lr_str_eq_z(state, "verifying");
+    bool is_wanted =
+        alerts->registry == NULL || router_registry_find(alerts->registry, model) != NULL;
+    bool is_trouble = is_absent && reason.len != 0 && is_wanted;
+    bool lacks_engine = lr_str_eq_z(text_of(event, "code"), "UNSUPPORTED");
+    if (is_trouble && lacks_engine)
+        router_alert_raise(alerts, ROUTER_ALERT_NO_ENGINE, node, model, reason);
+    else
+        router_alert_settle(alerts, ROUTER_ALERT_NO_ENGINE, node, model);
+    if (is_trouble && !lacks_engine &&
+        (lr_str_eq_z(from, "fetching") || lr_str_eq_z(from, "absent")))
+        router_alert_raise(alerts, ROUTER_ALERT_DOWNLOAD_FAILED, node, model, reason);
+    else if (!is_wanted || (!is_trying && !is_absent)) /* trying again is not yet success */
+        router_alert_settle(alerts, ROUTER_ALERT_DOWNLOAD_FAILED, node, model);
+}
+
+static void hear_model(struct router_alerts *alerts, const struct router_node *node,
+                       const struct lr_json *event)
+{
+    struct lr_str model = text_of(event, "model"), state = text_of(event, "state"),
+                  reason = text_of(event, "reason");
     if (lr_str_eq_z(state, "failed"))
         router_alert_raise(alerts, ROUTER_ALERT_MODEL_FAILED, node, model, reason);
     else
@@ -147,16 +331,12 @@ static void hear_model(struct router_alerts *alerts, const struct router_node *n
         router_alert_raise(alerts, ROUTER_ALERT_MODEL_WAITING, node, model, reason);
     else if (!lr_str_eq_z(state, "starting") && !lr_str_eq_z(state, "loading"))
         router_alert_settle(alerts, ROUTER_ALERT_MODEL_WAITING, node,
-                            model); /* a try is no success */
-    if (is_absent) {                /* nobody will serve with it */
+                            model);     /* a try is no success */
+    if (lr_str_eq_z(state, "absent")) { /* nobody will serve with it */
         router_alert_settle(alerts, ROUTER_ALERT_WORKER_DIED, node, model);
         router_alert_settle(alerts, ROUTER_ALERT_WATCHDOG_KILL, node, model);
     }
-    if (is_absent && reason.len != 0 &&
-        (lr_str_eq_z(from, "fetching") || lr_str_eq_z(from, "absent")))
-        router_alert_raise(alerts, ROUTER_ALERT_DOWNLOAD_FAILED, node, model, reason);
-    else if (!is_trying && !is_absent) /* trying again is not yet success */
-        router_alert_settle(alerts, ROUTER_ALERT_DOWNLOAD_FAILED, node, model);
+    hear_absence(alerts, node, event);
 }
 
 static void hear_memory(struct router_alerts *alerts, const struct router_node *node,
@@ -301,10 +481,39 @@ static void hear_events(struct router_alerts *alerts, struct router_node *node,
         node->events_seen = heartbeat->event_end;
 }
 
+/* A model without a request, whether its worker is ready again or was not needed any more:
+ * nothing is wrong with it now, and no request may come that would show it. */
+static void settle_idle(struct router_alerts *alerts, const struct router_node *node,
+                        const struct wire_heartbeat *heartbeat)
+{
+    for (size_t i = 0; i < heartbeat->model_count; i++) {
+        const struct wire_fleet_model *m = &heartbeat->models[i];
+        bool rests = lr_str_eq_z(m->state, "ready") || lr_str_eq_z(m->state, "present");
+        if (!rests || m->live != 0 || m->queued != 0)
+            continue;
+        router_alert_settle(alerts, ROUTER_ALERT_WORKER_DIED, node, m->id);
+        router_alert_settle(alerts, ROUTER_ALERT_WATCHDOG_KILL, node, m->id);
+    }
+}
+
+/* Whether an alert about a worker is open anywhere: most heartbeats need no further look. */
+static bool has_open_worker_alert(const struct router_alerts *alerts)
+{
+    for (size_t i = 0; i < ROUTER_ALERTS_MAX; i++) {
+        const struct router_alert *a = &alerts->all[i];
+        if (a->id != 0 && router_alert_is_open(a) &&
+            (a->kind == ROUTER_ALERT_WORKER_DIED || a->kind == ROUTER_ALERT_WATCHDOG_KILL))
+            return true;
+    }
+    return false;
+}
+
 void router_alerts_heartbeat(struct router_alerts *alerts, struct router_node *node,
                              const struct wire_heartbeat *heartbeat)
 {
     hear_events(alerts, node, heartbeat);
+    if (has_open_worker_alert(alerts))
+        settle_idle(alerts, node, heartbeat);
     for (size_t i = 0; alerts->events->subscriber_count != 0 && i < heartbeat->download_count;
          i++) {
         const struct wire_fleet_download *d = &heartbeat->downloads[i];
@@ -334,8 +543,23 @@ void router_alerts_write(const struct router_alerts *alerts, struct lr_json_writ
     lr_json_member_array(w, "alerts");
     for (size_t i = 0; i < count; i++) {
         lr_json_begin_object(w);
-        put_alert(w, sorted[i]);
+        router_alert_put(alerts, sorted[i], "", w);
         lr_json_end_object(w);
     }
     lr_json_end_array(w);
+}
+
+void router_alerts_metrics(const struct router_alerts *alerts, struct lr_buf *out)
+{
+    int64_t now = lr_clock_wall_ms(NULL);
+    size_t open[sizeof(kinds) / sizeof(kinds[0])] = {0};
+    for (size_t i = 0; i < ROUTER_ALERTS_MAX; i++) {
+        const struct router_alert *a = &alerts->all[i];
+        open[a->kind] += a->id != 0 && router_alert_is_open(a) &&
+                         router_silence_of(&alerts->silences, a->id, now) == NULL;
+    }
+    lr_metric_head(out, "llm_router_", "alerts", "gauge", "Open alerts that are not silenced");
+    for (size_t k = 0; k < sizeof(kinds) / sizeof(kinds[0]); k++)
+        lr_buf_addf(out, "llm_router_alerts{kind=\"%s\",level=\"%s\"} %zu\n", kinds[k].name,
+                    kinds[k].level, open[k]);
 }

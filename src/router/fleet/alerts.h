@@ -2,9 +2,13 @@
  * what to do about it.
  *
  * Some alerts are a state (a node is silent, a memory is nearly full): they are open
- * until that ends.  Others happened (a worker was killed): they are history at once.  One
- * of each kind, node and subject is kept, with how often it happened; the table is
- * bounded and the oldest that is over makes room.
+ * until that ends.  Others happened (a reload failed): they are history at once.  One of each
+ * kind and subject is kept, with the nodes on which it is open and how often it happened: ten
+ * nodes with one cause are one alert.  An alert of the router itself is apart from the same
+ * alert of nodes.  The table is bounded, and the oldest that is over makes room.
+ *
+ * The number of an alert follows from its kind and subject, so that it is the same on every
+ * router and after a restart: an operator silences it by this number (silences.h).
  * Thread: the router's lock is held.
  */
 #ifndef ROUTER_FLEET_ALERTS_H
@@ -12,6 +16,7 @@
 
 #include "net/bus.h"
 #include "router/fleet/nodes.h"
+#include "router/fleet/silences.h"
 
 enum { ROUTER_ALERTS_MAX = 100 };
 
@@ -35,15 +40,19 @@ enum { ROUTER_ALERTS_MAX = 100 };
       "the node, reset the GPU (nvidia-smi --gpu-reset -i ID) or restart the machine, start "  \
       "the node again; if the error comes back, replace the GPU")                              \
     X(WATCHDOG_KILL,    "watchdog_kill",    "error",   true,                                   \
-      "the node starts another worker automatically, and this alert ends when a worker of "    \
-      "the model has served again; if it happens again, update the engine, or raise "          \
+      "the node starts another worker automatically, and this alert ends when the model "      \
+      "serves again or no request wants it; if it happens again, update the engine, or raise " \
       "step-timeout or load-timeout if the device is only slow")                               \
     X(WORKER_DIED,      "worker_died",      "error",   true,                                   \
-      "the node starts another worker automatically, and this alert ends when a worker of "    \
-      "the model has served again; if it happens again, check the node's log and update "      \
-      "the engine")                                                                            \
+      "the node starts another worker automatically, and this alert ends when the model "      \
+      "serves again or no request wants it; if it happens again, check the node's log and "    \
+      "update the engine")                                                                     \
     X(DOWNLOAD_FAILED,  "download_failed",  "error",   true,                                   \
       "the node retries automatically; check its disk space and its connection to the hub")    \
+    X(NO_ENGINE,        "no_engine",        "error",   true,                                   \
+      "this does not heal by itself: install an engine for the runtime that the message "      \
+      "names on the nodes, or register the model in a format that an engine runs; if other "   \
+      "nodes serve the model, silence the alert")                                              \
     X(MODEL_WAITING,    "model_waiting",    "error",   true,                                   \
       "the node retries automatically, at least every five minutes; remove the cause that "    \
       "the message names, then load the model to retry at once")                               \
@@ -67,27 +76,42 @@ enum router_alert_kind {
 #undef X
 };
 
+/* A node on which an alert is open. */
+struct router_alert_node {
+    char id[48], name[64];
+    char message[ROUTER_REASON_MAX];
+    int64_t since_ms; /* wall */
+};
+
 struct router_alert {
-    uint64_t id; /* 0: free */
+    uint64_t id; /* of its kind and subject; 0: free */
     enum router_alert_kind kind;
-    char node[48], node_name[64];
-    char subject[ROUTER_ID_MAX]; /* a model, a memory, an engine; "" */
+    bool is_own;                     /* of the router itself */
+    struct router_alert_node *nodes; /* owned: where it is open, the newest last */
+    size_t node_count, node_capacity;
+    char node[48], node_name[64]; /* the newest of them; once it is over, the last one */
+    char subject[ROUTER_ID_MAX];  /* a model, a memory, an engine; "" */
     char message[ROUTER_REASON_MAX];
     uint64_t count;
     int64_t first_ms, last_ms, ended_ms; /* wall; ended 0: open */
 };
 
+struct router_registry;
+
 struct router_alerts {
-    struct net_bus *events; /* borrowed: its subscribers are told */
+    struct net_bus *events;                 /* borrowed: its subscribers are told */
+    const struct router_registry *registry; /* borrowed; NULL: every model is registered */
     struct router_alert all[ROUTER_ALERTS_MAX];
-    uint64_t next_id;
+    struct router_silences silences;
 };
 
-/* Keeps the alert and tells it.  node NULL: it is about the router itself. */
+void router_alerts_free(struct router_alerts *alerts);
+
+/* Keeps the alert and tells it.  node NULL: the alert is about the router itself. */
 void router_alert_raise(struct router_alerts *alerts, enum router_alert_kind kind,
                         const struct router_node *node, struct lr_str subject,
                         struct lr_str message);
-/* The state is over; nothing where none was open. */
+/* The state is over on this node, and on all nodes where this was the last one. */
 void router_alert_settle(struct router_alerts *alerts, enum router_alert_kind kind,
                          const struct router_node *node, struct lr_str subject);
 /* About the router itself: raised when it begins and settled when it ends.  True: it has begun
@@ -108,7 +132,23 @@ void router_alerts_silent(struct router_alerts *alerts, const struct router_node
 void router_alerts_heartbeat(struct router_alerts *alerts, struct router_node *node,
                              const struct wire_heartbeat *heartbeat);
 
+/* NULL: none. */
+const struct router_alert *router_alerts_find(const struct router_alerts *alerts, uint64_t id);
+static inline bool router_alert_is_open(const struct router_alert *alert)
+{
+    return alert->ended_ms == 0;
+}
+const char *router_alert_kind_name(enum router_alert_kind kind);
+
+/* The members of an alert, into an open object.  base: what its link begins with, "" for a link
+ * within the dashboard. */
+void router_alert_put(const struct router_alerts *alerts, const struct router_alert *alert,
+                      const char *base, struct lr_json_writer *w);
+/* An operator has silenced the alert, or ended its silence: subscribers are told. */
+void router_alerts_changed(struct router_alerts *alerts, uint64_t id);
 /* {"alerts": [...]}, open ones first, then the newest. */
 void router_alerts_write(const struct router_alerts *alerts, struct lr_json_writer *w);
+/* llm_router_alerts{kind,level}: open alerts that are not silenced. */
+void router_alerts_metrics(const struct router_alerts *alerts, struct lr_buf *out);
 
 #endif

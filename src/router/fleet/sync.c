@@ -306,6 +306,7 @@ void router_sync(void *arg, struct router_sql *sql)
     struct router_keys keys;
     struct router_registry registry;
     struct router_nodes nodes;
+    struct router_silences silences = {0};
     struct urls urls = {0};
     struct lr_error err;
     router_keys_init(&keys);
@@ -316,6 +317,8 @@ void router_sync(void *arg, struct router_sql *sql)
         code = router_registry_load(&registry, sql, &err);
     if (code == LR_OK)
         code = router_nodes_load(&nodes, sql, &err);
+    if (code == LR_OK)
+        code = router_silences_load(&silences, sql, lr_clock_wall_ms(NULL), &err);
     bool is_shared = router_store_is_shared(sync->store);
     if (code == LR_OK && is_shared)
         code = read_fleet(sync->own_url, sql, &urls, &err);
@@ -325,6 +328,7 @@ void router_sync(void *arg, struct router_sql *sql)
         merge_keys(sync->keys, &keys);
         merge_models(sync, &registry);
         merge_nodes(sync, &nodes);
+        sync->alerts->silences = silences;
     }
     if (code == LR_OK && is_shared) {
         memcpy(sync->urls, urls.list, sizeof(sync->urls));

@@ -1,4 +1,4 @@
-/* router/http/api_info.c - figures, alerts, events, usage over time, the audit log. */
+/* router/http/api_info.c - figures, events, usage over time, the audit log. */
 #include <stdio.h>
 
 #include "net/logs.h"
@@ -27,15 +27,6 @@ lr_code router_api_stats(struct router *r, struct net_request *req, struct lr_er
     *stats = r->stats;
     router_unlock(r);
     router_stats_put_all(stats, (uint32_t)step, router_answer_begin(req));
-    return router_answer(req, 200);
-}
-
-lr_code router_api_alerts(struct router *r, struct net_request *req, struct lr_error *err)
-{
-    (void)err;
-    router_lock(r);
-    router_alerts_write(&r->alerts, router_answer_begin(req));
-    router_unlock(r);
     return router_answer(req, 200);
 }
 

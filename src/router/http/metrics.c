@@ -406,6 +406,7 @@ static void write_all(struct router *r, struct lr_buf *out)
            "Moves of tickets that the scheduler does not know: defects",
            r->dispatch.sched.illegal_moves);
     write_nodes(r, out);
+    router_alerts_metrics(&r->alerts, out);
     struct router_key_usage_row *rows =
         shows_keys ? router_key_usages_copy(&r->key_usages, &row_count) : NULL;
     router_unlock(r);

@@ -57,6 +57,8 @@ static const struct router_route routes[] = {
     {{"GET", "v0/events"}, ROUTER_ADMIN, router_api_events},
     {{"GET", "v0/stats"}, ROUTER_ADMIN, router_api_stats},
     {{"GET", "v0/alerts"}, ROUTER_ADMIN, router_api_alerts},
+    {{"POST", "v0/alerts/*/silence"}, ROUTER_ADMIN, router_api_alert_silence},
+    {{"DELETE", "v0/alerts/*/silence"}, ROUTER_ADMIN, router_api_alert_unsilence},
     {{"GET", "metrics"}, ROUTER_METRICS, router_api_metrics},
     {{"GET", "health"}, ROUTER_PUBLIC, router_api_health},
     {{"GET", "livez"}, ROUTER_PUBLIC, router_api_livez},

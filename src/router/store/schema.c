@@ -102,11 +102,19 @@ static const char *const step_9[] = {
 
 static lr_code hash_secrets(struct router_sql *sql, struct lr_error *err);
 
+/* Alerts that operators have silenced (fleet/silences.h). */
+static const char *const step_10[] = {
+    "CREATE TABLE silences (alert BIGINT PRIMARY KEY, until_ms BIGINT NOT NULL, "
+    "comment TEXT NOT NULL)",
+    NULL,
+};
+
 /* From step 10 on: .is_additive = true wherever possible. */
 static const struct router_schema_step steps[] = {
     {.statements = step_1}, {.statements = step_2}, {.statements = step_3},
     {.statements = step_4}, {.statements = step_5}, {.statements = step_6, .fn = hash_secrets},
     {.statements = step_7}, {.statements = step_8}, {.statements = step_9},
+    {.statements = step_10, .is_additive = true},
 };
 
 struct secrets {

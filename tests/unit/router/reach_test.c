@@ -30,6 +30,7 @@ static int setup(void **state)
 static int teardown(void **state)
 {
     (void)state;
+    router_alerts_free(&alerts);
     router_nodes_free(&nodes);
     net_bus_free(&events);
     return 0;

@@ -410,6 +410,7 @@ static void a_database_of_the_first_version_becomes_the_newest_with_what_it_hold
                                        "DROP TABLE response_texts",
                                        "DROP TABLE response_sums",
                                        "DROP TABLE routers",
+                                       "DROP TABLE silences",
                                        "UPDATE schema_version SET number = 1",
                                        "INSERT INTO models (folded_id, id, source, format, "
                                        "manifest, chat_template, created_ms) VALUES ('a', 'A', "

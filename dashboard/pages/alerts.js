@@ -1,0 +1,74 @@
+// pages/alerts.js - the overview's alerts: what is wrong, on which nodes, what to do, and silence for a time.
+import { html } from 'htm/preact';
+import { useState } from 'preact/hooks';
+import { api } from '../lib/api.js';
+import { ago, dateTime } from '../lib/format.js';
+import { t, tOr } from '../lib/i18n.js';
+import { live, useLive } from '../lib/live.js';
+import { href } from '../lib/route.js';
+import { Badge, Button, Dialog, ErrorNote, Field, Icon } from '../lib/ui.js';
+
+const NODES_SHOWN = 12;
+const LIVES = [3600, 4 * 3600, 86400, 7 * 86400];
+
+function SilenceDialog({ alert, onClose }) {
+  const [seconds, setSeconds] = useState(LIVES[0]);
+  const [comment, setComment] = useState('');
+  const [error, setError] = useState(null);
+  const silence = async () => {
+    try {
+      await api.post(`/v0/alerts/${alert.id}/silence`, { seconds, ...(comment && { comment }) });
+      live.refresh('alerts');
+      onClose();
+    } catch (failed) {
+      setError(failed);
+    }
+  };
+  return html`<${Dialog} open title=${t('overview.silenceTitle')} onClose=${onClose} footer=${html`
+    <${Button} onClick=${onClose}>${t('common.cancel')}<//><${Button} kind="primary" onClick=${silence}>${t('overview.silence')}<//>`}>
+    <p>${t('overview.silenceText')}</p><${ErrorNote} error=${error} />
+    <${Field} label=${t('overview.silenceFor')}>${(
+      props,
+    ) => html`<select ...${props} value=${seconds} onChange=${(e) => setSeconds(Number(e.currentTarget.value))}>
+      ${LIVES.map((s) => html`<option value=${s}>${t(`overview.for_${s}`)}</option>`)}</select>`}<//>
+    <${Field} label=${t('overview.silenceComment')}>${(props) => html`<input ...${props} maxlength="190" value=${comment} onInput=${(e) => setComment(e.currentTarget.value)} />`}<//><//>`;
+}
+
+function AlertNodes({ alert }) {
+  const nodes = alert.nodes.length > 0 ? alert.nodes : alert.node ? [{ id: alert.node, name: alert.node_name }] : [];
+  return html`${nodes.slice(0, NODES_SHOWN).map((n) => html`<a key=${n.id} href=${href('nodes', n.id)} title=${n.message}>${n.name || n.id}</a>`)}
+    ${alert.node_count > NODES_SHOWN && html`<span>${t('overview.moreNodes', { count: alert.node_count - NODES_SHOWN })}</span>`}`;
+}
+
+function AlertItem({ alert }) {
+  const [asks, setAsks] = useState(false);
+  const unsilence = async () => {
+    await api.del(`/v0/alerts/${alert.id}/silence`);
+    live.refresh('alerts');
+  };
+  const isSilenced = alert.silenced_until > 0;
+  return html`<li class="alert ${alert.open && !isSilenced ? alert.level : 'over'}"><${Icon} name="alert" />
+    <div class="alert-text"><p class="alert-message">${alert.message}</p>
+      <p class="small muted">${t('overview.whatToDo')} ${tOr(`overview.advice.${alert.kind}`, alert.advice)}</p>
+      <p class="alert-facts">${alert.subject && html`<a href=${alert.link}>${alert.subject}</a>`}<${AlertNodes} alert=${alert} />
+        <time datetime=${new Date(alert.last * 1000).toISOString()}>${ago(alert.last)}</time>
+        ${alert.count > 1 && html`<span>${t('overview.times', { count: alert.count })}</span>`}${!alert.open && html`<${Badge}>${t('overview.over')}<//>`}
+        ${isSilenced && html`<span>${t('overview.silencedUntil', { time: dateTime(alert.silenced_until) })}${alert.silence_comment && `: ${alert.silence_comment}`}</span>`}</p></div>
+    ${alert.open && (isSilenced ? html`<${Button} kind="quiet" onClick=${unsilence}>${t('overview.unsilence')}<//>` : html`<${Button} kind="quiet" onClick=${() => setAsks(true)}>${t('overview.silence')}<//>`)}
+    ${asks && html`<${SilenceDialog} alert=${alert} onClose=${() => setAsks(false)} />`}</li>`;
+}
+
+export function Alerts() {
+  const { items, error, isLoaded } = useLive('alerts');
+  const open = items.filter((a) => a.open);
+  const loud = open.filter((a) => a.silenced_until === 0);
+  const over = items.filter((a) => !a.open);
+  return html`<section class="section" aria-labelledby="alerts-title"><h2 id="alerts-title">${t('overview.alerts')}${loud.length > 0 && html` <span class="count">${loud.length}</span>`}</h2>
+    <${ErrorNote} error=${error} />
+    <div aria-live="polite">${
+      open.length > 0
+        ? html`<ul class="card alerts">${open.map((a) => html`<${AlertItem} key=${a.id} alert=${a} />`)}</ul>`
+        : isLoaded && !error && html`<p class="card calm"><${Icon} name="check" />${t('overview.calm')}</p>`
+    }</div>
+    ${over.length > 0 && html`<details><summary>${t('overview.earlier')} (${over.length})</summary><ul class="card alerts">${over.map((a) => html`<${AlertItem} key=${a.id} alert=${a} />`)}</ul></details>`}</section>`;
+}
