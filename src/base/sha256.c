@@ -137,6 +137,30 @@ void lr_sha256_of(struct lr_str bytes, unsigned char out[LR_SHA256_LEN])
     lr_sha256_end(&h, out);
 }
 
+void lr_hmac_sha256(struct lr_str key, const struct lr_str *parts, size_t count,
+                    unsigned char out[LR_SHA256_LEN])
+{
+    unsigned char block[64] = {0};
+    struct lr_sha256 h;
+    if (key.len > sizeof(block))
+        lr_sha256_of(key, block);
+    else if (key.len != 0)
+        memcpy(block, key.ptr, key.len);
+    for (size_t i = 0; i < sizeof(block); i++)
+        block[i] ^= 0x36;
+    lr_sha256_init(&h);
+    lr_sha256_add(&h, block, sizeof(block));
+    for (size_t i = 0; i < count; i++)
+        lr_sha256_add(&h, parts[i].ptr, parts[i].len);
+    lr_sha256_end(&h, out);
+    for (size_t i = 0; i < sizeof(block); i++)
+        block[i] ^= 0x36 ^ 0x5c;
+    lr_sha256_init(&h);
+    lr_sha256_add(&h, block, sizeof(block));
+    lr_sha256_add(&h, out, LR_SHA256_LEN);
+    lr_sha256_end(&h, out);
+}
+
 void lr_sha256_hex(const unsigned char digest[LR_SHA256_LEN], char out[LR_SHA256_HEX_LEN + 1])
 {
     static const char digits[] = "0123456789abcdef";

@@ -27,6 +27,10 @@ void lr_sha256_end(struct lr_sha256 *h, unsigned char out[LR_SHA256_LEN]);
 
 void lr_sha256_of(struct lr_str bytes, unsigned char out[LR_SHA256_LEN]);
 
+/* HMAC (RFC 2104) of the parts, one after the other. */
+void lr_hmac_sha256(struct lr_str key, const struct lr_str *parts, size_t count,
+                    unsigned char out[LR_SHA256_LEN]);
+
 /* Lower-case hex, terminated. */
 void lr_sha256_hex(const unsigned char digest[LR_SHA256_LEN], char out[LR_SHA256_HEX_LEN + 1]);
 /* Exactly 64 hex digits of either case. */

@@ -174,6 +174,11 @@ static void connect_modules(struct router *r)
     r->sync.keys = &r->keys;
     r->sync.store = r->store;
     r->sync.reach = &r->reach;
+    r->webhook.lock = &r->lock;
+    r->webhook.store = r->store;
+    r->webhook.alerts = &r->alerts;
+    r->webhook.sync = &r->sync;
+    r->webhook.net = r->loop_states[0].net;
     r->keeper.store = r->store;
     r->keeper.keep_ms = lr_settings_ms(r->settings, "keep-responses");
     r->keeper.max_bytes = lr_settings_size(r->settings, "keep-responses-bytes");
@@ -244,11 +249,14 @@ lr_code router_create(struct net_loops *loops, const struct lr_settings *setting
         code = open_store(r, err);
     if (code == LR_OK)
         code = make_loops(r, err);
+    if (code == LR_OK) {
+        connect_modules(r);
+        code = router_webhook_init(&r->webhook, settings, err);
+    }
     if (code != LR_OK) {
         router_destroy(r);
         return code;
     }
-    connect_modules(r);
     *out = r;
     return LR_OK;
 }
@@ -262,6 +270,7 @@ void router_destroy(struct router *r)
         net_client_destroy(r->loop_states[i].client);
         router_relay_free(&r->loop_states[i].relay);
     }
+    router_webhook_stop(&r->webhook);
     atomic_store(&r->keeper.is_stopping, true);
     net_timer_stop(r->watch);
     net_timer_stop(r->drain.timer);
@@ -277,6 +286,7 @@ void router_destroy(struct router *r)
     router_prefix_index_free(&r->dispatch.sched.prefixes);
     router_keys_free(&r->keys);
     router_keeper_free(&r->keeper);
+    router_webhook_free(&r->webhook);
     router_key_usages_free(&r->key_usages);
     router_alerts_free(&r->alerts);
     net_bus_free(&r->events);
@@ -345,6 +355,8 @@ static void every_second(void *arg)
     router_reach_second(&r->reach);
     router_sync_second(&r->sync);
     router_keeper_second(&r->keeper);
+    if (r->drain.timer == NULL) /* its successor sends, or the next start */
+        router_webhook_second(&r->webhook);
 }
 
 static void on_watch(void *arg)

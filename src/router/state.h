@@ -21,6 +21,7 @@
 #include "net/server.h"
 #include "router/fleet/reach.h"
 #include "router/fleet/sync.h"
+#include "router/fleet/webhook.h"
 #include "router/handover/handover.h"
 #include "router/http/session.h"
 #include "router/http/stats.h"
@@ -80,7 +81,8 @@ struct router {
     _Atomic bool is_draining;
     struct router_metrics metrics; /* atomics: no lock */
     struct router_keeper keeper;
-    router_node_fn on_node; /* of `up` */
+    struct router_webhook webhook; /* on loop 0 */
+    router_node_fn on_node;        /* of `up` */
     void *on_node_arg;
 
     pthread_mutex_t lock; /* guards what follows */

@@ -183,7 +183,7 @@ test('the database keeps hashes of node secrets, also of rows that an older rele
   await router.stop();
   const db = new DatabaseSync(path.join(dir, 'router.db'));
   db.exec(
-    `UPDATE nodes SET secret = '${secret}'; UPDATE schema_version SET number = 5; DROP TABLE aliases; DROP TABLE responses; DROP TABLE response_texts; DROP TABLE response_sums; DROP TABLE silences; ALTER TABLE keys DROP COLUMN uses; ALTER TABLE keys DROP COLUMN joins; PRAGMA wal_checkpoint(TRUNCATE)`,
+    `UPDATE nodes SET secret = '${secret}'; UPDATE schema_version SET number = 5; DROP TABLE aliases; DROP TABLE responses; DROP TABLE response_texts; DROP TABLE response_sums; DROP TABLE schema_additions; DROP TABLE silences; DROP TABLE alert_told; DROP TABLE alert_outbox; DELETE FROM counters WHERE name = 'message'; ALTER TABLE keys DROP COLUMN uses; ALTER TABLE keys DROP COLUMN joins; PRAGMA wal_checkpoint(TRUNCATE)`,
   );
   db.close();
   assert.notDeepEqual(inFiles(dir, secret), []);

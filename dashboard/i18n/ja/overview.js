@@ -61,6 +61,8 @@ export default {
   'advice.engine_refused': 'このリリース用のエンジンを入れるか、そのフォルダーを削除してください。',
   'advice.reload_failed':
     '以前のバージョンが引き続き動作しています。新しいバージョンを直してから再ロードしてください。',
+  'advice.webhook_failed':
+    '受信側と設定 alert-webhook を確認してください。メッセージはデータベースで待ち、受信側が受け取れるようになると送られます。',
   'advice.certificate_ends':
     '証明書を更新してください。tls-cert と tls-key のファイルを差し替えると 10 秒以内に使われます。',
   'advice.database_failed':

@@ -1,6 +1,7 @@
 /* chat/vectors/embeddings.c - the codec of POST /v1/embeddings. */
 #include <stdlib.h>
 
+#include "base/base64.h"
 #include "base/json.h"
 #include "chat/openai/openai.h"
 #include "chat/vectors/vectors.h"
@@ -71,32 +72,17 @@ static void write_head(const struct chat_response_options *o, struct lr_buf *out
     lr_buf_add_z(out, ",\"data\":[");
 }
 
-static void add_base64(struct lr_buf *out, const unsigned char *bytes, size_t count)
-{
-    static const char letters[] =
-        "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    lr_buf_add_char(out, '"');
-    for (size_t i = 0; i < count; i += 3) {
-        uint32_t left = count - i < 3 ? (uint32_t)(count - i) : 3;
-        uint32_t three = (uint32_t)bytes[i] << 16 |
-                         (left > 1 ? (uint32_t)bytes[i + 1] << 8 : 0) |
-                         (left > 2 ? (uint32_t)bytes[i + 2] : 0);
-        char four[4];
-        for (uint32_t k = 0; k < 4; k++)
-            four[k] = k <= left ? letters[three >> (18 - 6 * k) & 63] : '=';
-        lr_buf_add(out, four, sizeof(four));
-    }
-    lr_buf_add_char(out, '"');
-}
-
 static lr_code add_vector(struct chat_choice *c, const struct wire_vector *v,
                           struct lr_error *err)
 {
     struct own *own = c->response->own;
-    if (own->wants_base64)
-        add_base64(&c->content, v->values, v->count * sizeof(float));
-    else
+    if (own->wants_base64) {
+        lr_buf_add_char(&c->content, '"');
+        lr_base64_add(&c->content, v->values, v->count * sizeof(float));
+        lr_buf_add_char(&c->content, '"');
+    } else {
         chat_vectors_numbers(&c->content, v);
+    }
     own->bytes += c->content.len;
     if (own->bytes <= CHAT_VECTORS_BYTES_MAX)
         return LR_OK;

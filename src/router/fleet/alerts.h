@@ -65,6 +65,9 @@ enum { ROUTER_ALERTS_MAX = 100 };
     X(DATABASE_FAILED,  "database_failed",  "error",   true,                                   \
       "restore the database or free space on its disk; meanwhile requests are served, "        \
       "their usage is kept in memory, and changes are refused")                                \
+    X(WEBHOOK_FAILED,   "webhook_failed",   "warning", true,                                   \
+      "check the receiver and the setting alert-webhook; messages wait in the database and "   \
+      "are sent when the receiver takes them")                                                 \
     X(CERTIFICATE_ENDS, "certificate_ends", "warning", true,                                   \
       "renew the certificate: new files of tls-cert and tls-key are used within ten "          \
       "seconds")

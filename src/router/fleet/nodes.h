@@ -8,7 +8,7 @@
  *   prompt_info.c  what renders the prompts of a model
  *   registry.c     the registered models
  *   reach.c        questions to nodes; nodes that are silent or out of reach
- *   alerts.c       events about nodes, and alerts
+ *   alerts.c       events about nodes, and alerts; silences.c, webhook.c
  *   sync.c         the database: what is written there, and what other routers have changed
  *
  * Thread: the router's lock is held.

@@ -400,6 +400,12 @@ static void write_all(struct router *r, struct lr_buf *out)
     if (net_server_get_validity(r->server, &validity))
         lr_buf_addf(out, "llm_router_tls_certificate_expiry_timestamp_seconds %lld\n",
                     (long long)validity.until_s);
+    number(out, "webhook_delivered_total", "counter",
+           "Messages about alerts that the webhook has taken", get(&r->webhook.delivered));
+    number(out, "webhook_failures_total", "counter", "Tries that the webhook did not take",
+           get(&r->webhook.failed));
+    number(out, "webhook_waiting", "gauge", "Messages that wait for the webhook",
+           get(&r->webhook.waiting));
     lr_metrics_process(out, "llm_router_", r->version);
     router_lock(r);
     number(out, "ticket_defects_total", "counter",

@@ -109,12 +109,28 @@ static const char *const step_10[] = {
     NULL,
 };
 
+/* Messages about alerts for the webhook (store/outbox.h). */
+static const char *const step_11[] = {
+    "CREATE TABLE alert_told (alert BIGINT NOT NULL, router TEXT NOT NULL, kind TEXT NOT NULL, "
+    "subject TEXT NOT NULL, PRIMARY KEY (alert, router))",
+    "CREATE TABLE alert_outbox (id BIGINT PRIMARY KEY, body TEXT NOT NULL)",
+    "INSERT INTO counters (name, value) VALUES ('message', 0)",
+    NULL,
+};
+
 /* From step 10 on: .is_additive = true wherever possible. */
 static const struct router_schema_step steps[] = {
-    {.statements = step_1}, {.statements = step_2}, {.statements = step_3},
-    {.statements = step_4}, {.statements = step_5}, {.statements = step_6, .fn = hash_secrets},
-    {.statements = step_7}, {.statements = step_8}, {.statements = step_9},
+    {.statements = step_1},
+    {.statements = step_2},
+    {.statements = step_3},
+    {.statements = step_4},
+    {.statements = step_5},
+    {.statements = step_6, .fn = hash_secrets},
+    {.statements = step_7},
+    {.statements = step_8},
+    {.statements = step_9},
     {.statements = step_10, .is_additive = true},
+    {.statements = step_11, .is_additive = true},
 };
 
 struct secrets {

@@ -9,6 +9,7 @@
  *   records.c  usage records and the audit log, which are written in batches
  *   keys.c     API keys and their limits
  *   responses.c  stored responses of the Responses API
+ *   outbox.c   messages about alerts
  *   schema.c   the tables, and how an older database becomes a newer one
  *   sql.h      the SQL that sqlite.c and postgres.c share
  *   backup.c   a copy of the SQLite file

@@ -146,9 +146,34 @@ static void a_child_process_makes_other_random_ids_than_its_parent(void **state)
     (void)close(pipes[1]);
 }
 
+/* RFC 4231, cases 1, 2 and 6: a short key, a text in two parts, a key longer than a block. */
+static void known_hmacs_come_out(void **state)
+{
+    unsigned char digest[LR_SHA256_LEN];
+    char hex[65], key[131];
+    (void)state;
+    memset(key, 0x0b, 20);
+    lr_hmac_sha256(lr_str(key, 20), (const struct lr_str[]){LR_STR_LIT("Hi There")}, 1, digest);
+    lr_sha256_hex(digest, hex);
+    assert_string_equal(hex,
+                        "b0344c61d8db38535ca8afceaf0bf12b881dc200c9833da726e9376c2e32cff7");
+    const struct lr_str parts[] = {LR_STR_LIT("what do ya want "), LR_STR_LIT("for nothing?")};
+    lr_hmac_sha256(LR_STR_LIT("Jefe"), parts, 2, digest);
+    lr_sha256_hex(digest, hex);
+    assert_string_equal(hex,
+                        "5bdcc146bf60754e6a042426089575c75a003f089d2739839dec58b964ec3843");
+    memset(key, 0xaa, sizeof(key));
+    struct lr_str text = LR_STR_LIT("Test Using Larger Than Block-Size Key - Hash Key First");
+    lr_hmac_sha256(lr_str(key, sizeof(key)), &text, 1, digest);
+    lr_sha256_hex(digest, hex);
+    assert_string_equal(hex,
+                        "60e431591ee0b67f0d8a26aacbf5b77f8e0bc6213728c5140546040f0ee37f54");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(known_hmacs_come_out),
         cmocka_unit_test(known_digests_come_out_on_both_paths),
         cmocka_unit_test(a_million_letters_hash_as_published),
         cmocka_unit_test(both_paths_agree_for_every_length_and_split),
