@@ -104,7 +104,7 @@ function(lr_vector_files target files options)
         get_filename_component(name ${file} NAME)
         set(object ${CMAKE_CURRENT_BINARY_DIR}/${name}.obj)
         add_custom_command(OUTPUT ${object}
-            COMMAND ${LR_CLANG} --target=x86_64-w64-windows-gnu -std=c17 -O3 ${options} -D_GNU_SOURCE -I${PROJECT_SOURCE_DIR}
+            COMMAND ${LR_CLANG} --target=x86_64-w64-windows-gnu -std=c17 -O3 -ffp-contract=off ${options} -D_GNU_SOURCE -I${PROJECT_SOURCE_DIR}
                     -I${PROJECT_SOURCE_DIR}/src -I${PROJECT_SOURCE_DIR}/include -ffile-prefix-map=${PROJECT_SOURCE_DIR}=.
                     -c ${file} -o ${object}
             DEPENDS ${file} VERBATIM)

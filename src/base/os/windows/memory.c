@@ -44,3 +44,32 @@ void *lr_table_alloc(size_t bytes)
 {
     return calloc(1, bytes);
 }
+
+size_t lr_page_bytes(void)
+{
+    SYSTEM_INFO info;
+    GetSystemInfo(&info);
+    return info.dwPageSize;
+}
+
+void *lr_region_reserve(size_t bytes)
+{
+    return VirtualAlloc(NULL, bytes, MEM_RESERVE, PAGE_NOACCESS);
+}
+
+void lr_region_free(void *region, size_t bytes)
+{
+    (void)bytes;
+    if (region != NULL)
+        (void)VirtualFree(region, 0, MEM_RELEASE);
+}
+
+bool lr_region_commit(void *part, size_t bytes)
+{
+    return VirtualAlloc(part, bytes, MEM_COMMIT, PAGE_READWRITE) != NULL;
+}
+
+void lr_region_decommit(void *part, size_t bytes)
+{
+    (void)VirtualFree(part, bytes, MEM_DECOMMIT);
+}

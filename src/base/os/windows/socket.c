@@ -30,18 +30,44 @@ static int unblock(int fd)
 int lr_socket_listen(const struct sockaddr *address, socklen_t len, int backlog)
 {
     BOOL on = TRUE;
+    DWORD off = 0;
     int fd = unblock(lr_socket(address->sa_family, SOCK_STREAM, IPPROTO_TCP));
     if (fd < 0)
         return -1;
     /* SO_REUSEADDR would let two processes listen on the same port here. */
     (void)setsockopt((SOCKET)fd, SOL_SOCKET, SO_EXCLUSIVEADDRUSE, (const char *)&on,
                      sizeof(on));
+    if (address->sa_family == AF_INET6) /* all interfaces are those of IPv4, too */
+        (void)setsockopt((SOCKET)fd, IPPROTO_IPV6, IPV6_V6ONLY, (const char *)&off,
+                         sizeof(off));
     if (bind((SOCKET)fd, address, len) == 0 && listen((SOCKET)fd, backlog) == 0)
         return fd;
     int failed = fail(), saved = errno;
     lr_socket_close(fd);
     errno = saved;
     return failed;
+}
+
+int lr_socket_connect(const struct sockaddr *address, socklen_t len, int timeout_ms)
+{
+    int fd = unblock(lr_socket(address->sa_family, SOCK_STREAM, IPPROTO_TCP));
+    int why = 0, size = sizeof(why);
+    if (fd < 0)
+        return -1;
+    if (connect((SOCKET)fd, address, len) != 0) {
+        WSAPOLLFD state = {.fd = (SOCKET)fd, .events = POLLOUT};
+        why = WSAGetLastError();
+        if (why == WSAEWOULDBLOCK) {
+            why = WSAETIMEDOUT;
+            if (WSAPoll(&state, 1, timeout_ms) > 0)
+                (void)getsockopt((SOCKET)fd, SOL_SOCKET, SO_ERROR, (char *)&why, &size);
+        }
+    }
+    if (why == 0)
+        return fd;
+    lr_socket_close(fd);
+    errno = why == WSAETIMEDOUT ? ETIMEDOUT : lr_os_errno((unsigned long)why);
+    return -1;
 }
 
 int lr_socket_accept(int listener, struct sockaddr_storage *address)
