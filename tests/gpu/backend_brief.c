@@ -52,6 +52,47 @@ static void sample_filtered_rows(struct device *d, const char *name, const uint3
     free(mask);
 }
 
+/* One token of each of LOGIT_ROWS sequences in one step: more than a graph is made for.
+ * Sequence i is at position i / PAGES of a page that others share, each with a slot of its own.
+ */
+static void sample_many(struct device *d, const char *name, const uint32_t *ids, uint32_t vocab)
+{
+    enum { PAGES = 32 };
+    struct gptoss_step steps[LOGIT_ROWS];
+    struct sampler_result sampled[LOGIT_ROWS], want;
+    uint32_t page[PAGES], wrong = 0;
+    const struct gptoss_batch batch = {
+        .steps = steps, .count = LOGIT_ROWS, .tokens = LOGIT_ROWS};
+    const struct lr_sampling sampling = {.size = sizeof(sampling), .top_p = 1};
+    const struct sampler_input greedy = {.sampling = &sampling};
+    struct fixture fixture = {.b = d->backend};
+    struct lr_error err = {0};
+    float *row = test_alloc(vocab, 4);
+    for (uint32_t i = 0; i < PAGES; i++)
+        page[i] = i;
+    for (uint32_t i = 0; i < LOGIT_ROWS; i++)
+        steps[i] = (struct gptoss_step){.slot = i,
+                                        .position = i / PAGES,
+                                        .count = 1,
+                                        .page_count = 1,
+                                        .tokens = ids + i,
+                                        .full_pages = &page[i % PAGES],
+                                        .window_pages = &page[i % PAGES],
+                                        .sample = &greedy,
+                                        .sampled = &sampled[i]};
+    test_must(d->api->forward(d->backend, &batch, &err), &err, name);
+    struct sampler *sampler = sampler_create(vocab);
+    for (uint32_t i = 0; i < LOGIT_ROWS; i++) {
+        fixture_get(&fixture, d->backend->ws.logits + (size_t)i * d->backend->logit_stride, row,
+                    vocab * 4);
+        sampler_sample(sampler, row, d->backend->usable, &greedy, &want);
+        wrong += sampled[i].id != want.id;
+    }
+    test_check(wrong, 0, "%s: sampling of %d", name, LOGIT_ROWS);
+    sampler_destroy(sampler);
+    free(row);
+}
+
 /* Chunks with numbers of tokens that select different kernels, then decode steps; for this GPU,
  * or for a smaller one. */
 static void walk_as(const char *name, const struct model_gptoss *m, const uint32_t *usable,
@@ -85,6 +126,7 @@ static void walk_as(const char *name, const struct model_gptoss *m, const uint32
                        "%s: sampling of %u", name, n);
         sample_filtered_rows(&d, name, ids, n, logits, vocab);
     }
+    sample_many(&d, name, ids, vocab);
     test_check(isfinite(sum) ? 0 : 1, 0, "%s: numbers", name);
     for (int k = 0; k < CUDA_KERNEL_COUNT; k++)
         launched[k] = launched[k] || d.backend->launched[k];

@@ -15,7 +15,7 @@
 
 enum { NAME_MAX_BYTES = 120 };
 
-enum { TABLE = FIXTURE_CONTEXT / CUDA_PAGE_TOKENS, SEQS_MAX = 64 };
+enum { TABLE = FIXTURE_CONTEXT / CUDA_PAGE_TOKENS, SEQS_MAX = 100 };
 
 struct attention {
     struct fixture *fixture;
@@ -166,7 +166,7 @@ static void use_window(struct attention *a, uint32_t window)
 static void test_decode(struct attention *a, struct test_random *r, uint32_t group)
 {
     static const uint32_t contexts[] = {1, 15, 16, 17, 63, 64, 65, 127, 128, 129, 1000, 5000};
-    static const uint32_t windows[] = {0, 16, 64, 128}, rows[] = {2, 3, 5, 8, 17, 33, 64};
+    static const uint32_t windows[] = {0, 16, 64, 128}, rows[] = {2, 3, 5, 8, 17, 33, 64, 100};
     for (int w = 0; w < 4; w++) {
         use_window(a, windows[w]);
         for (size_t i = 0; i < sizeof(contexts) / sizeof(contexts[0]) * 2; i++) {

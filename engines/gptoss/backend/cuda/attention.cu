@@ -10,7 +10,7 @@
  */
 #include "engines/gptoss/backend/cuda/attend.cuh"
 
-enum { DECODE_WARPS = 8, PREFILL_WARPS = 4 };
+enum { DECODE_WARPS = 8, MANY_WARPS = 4, PREFILL_WARPS = 4 };
 
 /* Processes chunks of 16 keys: begin, begin + step, ... below end.  AHEAD: K and V are loaded a
  * whole chunk ahead, into a second set of registers, for few blocks with many keys each.
@@ -77,10 +77,10 @@ __device__ __forceinline__ void put_row(const cuda_attention &a, uint32_t row, u
     out[1] = make_uint4(packed[4], packed[5], packed[6], packed[7]);
 }
 
-/* One token a block; the rows are the heads of a group. */
-template <bool FOLD> __device__ __forceinline__ void decode(const cuda_attention &a)
+/* One token a block of WARPS warps; the rows are the heads of a group. */
+template <bool FOLD, int WARPS> __device__ __forceinline__ void decode(const cuda_attention &a)
 {
-    __shared__ float merged[DECODE_WARPS][FOLD ? 8 : CUDA_GROUP_MAX][PARTIAL];
+    __shared__ float merged[WARPS][FOLD ? 8 : CUDA_GROUP_MAX][PARTIAL];
     __shared__ uint32_t is_last;
     const uint32_t warp = threadIdx.x / WARP, lane = threadIdx.x % WARP, g = lane / 4,
                    t = lane % 4;
@@ -110,7 +110,7 @@ template <bool FOLD> __device__ __forceinline__ void decode(const cuda_attention
     for (int h = 0; h < r.HALVES; h++)
         load_query(r, a.q + (size_t)row * a.heads * 64, h, kv_head * group + g + h * 8,
                    g + h * 8 < group, pos, t);
-    walk<!FOLD>(r, a, table, kv_head, begin + warp, end, DECODE_WARPS, g, t);
+    walk<!FOLD>(r, a, table, kv_head, begin + warp, end, WARPS, g, t);
     gather_sums(r);
 #pragma unroll
     for (int h = 0; h < r.HALVES; h++) {
@@ -132,12 +132,12 @@ template <bool FOLD> __device__ __forceinline__ void decode(const cuda_attention
     /* 64 threads a row, one dimension each: adds the warps' parts in order. */
     float *partial = a.partial + ((size_t)row * a.kv.kv_heads + kv_head) * a.splits *
                                      CUDA_GROUP_MAX * PARTIAL;
-    for (uint32_t i = threadIdx.x; i < group * 64; i += DECODE_WARPS * WARP) {
+    for (uint32_t i = threadIdx.x; i < group * 64; i += WARPS * WARP) {
         uint32_t head = i / 64, d = i % 64;
         float top = -INFINITY, sum = 0, value = 0;
-        for (int w = 0; w < DECODE_WARPS; w++)
+        for (int w = 0; w < WARPS; w++)
             top = fmaxf(top, merged[w][head][0]);
-        for (int w = 0; w < DECODE_WARPS; w++) {
+        for (int w = 0; w < WARPS; w++) {
             float keep = exp2f(merged[w][head][0] - top);
             sum += merged[w][head][1] * keep;
             value += merged[w][head][2 + d] * keep;
@@ -170,7 +170,7 @@ template <bool FOLD> __device__ __forceinline__ void decode(const cuda_attention
     if (!is_last)
         return;
     __threadfence();
-    for (uint32_t i = threadIdx.x; i < group * 64; i += DECODE_WARPS * WARP) {
+    for (uint32_t i = threadIdx.x; i < group * 64; i += WARPS * WARP) {
         uint32_t head = i / 64, d = i % 64;
         float sink = from_bf16(a.sinks[kv_head * group + head]) * LOG2_E;
         float top = sink, sum = 0, value = 0;
@@ -192,13 +192,20 @@ template <bool FOLD> __device__ __forceinline__ void decode(const cuda_attention
 extern "C" __global__ void __launch_bounds__(DECODE_WARPS *WARP, 2)
     attention_decode_8(const __grid_constant__ cuda_attention a)
 {
-    decode<true>(a);
+    decode<true, DECODE_WARPS>(a);
+}
+
+/* The same for so many rows that fewer warps a row keep all multiprocessors busy. */
+extern "C" __global__ void __launch_bounds__(MANY_WARPS *WARP, 16 / MANY_WARPS)
+    attention_decode_8_many(const __grid_constant__ cuda_attention a)
+{
+    decode<true, MANY_WARPS>(a);
 }
 
 extern "C" __global__ void __launch_bounds__(DECODE_WARPS *WARP)
     attention_decode_16(const __grid_constant__ cuda_attention a)
 {
-    decode<false>(a);
+    decode<false, DECODE_WARPS>(a);
 }
 
 /* A prompt: a warp has 16 rows = tokens_per_tile tokens times the heads of a group.

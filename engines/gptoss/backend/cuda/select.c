@@ -9,6 +9,8 @@ enum {
     EXPERT_TILES = 3,   /* tiles for each group of warps of an expert kernel */
     TILED_THREADS = 256,
     TILED_SHARED = 4 * 2 * CUDA_TILE_TOKENS * 64,
+    MANY_ROWS = 96,      /* from so many rows on attention gives each fewer warps */
+    MANY_THREADS = 128,  /* of attention_decode_8_many */
     ROUTE_ROUNDS = 3,    /* rows that a block of norm_route chooses for, at most */
     SPARE_SHARED = 4096, /* of a block's shared memory, for the static arrays of products */
 };
@@ -324,15 +326,19 @@ struct cuda_choices cuda_select_attention(const struct cuda_target *t,
     /* A window has few chunks of keys: one block processes all. */
     if (sliding && c->window <= 512)
         splits = 1;
+    /* Groups of up to 8 heads; the kernel for larger ones is also faster for one and two rows.
+     */
+    bool fold = c->heads / c->kv_heads <= 8 && decode_rows > 2,
+         many = fold && decode_rows >= MANY_ROWS;
     if (decode_rows != 0)
-        add(&all, (struct cuda_choice){.kernel = c->heads / c->kv_heads <= 8 && decode_rows > 2
-                                                     ? CUDA_attention_decode_8
-                                                     : CUDA_attention_decode_16,
+        add(&all, (struct cuda_choice){.kernel = many   ? CUDA_attention_decode_8_many
+                                                 : fold ? CUDA_attention_decode_8
+                                                        : CUDA_attention_decode_16,
                                        .operand = CUDA_ON_ATTENTION,
                                        .x = splits,
                                        .y = c->kv_heads,
                                        .z = decode_rows,
-                                       .threads = 256,
+                                       .threads = many ? MANY_THREADS : 256,
                                        .splits = splits});
     if (query_tiles != 0 && cuda_target_has_prompts(t))
         add(&all, (struct cuda_choice){.kernel = CUDA_prompt_attention,
