@@ -49,6 +49,12 @@ describe('the documents', () => {
         if (language === 'sh' && rest !== undefined) assert.match(rest, /^no-run: \w.{5,}$/, page);
   });
 
+  // docs/operating.md explains and names machines of others; what can be run is on the other pages.
+  if (LONG)
+    it('of which docs/operating.md has none that could be run', () => {
+      assert.equal(script('operating'), undefined);
+    });
+
   it('have scripts without mistakes of the shell', () => {
     for (const page of PAGES.filter(script)) execFileSync('bash', ['-n'], { input: script(page) });
   });

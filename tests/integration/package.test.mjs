@@ -163,6 +163,12 @@ describe('the systemd units', () => {
       const known = settingsIn(command);
       for (const [, name] of fs.readFileSync(whole, 'utf8').matchAll(/^([a-z-]+) = /gm))
         assert.ok(known.has(name), `${file}: ${name} is no setting of llm-router ${command}`);
+      const checked = spawnSync(
+        BIN,
+        ['config', 'check', inTree(file), '--as', command, '--', '--data-dir', tempDir('data')],
+        { encoding: 'utf8' },
+      );
+      assert.equal(checked.status, 0, checked.stdout + checked.stderr);
       // The file is read before the first thing fails: a port that is no port.
       const result = spawnSync(BIN, [command, '--config', whole, '--threads', 'none'], { encoding: 'utf8' });
       assert.match(result.stderr, /--threads: "none" is not allowed/);
