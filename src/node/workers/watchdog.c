@@ -48,9 +48,14 @@ static void measure(const struct node_models *models, struct node_worker *w)
     w->measured = node_pools_of_process(&models->pools, w->pool, node_proc_pid(w->proc));
     /* In a container NVML does not know our processes: without this, what they hold would count
      * twice, as theirs and as foreign. */
-    if (w->measured != 0 || w->pool == NODE_POOL_RAM || !node_worker_has_opened(w))
+    if (w->measured != 0 || w->pool == NODE_POOL_RAM)
         return;
     uint64_t told = s->weights_bytes + s->kv_bytes + s->workspace_bytes + s->fixed_bytes;
+    if (!node_worker_has_opened(w)) /* as far as the load has come */
+        told =
+            w->load_total != 0
+                ? (uint64_t)((double)w->reserved * (double)w->load_done / (double)w->load_total)
+                : 0;
     w->measured = told < w->reserved ? told : w->reserved;
 }
 

@@ -1,6 +1,7 @@
-/* Arenas and buffers: limits hold, and a failure is kept. */
+/* Arenas, buffers and regions: limits hold, and a failure is kept. */
 #include "base/arena.h"
 #include "base/buf.h"
+#include "base/os/memory.h"
 #include "tests/unit/base/support.h"
 
 static void an_arena_gives_aligned_memory_up_to_its_limit(void **state)
@@ -129,6 +130,23 @@ static void consuming_drops_from_the_front(void **state)
     lr_buf_free(&buf);
 }
 
+static void memory_of_a_region_is_zero_again_after_it_was_given_back(void **state)
+{
+    (void)state;
+    size_t page = lr_page_bytes(), whole = (size_t)64 << 30; /* more than there is */
+    char *region = lr_region_reserve(whole);
+    assert_non_null(region);
+    assert_true(lr_region_commit(region, 4 * page));
+    memset(region, 0x5a, 4 * page);
+    lr_region_decommit(region + page, 3 * page);
+    assert_int_equal(region[page - 1], 0x5a);
+    assert_true(lr_region_commit(region + page, 8 * page));
+    for (size_t i = page; i < 9 * page; i++)
+        assert_int_equal(region[i], 0);
+    lr_region_free(region, whole);
+    lr_region_free(NULL, whole);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -140,6 +158,7 @@ int main(void)
         cmocka_unit_test(a_buffer_of_any_limit_takes_exactly_that_many_bytes),
         cmocka_unit_test(printing_into_a_buffer_fits_to_the_byte),
         cmocka_unit_test(consuming_drops_from_the_front),
+        cmocka_unit_test(memory_of_a_region_is_zero_again_after_it_was_given_back),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
