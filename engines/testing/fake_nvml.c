@@ -4,8 +4,8 @@
  * processes, and figures of the GPU's health: util=, temp=, power=, limit=, clock=, throttle=,
  * ecc= (corrected) and dbe= (uncorrected) with a number.  A figure that the line does not have
  * is not supported.  xids= counts Xid errors and xid= is their number: each increase of the
- * count is an event.  The file is read at every call, so that a test can change the numbers
- * while a node runs.
+ * count is an event.  mig=2 is a GPU that is split into two parts.  The file is read at every
+ * call, so that a test can change the numbers while a node runs.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,7 +13,15 @@
 
 #include "llm-router/engine.h"
 
-enum { OK = 0, NOT_SUPPORTED = 3, TIMEOUT = 10, FAILED = 999, GPUS_MAX = 8, LINE_BYTES = 4096 };
+enum {
+    OK = 0,
+    NOT_SUPPORTED = 3,
+    TIMEOUT = 10,
+    FAILED = 999,
+    GPUS_MAX = 8,
+    PARTS_MAX = 8,
+    LINE_BYTES = 4096
+};
 
 struct memory {
     unsigned long long total, free, used;
@@ -36,6 +44,7 @@ struct event {
 };
 
 static char handles[GPUS_MAX];
+static char parts[GPUS_MAX][PARTS_MAX]; /* handles of the parts of GPUs */
 
 static int read_line(unsigned index, char line[LINE_BYTES])
 {
@@ -50,9 +59,21 @@ static int read_line(unsigned index, char line[LINE_BYTES])
     return found;
 }
 
+static int is_part(const void *device)
+{
+    const char *at = device;
+    return at >= parts[0] && at < parts[0] + sizeof(parts);
+}
+
+static unsigned part_of(const void *device)
+{
+    return (unsigned)((const char *)device - parts[0]);
+}
+
 static unsigned index_of(const void *device)
 {
-    return (unsigned)((const char *)device - handles);
+    return is_part(device) ? part_of(device) / PARTS_MAX
+                           : (unsigned)((const char *)device - handles);
 }
 
 #define EXPORT LR_ENGINE_EXPORT
@@ -74,6 +95,9 @@ EXPORT int nvmlDeviceGetClockInfo(void *device, int type, unsigned *out);
 EXPORT int nvmlDeviceGetCurrentClocksThrottleReasons(void *device, unsigned long long *out);
 EXPORT int nvmlDeviceGetTotalEccErrors(void *device, int type, int counter,
                                        unsigned long long *out);
+EXPORT int nvmlDeviceGetMigMode(void *device, unsigned *current, unsigned *pending);
+EXPORT int nvmlDeviceGetMaxMigDeviceCount(void *device, unsigned *count);
+EXPORT int nvmlDeviceGetMigDeviceHandleByIndex(void *device, unsigned index, void **part);
 EXPORT int nvmlEventSetCreate(void **set);
 EXPORT int nvmlEventSetFree(void *set);
 EXPORT int nvmlDeviceRegisterEvents(void *device, unsigned long long types, void *set);
@@ -106,7 +130,11 @@ int nvmlDeviceGetHandleByIndex_v2(unsigned index, void **device)
 
 int nvmlDeviceGetUUID(void *device, char *out, unsigned len)
 {
-    (void)snprintf(out, len, "GPU-fake-%u", index_of(device));
+    if (is_part(device))
+        (void)snprintf(out, len, "MIG-fake-%u-%u", index_of(device),
+                       part_of(device) % PARTS_MAX);
+    else
+        (void)snprintf(out, len, "GPU-fake-%u", index_of(device));
     return OK;
 }
 
@@ -122,6 +150,10 @@ int nvmlDeviceGetMemoryInfo(void *device, struct memory *out)
     if (!read_line(index_of(device), line) ||
         sscanf(line, "%llu %llu", &out->total, &out->used) != 2)
         return FAILED;
+    if (is_part(device)) {
+        out->total /= 2;
+        out->used /= 2;
+    }
     out->free = out->total - out->used;
     return OK;
 }
@@ -204,6 +236,27 @@ int nvmlDeviceGetTotalEccErrors(void *device, int type, int counter, unsigned lo
     if (counter != 0)
         return FAILED;
     return read_figure(index_of(device), type == 0 ? "ecc=" : "dbe=", out);
+}
+
+int nvmlDeviceGetMigMode(void *device, unsigned *current, unsigned *pending)
+{
+    unsigned count;
+    *current = read_unsigned(index_of(device), "mig=", &count) == OK;
+    *pending = *current;
+    return OK;
+}
+
+int nvmlDeviceGetMaxMigDeviceCount(void *device, unsigned *count)
+{
+    return read_unsigned(index_of(device), "mig=", count);
+}
+
+int nvmlDeviceGetMigDeviceHandleByIndex(void *device, unsigned index, void **part)
+{
+    if (index >= PARTS_MAX)
+        return FAILED;
+    *part = &parts[index_of(device)][index];
+    return OK;
 }
 
 int nvmlEventSetCreate(void **set)

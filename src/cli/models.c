@@ -21,8 +21,9 @@ static const struct lr_setting models_flags[] = {
     {.name = "node",
      .type = LR_SETTING_STRING,
      .value = "NODE",
-     .help = "with load, unload, pin and unpin: the node, by its name or id; default: the "
-             "router chooses"},
+     .help =
+         "with load, unload, pin, unpin and replicas: the node, by its name or id; default: "
+         "the router chooses"},
     {.name = "wait",
      .type = LR_SETTING_BOOL,
      .fallback = "false",
@@ -108,9 +109,9 @@ static lr_code remove_model(const struct lr_settings *s, const char *name, struc
     return code;
 }
 
-/* load, unload, pin, unpin. */
+/* load, unload, pin, unpin; replicas with a count, else NULL. */
 static lr_code act(const struct lr_settings *s, const char *action, const char *name,
-                   struct lr_error *err)
+                   const char *count, struct lr_error *err)
 {
     struct cli_answer a;
     struct lr_buf path, body;
@@ -126,8 +127,12 @@ static lr_code act(const struct lr_settings *s, const char *action, const char *
     lr_buf_add_z(&path, "/v0/models/");
     cli_escape(&path, id);
     lr_buf_addf(&path, "/%s", action);
+    if (count != NULL) {
+        lr_buf_add_z(&path, "?count=");
+        cli_escape(&path, count);
+    }
     if (node[0] != '\0') {
-        lr_buf_add_z(&path, "?node=");
+        lr_buf_add_z(&path, count != NULL ? "&node=" : "?node=");
         cli_escape(&path, node);
     }
     code = cli_ask(s, "POST", lr_buf_z(&path), &body, &a, err);
@@ -225,8 +230,8 @@ static lr_code change_alias(const struct lr_settings *s, bool adds, struct lr_er
 
 static lr_code run_models(const struct lr_settings *s, struct lr_error *err)
 {
-    static const char *const words[] = {"remove", "load",  "unload",  "pin",
-                                        "unpin",  "alias", "unalias", NULL};
+    static const char *const words[] = {"remove",   "load",  "unload",  "pin", "unpin",
+                                        "replicas", "alias", "unalias", NULL};
     size_t count = lr_settings_positional_count(s);
     const char *word = count > 0 ? lr_settings_positional(s, 0) : "";
     if (count == 3 && (strcmp(word, "alias") == 0 || strcmp(word, "unalias") == 0))
@@ -236,12 +241,14 @@ static lr_code run_models(const struct lr_settings *s, struct lr_error *err)
     if (count == 2 && strcmp(word, "load") == 0 && lr_settings_bool(s, "wait"))
         return load_and_wait(s, lr_settings_positional(s, 1), err);
     if (count == 2 && is_action(word))
-        return act(s, word, lr_settings_positional(s, 1), err);
+        return act(s, word, lr_settings_positional(s, 1), NULL, err);
+    if (count == 3 && strcmp(word, "replicas") == 0)
+        return act(s, word, lr_settings_positional(s, 1), lr_settings_positional(s, 2), err);
     if (count != 0)
         return cli_fail_word(
             word, words,
             "models takes nothing, or: remove MODEL [--purge], load MODEL, unload MODEL, pin "
-            "MODEL, unpin MODEL, alias MODEL NAME, unalias MODEL NAME",
+            "MODEL, unpin MODEL, replicas MODEL auto|N, alias MODEL NAME, unalias MODEL NAME",
             err);
     return cli_show(s, "/v0/models", print_models, err);
 }
@@ -251,12 +258,14 @@ const struct cli_command cli_command_models = {
     .summary =
         "List the registered models and why some are not ready; load, pin, name or remove one",
     .arguments = "[remove MODEL | load MODEL | unload MODEL | pin MODEL | unpin MODEL | "
-                 "alias MODEL NAME | unalias MODEL NAME]",
+                 "replicas MODEL auto|N | alias MODEL NAME | unalias MODEL NAME]",
     .details =
         "MODEL is the id of a model, an alias, or the part of the id behind the slash.\n"
         "Removing a registration keeps the files on the nodes unless --purge is given. "
         "A pinned\n"
-        "model is never unloaded to free memory. An alias is a further name under which\n"
+        "model is never unloaded to free memory. Replicas are copies of a model on several\n"
+        "GPUs of a node; auto: as many as the traffic asks for. An alias is a further name "
+        "under which\n"
         "clients find the model:\n"
         "  llm-router models alias openai/gpt-oss-20b claude-sonnet-4-5",
     .flags = {models_flags, sizeof(models_flags) / sizeof(models_flags[0])},

@@ -48,6 +48,10 @@ static const struct lr_setting rows[] = {
 
     {.name = "device", .type = LR_SETTING_CHOICE, .fallback = "auto", .choices = "auto|cuda|metal|cpu", .commands = "up node",
      .help = "device that runs models; auto chooses an available GPU and never the CPU"},
+    {.name = "gpus", .type = LR_SETTING_STRING, .commands = "up node", .value = "LIST",
+     .help = "GPUs that run models: numbers of nvidia-smi or UUIDs with commas between them; one named twice may run two replicas of a model; default: all that CUDA_VISIBLE_DEVICES shows"},
+    {.name = "replicas", .type = LR_SETTING_STRING, .fallback = "auto", .commands = "up node", .value = "N",
+     .help = "replicas of each model, each on a GPU of its own: a number, or auto for as many as the traffic asks for and free memory allows"},
     {.name = "allow-cpu-nodes", .type = LR_SETTING_BOOL, .fallback = "false", .commands = "router up",
      .help = "let nodes without a GPU join (up --device cpu always admits its own node)"},
     {.name = "require-key", .type = LR_SETTING_BOOL, .fallback = "false", .commands = "router up",

@@ -51,6 +51,10 @@ static lr_code choose_device(struct node *node, struct lr_error *err)
     struct node_models *models = &node->models;
     const char *wanted = lr_settings_str(node->settings, "device");
     bool has_gpu = models->pools.count > 1;
+    if (models->pools.gpus_error.code != LR_OK) {
+        *err = models->pools.gpus_error;
+        return err->code;
+    }
     if (strcmp(wanted, "auto") != 0 && (has_gpu || strcmp(wanted, "cuda") != 0)) {
         (void)snprintf(models->device, sizeof(models->device), "%s", wanted);
         return LR_OK;
@@ -105,6 +109,7 @@ static void make_modules(struct node *node, struct net_loop *loop)
         .uses_artifacts = lr_settings_bool(s, "artifacts"),
     };
     lr_buf_init(&node->models.scratch, WIRE_BODY_MAX + WIRE_HEADER_LEN);
+    node->models.pools.gpus_wanted = lr_settings_str(s, "gpus");
     node_pools_init(&node->models.pools, lr_settings_str(s, "nvml-library"),
                     lr_settings_has(s, "ram-limit") ? lr_settings_size(s, "ram-limit") : 0,
                     (uint32_t)lr_settings_int(s, "memory-threshold"),
@@ -135,6 +140,9 @@ lr_code node_create(struct net_loop *loop, const struct lr_settings *settings,
                                   err);
     if (code == LR_OK)
         code = choose_device(node, err);
+    if (code == LR_OK)
+        code = node_replicas_parse(lr_str_z(lr_settings_str(settings, "replicas")),
+                                   &node->models.replicas, err);
     if (code == LR_OK)
         code = own_data_dir(node, err);
     if (code == LR_OK)
@@ -167,5 +175,6 @@ void node_destroy(struct node *node)
         lr_file_unlock(&node->lock);
     lr_buf_free(&node->models.scratch);
     lr_slots_free(&node->models.generations);
+    chat_prefix_index_free(&node->models.prefixes);
     free(node);
 }

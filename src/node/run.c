@@ -193,6 +193,7 @@ static void on_watch(void *arg)
     struct node_models *models = &run->node->models;
     node_workers_watch(models, node_now(models));
     node_recovery_watch(models);
+    node_replicas_watch(models, node_now(models));
     drain_step(run);
 }
 

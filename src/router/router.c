@@ -234,7 +234,7 @@ lr_code router_create(struct net_loops *loops, const struct lr_settings *setting
     router_keys_init(&r->keys);
     router_registry_init(&r->registry);
     router_nodes_init(&r->nodes);
-    router_prefix_index_init(&r->dispatch.sched.prefixes);
+    chat_prefix_index_init(&r->dispatch.sched.prefixes);
     router_key_usages_init(&r->key_usages);
     net_bus_init(&r->events);
     r->events.may_listen = router_may_listen;
@@ -283,7 +283,7 @@ void router_destroy(struct router *r)
     free(r->loop_states);
     router_registry_free(&r->registry);
     router_nodes_free(&r->nodes);
-    router_prefix_index_free(&r->dispatch.sched.prefixes);
+    chat_prefix_index_free(&r->dispatch.sched.prefixes);
     router_keys_free(&r->keys);
     router_keeper_free(&r->keeper);
     router_webhook_free(&r->webhook);

@@ -23,6 +23,7 @@ static void write_model(struct lr_json_writer *w, const struct wire_fleet_model 
     lr_json_member_bool(w, "loaded", m->is_loaded);
     lr_json_member_bool(w, "pinned", m->is_pinned);
     lr_json_member_u64(w, "slots", m->slots);
+    lr_json_member_u64(w, "replicas", m->replicas);
     if (m->max_context != 0)
         lr_json_member_u64(w, "max_context", m->max_context);
     lr_json_member_u64(w, "requests", m->requests);
@@ -208,6 +209,7 @@ static bool take_model(const struct lr_json *v, struct wire_fleet_model *m,
         .is_loaded = read_flag(v, "loaded"),
         .is_pinned = read_flag(v, "pinned"),
         .slots = (uint32_t)take_number(v, "slots", WIRE_FLEET_SLOTS_MAX, out),
+        .replicas = (uint32_t)take_number(v, "replicas", WIRE_FLEET_SLOTS_MAX, out),
         .max_context = take_number(v, "max_context", UINT32_MAX, out),
         .requests = lr_json_get(v, "requests") != NULL
                         ? (uint32_t)take_number(v, "requests", UINT32_MAX, out)

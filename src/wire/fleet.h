@@ -36,6 +36,7 @@ struct wire_fleet_model {
     bool can_run; /* files complete, an engine available */
     bool is_loaded, is_pinned;
     uint32_t slots;       /* sequences that the engine computes at once; 0: not known */
+    uint32_t replicas;    /* workers that serve it there; 0: none, or an older node */
     uint64_t max_context; /* tokens of one sequence, as the engine states; 0: not known */
     uint32_t requests;    /* kinds of requests it takes, bit 1 << LR_REQUEST_...; 0: only its
                              engine knows, so each kind may be tried.  A node of a release that

@@ -192,7 +192,7 @@ static void complete(struct node_fetch *f, struct node_fetch_job *job)
 static bool is_opening(const struct node_model *m)
 {
     for (size_t i = 0; i < NODE_REPLICAS; i++)
-        if (m->replicas[i].candidate != NULL)
+        if (m->replicas[i].candidate != NULL || m->replicas[i].state == NODE_REPLICA_LOADING)
             return true;
     return m->probe != NULL || m->state == NODE_MODEL_STARTING ||
            m->state == NODE_MODEL_LOADING;

@@ -30,9 +30,11 @@ static void describe(const struct node_model *m, struct lr_error *fault,
         .can_run = usable && has_device,
         .is_loaded = m->state == NODE_MODEL_READY,
         .is_pinned = m->is_pinned,
-        .slots = w != NULL && node_worker_has_opened(w) ? w->need.max_sequences
-                 : m->has_need                          ? m->need.max_sequences
-                                                        : 0,
+        .slots = m->state == NODE_MODEL_READY             ? node_replicas_slots(m)
+                 : w != NULL && node_worker_has_opened(w) ? w->need.max_sequences
+                 : m->has_need                            ? m->need.max_sequences
+                                                          : 0,
+        .replicas = node_replicas_ready(m),
         .max_context = node_model_max_context(m),
         .requests = node_model_requests(m),
         .live = node_model_live(m),
@@ -75,7 +77,7 @@ uint64_t node_report_signature(const struct node_models *models, bool with_state
         hash = mix(hash, m->descriptor != NULL ? 4 + m->described : 2);
         hash = mix(hash, m->engine != NULL ? lr_hash(lr_str_z(m->engine->name)) : 3);
         if (with_states)
-            hash = mix(hash, (uint64_t)m->state + 16);
+            hash = mix(hash, (uint64_t)m->state + 16 + 32 * (uint64_t)node_replicas_ready(m));
     }
     return hash;
 }

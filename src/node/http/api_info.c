@@ -93,8 +93,14 @@ static void put_model(struct lr_json_writer *w, const struct node_model *m)
     if (m->breaker.due_ms != 0)
         lr_json_member_u64(w, "next_try_ms",
                            node_breaker_wait_ms(&m->breaker, node_now(m->models)));
+    uint32_t replicas = m->has_own_replicas ? m->own_replicas : m->models->replicas;
     LR_JSON_MEMBERS(w, LR_FLAG("pinned", m->is_pinned), LR_UINT("queued", m->queue_count),
-                    LR_UINT("leases", node_model_leases(m)));
+                    LR_UINT("leases", node_model_leases(m)),
+                    LR_UINT("replicas", node_replicas_ready(m)));
+    if (replicas == NODE_REPLICAS_AUTO)
+        lr_json_member_z(w, "replicas_wanted", "auto");
+    else
+        lr_json_member_u64(w, "replicas_wanted", replicas);
     if (m->has_need)
         put_need(w, &m->need);
     lr_json_member_array(w, "workers");
@@ -138,6 +144,16 @@ lr_code node_api_model_info(struct node *node, struct net_request *req, struct l
     return m != NULL ? node_api_put_model(req, m, err) : err->code;
 }
 
+/* POST /v0/models/{id}/replicas?count=auto|N */
+static lr_code set_replicas(struct node_model *m, struct net_request *req, struct lr_error *err)
+{
+    struct lr_str count = {0};
+    (void)net_request_query_get(req, "count", &count);
+    lr_code code = node_replicas_parse(count, &m->own_replicas, err);
+    m->has_own_replicas = m->has_own_replicas || code == LR_OK;
+    return code;
+}
+
 lr_code node_api_model_action(struct node *node, struct net_request *req, struct lr_error *err)
 {
     struct lr_str action = node_api_segment(req, 3);
@@ -150,10 +166,13 @@ lr_code node_api_model_action(struct node *node, struct net_request *req, struct
         node_model_unload(m, "an operator asked for it");
     } else if (lr_str_eq_z(action, "pin") || lr_str_eq_z(action, "unpin")) {
         m->is_pinned = lr_str_eq_z(action, "pin");
+    } else if (lr_str_eq_z(action, "replicas")) {
+        if (set_replicas(m, req, err) != LR_OK)
+            return err->code;
     } else {
         return lr_fail(err, LR_NOT_FOUND,
-                       "a model can be asked to load, unload, pin or unpin, not to "
-                       "\"" LR_STR_FMT "\"",
+                       "a model can be asked to load, unload, pin or unpin, or for replicas, "
+                       "not to \"" LR_STR_FMT "\"",
                        LR_STR_ARG(lr_str_sub(action, 0, 64)));
     }
     return node_api_put_model(req, m, err);

@@ -72,7 +72,7 @@ static void put_plan(struct lr_json_writer *w, const struct node *node,
         lr_json_member_z(w, "plan", err.text);
         return;
     }
-    node_plan_room(&node->models, node_pool_for(&node->models, m->need.on_device != 0),
+    node_plan_room(&node->models, node_pool_for(m, m->need.on_device != 0, m->need.total),
                    m->need.total, &room);
     lr_json_member_z(w, "plan", plans[room.plan]);
     lr_json_member_u64(w, "need", m->need.total);

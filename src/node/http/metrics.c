@@ -23,6 +23,7 @@ static void put_value(struct lr_buf *out, const char *name, const char *key, con
 /* clang-format off */
 #define OF_MODEL(X)                                                                            \
     X("model_ready", "gauge", "1 while a worker serves the model", m->state == NODE_MODEL_READY) \
+    X("model_replicas", "gauge", "Workers that serve the model", node_replicas_ready(m))       \
     X("model_queued", "gauge", "Requests that wait for the model", m->queue_count)             \
     X("model_live", "gauge", "Requests in the model's worker", node_model_live(m))             \
     X("model_kv_bytes_in_use", "gauge", "KV cache held by live requests", kv_used)             \

@@ -11,12 +11,11 @@ enum { BODY_BYTES = 64 << 10 };
 static const struct node_model *find_stalled(const struct node *node)
 {
     const struct node_model *stalled = NULL;
-    for (const struct node_model *m = node->models.first; m != NULL; m = m->next) {
-        const struct node_worker *k = node_model_worker(m);
-        if (k != NULL && node_worker_has_opened(k) && k->live_count != 0 &&
-            node_now(&node->models) - k->progress_ms > node->models.limits.step_ms / 2)
-            stalled = m;
-    }
+    for (const struct node_model *m = node->models.first; m != NULL; m = m->next)
+        for (const struct node_worker *k = m->workers; k != NULL; k = k->next)
+            if (k == k->replica->worker && node_worker_has_opened(k) && k->live_count != 0 &&
+                node_now(&node->models) - k->progress_ms > node->models.limits.step_ms / 2)
+                stalled = m;
     return stalled;
 }
 

@@ -11,34 +11,108 @@
 #include "wire/event.h"
 #include "wire/open.h"
 
-uint32_t node_pool_for(const struct node_models *models, bool on_device)
+/* ---- the choice of a device ---- */
+
+static bool is_sound(const struct node_models *models, uint32_t pool)
 {
+    return !node_health_is_faulty(&models->pools.pool[pool].health);
+}
+
+/* How well so many bytes would fit, and how many are free. */
+static enum node_plan try_pool(const struct node_models *models, uint32_t pool, uint64_t need,
+                               uint64_t *free_bytes)
+{
+    static struct node_room room;
+    const struct node_pool_state *state = &models->pools.pool[pool].state;
+    uint64_t held = 0;
+    node_plan_room(models, pool, need, &room);
+    for (size_t i = 0; i < room.count; i++)
+        held += room.claims[i].bytes;
+    *free_bytes = lr_elapsed(held, node_ledger_capacity(state, room.claims, room.count));
+    return room.plan;
+}
+
+uint32_t node_pool_for(const struct node_model *model, bool on_device, uint64_t need)
+{
+    const struct node_models *models = model->models;
     uint32_t best = NODE_POOL_NONE;
-    uint64_t most = 0;
+    enum node_plan best_plan = NODE_PLAN_NEVER;
+    uint64_t most = 0, free_bytes;
     if (!on_device || models->pools.count == 1)
         return NODE_POOL_RAM;
-    /* The GPU with the most free memory: a model lies on one device as a whole. */
+    /* A model lies on one device as a whole. */
     for (uint32_t i = 1; i < models->pools.count; i++) {
-        const struct node_pool_state *s = &models->pools.pool[i].state;
-        uint64_t free_bytes = s->total > s->used ? s->total - s->used : 0;
-        if (node_health_is_faulty(&models->pools.pool[i].health))
+        if (!is_sound(models, i))
             continue;
-        if (best == NODE_POOL_NONE || free_bytes > most) {
+        enum node_plan plan = try_pool(models, i, need, &free_bytes);
+        if (best == NODE_POOL_NONE || plan < best_plan ||
+            (plan == best_plan && free_bytes > most)) {
             best = i;
+            best_plan = plan;
+            most = free_bytes;
+        }
+    }
+    /* Those that were asked to leave for it leave this device, and not another one. */
+    bool has_asked = model->wants_room && model->room_pool != NODE_POOL_RAM &&
+                     is_sound(models, model->room_pool);
+    return best_plan != NODE_PLAN_FITS && has_asked ? model->room_pool : best;
+}
+
+static bool is_awaited(const struct node_models *models, uint32_t pool)
+{
+    for (const struct node_model *m = models->first; m != NULL; m = m->next)
+        if (m->wants_room && m->room_pool == pool)
+            return true;
+    return false;
+}
+
+static bool may_hold_extra(const struct node_model *model, uint32_t pool)
+{
+    const struct node_models *models = model->models;
+    uint32_t held = 0;
+    for (size_t i = 0; i < NODE_REPLICAS; i++)
+        held +=
+            model->replicas[i].state != NODE_REPLICA_EMPTY && model->replicas[i].pool == pool;
+    return held < models->pools.pool[pool].copies && is_sound(models, pool) &&
+           !is_awaited(models, pool);
+}
+
+uint32_t node_pool_for_extra(const struct node_model *model)
+{
+    const struct node_models *models = model->models;
+    uint32_t best = NODE_POOL_NONE;
+    enum node_plan best_plan = NODE_PLAN_RECLAIM;
+    uint64_t most = 0, free_bytes;
+    for (uint32_t i = 1; i < models->pools.count; i++) {
+        if (!may_hold_extra(model, i))
+            continue;
+        enum node_plan plan = try_pool(models, i, model->need.total, &free_bytes);
+        if (plan < best_plan ||
+            (plan == best_plan && (best == NODE_POOL_NONE || free_bytes > most))) {
+            best = i;
+            best_plan = plan;
             most = free_bytes;
         }
     }
     return best;
 }
 
+/* Whether it runs on a GPU, as far as is known. */
+static bool is_on_device(const struct node_model *model)
+{
+    return model->has_need ? model->need.on_device != 0
+                           : strcmp(model->models->device, "cpu") != 0;
+}
+
 lr_code node_gpus_check(const struct node_model *model, struct lr_error *err)
 {
-    const struct node_models *models = model->models;
-    bool on_device =
-        model->has_need ? model->need.on_device != 0 : strcmp(models->device, "cpu") != 0;
-    if (node_pool_for(models, on_device) != NODE_POOL_NONE)
+    const struct node_pools *pools = &model->models->pools;
+    bool has_sound = pools->count == 1 || !is_on_device(model);
+    for (uint32_t i = 1; i < pools->count; i++)
+        has_sound = has_sound || is_sound(model->models, i);
+    if (has_sound)
         return LR_OK;
-    const struct node_pool *gpu = &models->pools.pool[1];
+    const struct node_pool *gpu = &pools->pool[1];
     return lr_fail(err, LR_UNAVAILABLE,
                    "every GPU of this node is faulty; %s (%s): %s: reset the GPU, then start "
                    "the node again",
@@ -87,11 +161,12 @@ void node_describe_open(const struct node_model *model, const struct node_librar
 static enum node_claim_kind kind_of(const struct node_worker *w)
 {
     const struct node_model *m = w->model;
-    if (m->is_pinned)
-        return NODE_CLAIM_PINNED;
     const struct node_replica *r = w->replica;
-    if (w == r->worker && r->state == NODE_REPLICA_READY && node_model_leases(m) == 0 &&
-        r->candidate == NULL)
+    bool is_extra = node_replica_is_extra(r);
+    if (m->is_pinned && !is_extra)
+        return NODE_CLAIM_PINNED;
+    bool has_work = is_extra ? w->live_count != 0 : node_model_leases(m) != 0;
+    if (w == r->worker && r->state == NODE_REPLICA_READY && !has_work && r->candidate == NULL)
         return NODE_CLAIM_IDLE;
     return NODE_CLAIM_BUSY;
 }
@@ -108,7 +183,8 @@ void node_plan_room(const struct node_models *models, uint32_t pool, uint64_t ne
                     .bytes = w->reserved,
                     .reclaimable = node_grant_reclaimable(w),
                     .measured = w->measured,
-                    .last_used_ms = m->last_used_ms,
+                    /* An extra replica goes before the only one of another model. */
+                    .last_used_ms = node_replica_is_extra(w->replica) ? 0 : m->last_used_ms,
                     .kind = kind_of(w),
                 };
     out->plan = node_ledger_plan(&models->pools.pool[pool].state, out->claims, out->count, need,
@@ -140,7 +216,7 @@ bool node_has_room(struct node_model *model, uint64_t *available)
 {
     static struct node_room room;
     const struct node_models *models = model->models;
-    uint32_t pool = node_pool_for(models, model->need.on_device != 0);
+    uint32_t pool = node_pool_for(model, model->need.on_device != 0, model->need.total);
     *available = 0;
     if (pool == NODE_POOL_NONE)
         return false;
@@ -153,11 +229,11 @@ static void make_room(struct node_model *model)
 {
     static struct node_room room;
     struct node_models *models = model->models;
-    uint32_t pool = node_pool_for(models, model->need.on_device != 0);
     struct lr_error err;
     /* Fresh figures: what a worker that has just left held must not look like foreign
      * use. */
     node_measure(models);
+    uint32_t pool = node_pool_for(model, model->need.on_device != 0, model->need.total);
     node_plan_room(models, pool, model->need.total, &room);
     if (room.plan == NODE_PLAN_NEVER) {
         refuse(model, &models->pools.pool[pool], room.available);
@@ -175,6 +251,7 @@ static void make_room(struct node_model *model)
         return;
     }
     model->wants_room = true;
+    model->room_pool = pool;
     model->wants_room_seq = model->queue != NULL ? model->queue->seq : models->next_seq;
     (void)node_grant_reclaim(&room); /* each answer leads back here */
     for (size_t i = 0; i < room.count; i++) {
@@ -245,7 +322,7 @@ static void start_probe(struct node_model *model)
     struct node_library *library = model->engine->library;
     struct lr_error err;
     struct wire_open open;
-    uint32_t pool = node_pool_for(models, strcmp(models->device, "cpu") != 0);
+    uint32_t pool = node_pool_for(model, is_on_device(model), 0);
     const struct node_pool_state *state = &models->pools.pool[pool].state;
     struct probe *p = calloc(1, sizeof(*p));
     const struct node_proc_callbacks callbacks = {

@@ -202,6 +202,7 @@ static void release(struct node_generation *g)
     lr_slots_give(&g->model->models->generations, g->id);
     lr_buf_free(&g->generated);
     free(g->frame);
+    free(g->prefixes);
     free(g);
 }
 
@@ -254,12 +255,11 @@ static struct node_generation *find_named(const struct node_model *model, struct
 
 static bool is_full(const struct node_model *model, const struct node_generation *leaves)
 {
-    const struct node_worker *w = node_model_worker(model);
     bool makes_room = leaves != NULL && leaves->state == NODE_GENERATION_RUNNING &&
-                      leaves->attempt.worker == w;
-    return model->state == NODE_MODEL_READY && w != NULL &&
-           node_worker_load(w) + model->queue_count >=
-               w->need.max_sequences + SLOTS_BEYOND + makes_room;
+                      leaves->attempt.worker == leaves->attempt.worker->replica->worker;
+    return model->state == NODE_MODEL_READY &&
+           node_replicas_load(model) + model->queue_count >=
+               node_replicas_slots(model) + SLOTS_BEYOND + makes_room;
 }
 
 static lr_code check_admission(const struct node_model *model, bool no_queue,
@@ -281,7 +281,7 @@ static lr_code check_admission(const struct node_model *model, bool no_queue,
                        model->queue_count, model->id);
     if (no_queue && is_full(model, leaves))
         return lr_fail(err, LR_RATE_LIMITED, "busy: all %u slots of model \"%s\" are taken",
-                       node_model_worker(model)->need.max_sequences, model->id);
+                       node_replicas_slots(model), model->id);
     return LR_OK;
 }
 

@@ -90,7 +90,7 @@ bool node_grant_reclaim(const struct node_room *room)
 static bool is_room_wanted(const struct node_models *models)
 {
     for (const struct node_model *m = models->first; m != NULL; m = m->next)
-        if (m->wants_room)
+        if (m->wants_room || m->wants_extra)
             return true;
     return false;
 }

@@ -236,9 +236,15 @@ static void drain_gpu(struct node_models *models, uint32_t index)
     net_bus_send(models->events);
     struct lr_error err;
     for (struct node_model *m = models->first; m != NULL; m = m->next) {
-        for (size_t i = 0; i < NODE_REPLICAS; i++)
-            if (m->replicas[i].pool == index)
-                node_replica_drain(&m->replicas[i], reason);
+        for (size_t i = 0; i < NODE_REPLICAS; i++) {
+            struct node_replica *r = &m->replicas[i];
+            if (r->pool != index)
+                continue;
+            /* Requests that come wait for another replica, and not for the running ones. */
+            if (r->state == NODE_REPLICA_READY && !node_replica_is_extra(r))
+                node_replicas_add(m);
+            node_replica_drain(r, reason);
+        }
         /* Another node can serve those who wait before the running requests here have ended. */
         if (m->queue != NULL && node_gpus_check(m, &err) != LR_OK)
             node_model_fail_waiting(m, &err);

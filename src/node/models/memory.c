@@ -40,6 +40,8 @@ struct nvml_process {
     unsigned gpu_instance, compute_instance;
 };
 
+enum { GPUS_MAX = 64 }; /* of the machine, parts counted */
+
 struct node_nvml {
     void *handle;
     int (*init)(void);
@@ -50,6 +52,10 @@ struct node_nvml {
     int (*name)(void *, char *, unsigned);
     int (*memory)(void *, struct nvml_memory *);
     int (*processes)(void *, unsigned *, struct nvml_process *);
+    /* Of GPUs that are split into parts; NULL: this NVML knows no such GPUs. */
+    int (*mig_mode)(void *, unsigned *, unsigned *);
+    int (*mig_count)(void *, unsigned *);
+    int (*mig_by_index)(void *, unsigned, void **);
 };
 
 static bool find(void *handle, const char *name, void *out, size_t size)
@@ -76,9 +82,15 @@ static struct node_nvml *open_nvml(const char *path)
         find(handle, "nvmlDeviceGetUUID", &n->uuid, sizeof(n->uuid)) &&
         find(handle, "nvmlDeviceGetName", &n->name, sizeof(n->name)) &&
         find(handle, "nvmlDeviceGetMemoryInfo", &n->memory, sizeof(n->memory));
-    if (ok)
+    if (ok) {
         (void)find(handle, "nvmlDeviceGetComputeRunningProcesses_v3", &n->processes,
                    sizeof(n->processes));
+        (void)find(handle, "nvmlDeviceGetMigMode", &n->mig_mode, sizeof(n->mig_mode));
+        (void)find(handle, "nvmlDeviceGetMaxMigDeviceCount", &n->mig_count,
+                   sizeof(n->mig_count));
+        (void)find(handle, "nvmlDeviceGetMigDeviceHandleByIndex", &n->mig_by_index,
+                   sizeof(n->mig_by_index));
+    }
     if (!ok || n->init() != 0) {
         free(n);
         lr_library_close(handle);
@@ -88,34 +100,73 @@ static struct node_nvml *open_nvml(const char *path)
     return n;
 }
 
+/* A GPU that is split into parts gives its parts, any other GPU itself. */
+static void list_gpu(const struct node_nvml *n, unsigned number, struct node_gpu *all,
+                     size_t *count)
+{
+    struct node_gpu gpu = {.number = number};
+    unsigned mode = 0, pending, parts = 0;
+    if (n->by_index(number, &gpu.whole) != 0 ||
+        n->uuid(gpu.whole, gpu.uuid, sizeof(gpu.uuid)) != 0)
+        return;
+    bool is_split = n->mig_mode != NULL && n->mig_count != NULL && n->mig_by_index != NULL &&
+                    n->mig_mode(gpu.whole, &mode, &pending) == 0 && mode == 1 &&
+                    n->mig_count(gpu.whole, &parts) == 0;
+    gpu.device = gpu.whole;
+    if (!is_split && *count < GPUS_MAX)
+        all[(*count)++] = gpu;
+    for (unsigned i = 0; is_split && i < parts && *count < GPUS_MAX; i++) {
+        struct node_gpu part = gpu;
+        memcpy(part.whole_uuid, gpu.uuid, sizeof(part.whole_uuid));
+        if (n->mig_by_index(gpu.whole, i, &part.device) == 0 &&
+            n->uuid(part.device, part.uuid, sizeof(part.uuid)) == 0)
+            all[(*count)++] = part;
+    }
+}
+
+static void add_gpu(struct node_pools *pools, const struct node_gpu *gpu,
+                    uint32_t limit_percent)
+{
+    struct node_pool *p = &pools->pool[pools->count++];
+    (void)snprintf(p->name, sizeof(p->name), "%s", gpu->uuid);
+    if (pools->nvml->name(gpu->whole, p->title, sizeof(p->title)) != 0)
+        (void)snprintf(p->title, sizeof(p->title), "GPU %u", gpu->number);
+    p->device = gpu->device;
+    p->gpu = gpu->whole;
+    p->copies = gpu->copies;
+    p->is_part = gpu->whole_uuid[0] != '\0';
+    p->state.limit_percent = limit_percent;
+    node_health_listen(pools->health, p->gpu);
+    node_health_read(pools->health, p->gpu, &p->health);
+}
+
 static void add_gpus(struct node_pools *pools, uint32_t limit_percent)
 {
-    unsigned count = 0;
-    if (pools->nvml->count(&count) != 0)
+    struct node_gpu all[GPUS_MAX];
+    unsigned numbers = 0;
+    size_t count = 0;
+    if (pools->nvml->count(&numbers) != 0)
         return;
-    for (unsigned i = 0; i < count && pools->count < NODE_POOLS_MAX; i++) {
-        struct node_pool *p = &pools->pool[pools->count];
-        if (pools->nvml->by_index(i, &p->device) != 0 ||
-            pools->nvml->uuid(p->device, p->name, sizeof(p->name)) != 0)
-            continue;
-        if (pools->nvml->name(p->device, p->title, sizeof(p->title)) != 0)
-            (void)snprintf(p->title, sizeof(p->title), "GPU %u", i);
-        p->state.limit_percent = limit_percent;
-        p->gpu = p->device;
-        node_health_listen(pools->health, p->gpu);
-        node_health_read(pools->health, p->gpu, &p->health);
-        pools->count++;
-    }
+    for (unsigned i = 0; i < numbers; i++)
+        list_gpu(pools->nvml, i, all, &count);
+    node_gpus_show(all, count, getenv("CUDA_VISIBLE_DEVICES"));
+    if (node_gpus_take(all, count, pools->gpus_wanted, &pools->gpus_error) != LR_OK)
+        return;
+    for (size_t i = 0; i < count && pools->count < NODE_POOLS_MAX; i++)
+        if (all[i].copies != 0)
+            add_gpu(pools, &all[i], limit_percent);
 }
 
 void node_pools_init(struct node_pools *pools, const char *nvml_path, uint64_t ram_cap,
                      uint32_t limit_percent, const char *proc_root)
 {
-    *pools = (struct node_pools){.count = 1, .ram_cap = ram_cap};
+    *pools =
+        (struct node_pools){.count = 1, .ram_cap = ram_cap, .gpus_wanted = pools->gpus_wanted};
     struct node_pool *ram = &pools->pool[NODE_POOL_RAM];
     (void)snprintf(ram->name, sizeof(ram->name), "ram");
     (void)snprintf(ram->title, sizeof(ram->title), "RAM");
     ram->state.limit_percent = limit_percent;
+    ram->copies = 1;
     (void)snprintf(pools->proc_root, sizeof(pools->proc_root), "%s", proc_root);
     (void)snprintf(pools->cgroup_root, sizeof(pools->cgroup_root), "/sys/fs/cgroup");
     pools->nvml = open_nvml(nvml_path);
@@ -149,7 +200,7 @@ void node_pools_cap(struct node_pools *pools, uint64_t bytes)
 void node_pools_read(struct node_pools *pools)
 {
     read_ram(pools);
-    for (uint32_t i = 1; i < pools->count; i++) {
+    for (uint32_t i = 1; pools->nvml != NULL && i < pools->count; i++) {
         struct nvml_memory m;
         if (pools->nvml->memory(pools->pool[i].device, &m) != 0)
             continue;

@@ -11,6 +11,7 @@
 #include <sys/types.h>
 
 #include "base/fail.h"
+#include "node/models/gpus.h"
 #include "node/models/health.h"
 #include "node/models/ledger.h"
 
@@ -25,6 +26,8 @@ struct node_pool {
     void *device;       /* NVML handle of the memory: of a GPU or of a part of one (MIG) */
     void *gpu;          /* NVML handle of the whole GPU */
     struct node_health health;
+    uint32_t copies; /* replicas of one model that it may hold */
+    bool is_part;    /* of a GPU (MIG) */
 };
 
 struct node_nvml;
@@ -34,6 +37,8 @@ struct node_pools {
     uint32_t count;
     struct node_nvml *nvml;            /* NULL: none */
     struct node_health_reader *health; /* owned; NULL: none */
+    const char *gpus_wanted;           /* setting gpus, borrowed; NULL: all; set before init */
+    struct lr_error gpus_error;        /* what is wrong with that setting */
     uint32_t health_turn;              /* whose figures are read next */
     uint64_t ram_cap;                  /* setting; 0: what the machine has */
     char proc_root[256];               /* "/proc"; a test's folder otherwise */

@@ -21,7 +21,8 @@ static const struct lr_machine machine = {
                                  TO(LOADING) | TO(PRESENT) | TO(WAITING) | TO(FAILED)},
         [NODE_MODEL_LOADING] = {"loading", TO(READY) | TO(PRESENT) | TO(DRAINING) |
                                                TO(WAITING) | TO(FAILED)},
-        [NODE_MODEL_READY] = {"ready", TO(DRAINING) | TO(PRESENT) | TO(WAITING) | TO(FAILED)},
+        [NODE_MODEL_READY] = {"ready", TO(LOADING) | TO(DRAINING) | TO(PRESENT) | TO(WAITING) |
+                                           TO(FAILED)},
         [NODE_MODEL_DRAINING] = {"draining", TO(PRESENT)},
         [NODE_MODEL_WAITING] = {"waiting",
                                 TO(ABSENT) | TO(PRESENT) | TO(STARTING) | TO(FAILED)},
@@ -100,8 +101,11 @@ void node_model_follow(struct node_model *model, const struct lr_error *reason)
 struct node_worker *node_model_worker(const struct node_model *model)
 {
     struct node_worker *found = NULL;
-    for (size_t i = 0; found == NULL && i < NODE_REPLICAS; i++)
-        found = model->replicas[i].worker;
+    for (size_t i = 0; i < NODE_REPLICAS; i++) {
+        const struct node_replica *r = &model->replicas[i];
+        if (found == NULL || (r->state == NODE_REPLICA_READY && !node_worker_has_opened(found)))
+            found = r->worker;
+    }
     return found;
 }
 
@@ -179,6 +183,7 @@ void node_model_pump(struct node_model *model)
         node_model_pump_waiting(model);
         break;
     default: /* a move that is under way pumps when it has ended */
+        node_replicas_dispatch(model);
         for (size_t i = 0; i < NODE_REPLICAS; i++)
             node_replica_pump(&model->replicas[i]);
         break;

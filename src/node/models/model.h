@@ -1,6 +1,6 @@
 /* node/models/model.h - a model on this node: one state machine, one function that moves it.
  *
- *   absent --> present <--> starting --> loading --> ready --> draining --> present
+ *   absent --> present <--> starting --> loading <--> ready --> draining --> present
  *                 ^             \            |          |
  *                 |              \___________|__________|---> trouble (recovery.c)
  *                 |                                             |
@@ -23,6 +23,7 @@
 #include "node/models/generation.h"
 #include "node/models/ledger.h"
 #include "node/models/replica.h"
+#include "node/models/scale.h"
 #include "node/workers/engines.h"
 #include "node/workers/proc.h"
 
@@ -62,6 +63,11 @@ struct node_model {
                                                  * queue_end is valid while there is one */
     uint32_t queue_count;
     struct node_blame blame; /* of its workers' deaths */
+    bool wants_extra;        /* a replica waits for KV memory that others give back */
+    struct node_scale scale; /* how many replicas the traffic asks for */
+    bool has_own_replicas;   /* an operator asked for own_replicas; else the node's setting */
+    uint32_t own_replicas;
+    bool is_caching; /* its engine has found a prefix that was computed before */
 
     struct node_proc *probe; /* asks what it needs */
     bool has_need;
@@ -75,6 +81,7 @@ struct node_model {
     char registered_as[16];  /* format it is to be described anew in at its next load; "" */
     bool wants_room;         /* waits for others to be evicted */
     uint64_t wants_room_seq; /* arrival of the request that needs it */
+    uint32_t room_pool;      /* where others are evicted for it */
     uint64_t last_used_ms;
     struct node_breaker breaker;
     uint64_t room_wanted; /* WAITING for memory: bytes that would be enough; 0: not for that */
@@ -104,7 +111,7 @@ uint32_t node_model_leases(const struct node_model *model);
 uint32_t node_model_live(const struct node_model *model);
 /* Bytes of KV memory that requests hold, and that its workers may use. */
 void node_model_kv(const struct node_model *model, uint64_t *used, uint64_t *total);
-/* The worker that serves, loads or drains the model; NULL: none. */
+/* A worker that serves the model, else one that loads or drains it; NULL: none. */
 struct node_worker *node_model_worker(const struct node_model *model);
 /* Tokens of one sequence: as the engine states, else as the files say; 0: not known. */
 uint64_t node_model_max_context(const struct node_model *model);

@@ -7,6 +7,7 @@
 
 #include "base/clock.h"
 #include "base/slots.h"
+#include "chat/prefix_index.h"
 #include "net/bus.h"
 #include "net/loop.h"
 #include "node/models/batch.h"
@@ -40,15 +41,17 @@ struct node_models {
     struct lr_engine_options options; /* template for every model */
     const char *artifact;             /* setting; NULL: the one of the device */
     bool uses_artifacts;              /* setting artifacts */
+    uint32_t replicas;                /* setting replicas; NODE_REPLICAS_AUTO */
     bool is_draining;                 /* nothing new is taken in or loaded */
     char device[16];                  /* "cpu", "cuda", "metal" */
 
     struct node_model *first; /* owned by the storage */
     struct node_pools pools;
-    struct lr_slots generations; /* struct node_generation by its id */
-    uint64_t next_seq;           /* of generations, in order of arrival */
-    struct node_batch batch;     /* answers that wait for the end of a read */
-    struct lr_buf scratch;       /* one frame being encoded */
+    struct lr_slots generations;       /* struct node_generation by its id */
+    uint64_t next_seq;                 /* of generations, in order of arrival */
+    struct node_batch batch;           /* answers that wait for the end of a read */
+    struct lr_buf scratch;             /* one frame being encoded */
+    struct chat_prefix_index prefixes; /* of workers; made when first needed */
     struct {
         uint64_t requests, tokens, errors, cancelled, worker_starts, worker_deaths,
             watchdog_kills, evictions, reloads, alerts;
@@ -65,9 +68,13 @@ struct node_model *node_find_model(const struct node_models *models, struct lr_s
 
 /* ---- memory (admission.c) ---- */
 
-/* The pool a model's memory comes from; NODE_POOL_NONE: every GPU is faulty. */
+/* The pool for a model's first replica, which needs so many bytes: where they are free, else
+ * where the fewest others must go.  NODE_POOL_NONE: every GPU is faulty. */
 enum { NODE_POOL_NONE = NODE_POOLS_MAX };
-uint32_t node_pool_for(const struct node_models *models, bool on_device);
+uint32_t node_pool_for(const struct node_model *model, bool on_device, uint64_t need);
+/* The pool for one more replica: where memory is free for it, or is once others have given KV
+ * memory back, and no model waits for that memory.  NODE_POOL_NONE: there is none. */
+uint32_t node_pool_for_extra(const struct node_model *model);
 /* Whether the model runs on a GPU, as far as is known, and every GPU of the node is faulty:
  * UNAVAILABLE names the first of them. */
 LR_MUST_USE lr_code node_gpus_check(const struct node_model *model, struct lr_error *err);

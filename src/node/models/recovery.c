@@ -177,12 +177,14 @@ void node_admit_waiting(struct node_models *models)
 {
     retry_for_room(models);
     /* One after another in order of arrival: a younger one never overtakes into the
-     * room an older one waits for. */
+     * room on a device that an older one waits for. */
     uint64_t after = 0;
+    uint32_t taken = 0; /* pools that an older one still waits for, as bits */
     for (;;) {
         struct node_model *next = NULL;
         for (struct node_model *m = models->first; m != NULL; m = m->next)
             if (m->wants_room && m->wants_room_seq >= after &&
+                (taken >> m->room_pool & 1) == 0 &&
                 (next == NULL || m->wants_room_seq < next->wants_room_seq))
                 next = m;
         if (next == NULL)
@@ -190,6 +192,6 @@ void node_admit_waiting(struct node_models *models)
         after = next->wants_room_seq + 1;
         node_admit(next);
         if (next->wants_room)
-            return;
+            taken |= 1u << next->room_pool;
     }
 }

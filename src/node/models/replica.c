@@ -4,6 +4,7 @@
 
 #include "base/machine.h"
 #include "node/models/models.h"
+#include "node/workers/reload.h"
 
 #define TO(name) LR_STATE(NODE_REPLICA_##name)
 static const struct lr_machine machine = {
@@ -66,81 +67,42 @@ void node_replica_drain(struct node_replica *replica, const char *because)
     node_worker_retire(replica->worker);
 }
 
-/* ---- requests ---- */
-
-/* A replica that must make room serves what came before the request that needs it, and
- * what already waited when it was loaded; the rest waits for the next turn. */
-static bool may_serve(const struct node_replica *replica, const struct node_generation *request)
-{
-    if (!replica->is_yielding)
-        return true;
-    uint64_t until = replica->serve_until_seq;
-    for (const struct node_model *m = replica->model->models->first; m != NULL; m = m->next)
-        if (m->wants_room && m->wants_room_seq > until)
-            until = m->wants_room_seq;
-    return request->seq <= until;
-}
-
-/* Whether a cohort that goes in by itself is on probation in the worker. */
-static bool has_other_cohort(const struct node_worker *worker, uint32_t cohort)
-{
-    for (const struct node_generation *g = worker->live; g != NULL; g = g->next)
-        if (g->attempt.probation != 0 && g->ask.cohort != WIRE_COHORT_TOGETHER &&
-            g->ask.cohort != cohort)
-            return true;
-    return false;
-}
-
-/* The rules of node/workers/blame.h. */
-static bool may_enter(const struct node_generation *g, const struct node_worker *worker,
-                      bool suspect_waits)
-{
-    switch (g->ask.entry) {
-    case WIRE_ENTRY_NEW:
-        return !suspect_waits && worker->suspect_count == 0;
-    case WIRE_ENTRY_SUSPECT:
-        return worker->newcomer_count == 0;
-    case WIRE_ENTRY_COHORT:
-        return g->ask.cohort == WIRE_COHORT_TOGETHER ||
-               !has_other_cohort(worker, g->ask.cohort);
-    default:
-        return true;
-    }
-}
-
-/* The first in the queue that may go into the worker now. */
-static struct node_generation *next_to_enter(const struct node_replica *replica)
-{
-    bool suspect_waits = false;
-    for (struct node_generation *g = replica->model->queue; g != NULL && may_serve(replica, g);
-         g = g->next) {
-        if (may_enter(g, replica->worker, suspect_waits))
-            return g;
-        suspect_waits = suspect_waits || g->ask.entry == WIRE_ENTRY_SUSPECT;
-    }
-    return NULL;
-}
-
-static void dispatch(struct node_replica *replica)
-{
-    struct node_worker *w = replica->worker;
-    uint32_t most = w->need.max_sequences != 0 ? w->need.max_sequences + 2 : 64;
-    struct node_generation *g;
-    while (w->state == NODE_WORKER_READY && node_worker_load(w) < most &&
-           (g = next_to_enter(replica)) != NULL)
-        node_generation_submit(g, w);
-}
-
 void node_replica_pump(struct node_replica *replica)
 {
-    const struct node_generation *first;
+    struct node_model *model = replica->model;
     if (replica->state == NODE_REPLICA_READY) {
-        dispatch(replica);
-        first = replica->model->queue;
         if (replica->is_yielding && replica->worker->live_count == 0 &&
-            (first == NULL || !may_serve(replica, first)))
+            (model->queue == NULL || !node_replica_may_serve(replica, model->queue))) {
+            node_scale_gave(&model->scale, node_now(model->models));
             node_replica_drain(replica, "room is needed for another model");
+        }
     } else if (replica->state == NODE_REPLICA_DRAINING) {
         node_worker_retire(replica->worker); /* once nothing is live in it */
     }
+}
+
+void node_replica_served(struct node_replica *replica)
+{
+    if (replica->breaker.failures != 0)
+        node_breaker_succeeded(&replica->breaker);
+    node_model_served(replica->model);
+}
+
+void node_replica_lost(struct node_replica *replica, bool was_loading, bool was_busy,
+                       const struct lr_error *how)
+{
+    struct node_model *model = replica->model;
+    struct node_models *models = model->models;
+    if (replica->candidate != NULL) { /* the next load is of its version */
+        node_worker_end(replica->candidate);
+        replica->is_swapping = true;
+    }
+    bool is_reverted = was_loading && replica->is_swapping && node_reload_revert(replica, how);
+    if (was_loading && !is_reverted)
+        node_breaker_failed(&replica->breaker, node_now(models));
+    else if (!was_loading)
+        (void)node_breaker_died(&replica->breaker, models->limits.kills, node_now(models));
+    /* The others are all leaving: the model is loaded again when they have left. */
+    if (model->state == NODE_MODEL_DRAINING && (was_busy || model->is_pinned))
+        model->is_wanted = true;
 }

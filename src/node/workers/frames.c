@@ -25,8 +25,8 @@ static void relay_loading(struct node_worker *w, const struct wire_frame *frame)
     w->load_done = m.done;
     w->load_total = m.total;
     (void)snprintf(w->load_phase, sizeof(w->load_phase), LR_STR_FMT, LR_STR_ARG(m.phase));
-    if (w != w->replica->worker)
-        return;
+    if (w != w->replica->worker || model->state == NODE_MODEL_READY)
+        return; /* requests do not wait for an extra replica */
     uint64_t now = node_now(w->models);
     for (struct node_generation *g = model->queue, *next; g != NULL; g = next) {
         next = g->next;
@@ -109,7 +109,7 @@ static void token(struct node_worker *w, const struct wire_frame *frame)
     /* It works: a later crash is a new one, not the next of a row.  Each request takes at
      * most two workers with it, so this cannot become a loop. */
     if (w == w->replica->worker)
-        node_model_served(w->model);
+        node_replica_served(w->replica);
     w->models->count.tokens++;
     w->model->tokens_out++;
     node_generation_tell(g, frame);
@@ -161,7 +161,8 @@ static void done(struct node_worker *w, const struct wire_frame *frame)
         return;
     if (w == w->replica->worker && m.reason != LR_FINISH_ERROR &&
         m.reason != LR_FINISH_CANCELLED)
-        node_model_served(model);
+        node_replica_served(w->replica);
+    model->is_caching = model->is_caching || m.cached_tokens != 0;
     if (m.reason == LR_FINISH_ERROR) {
         if (m.error.code == LR_OK)
             (void)lr_fail(&m.error, LR_INTERNAL, "the engine gave up without a reason");

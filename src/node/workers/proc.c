@@ -170,16 +170,21 @@ static bool is_for_workers(const char *variable)
            strncmp(variable + len - strlen(ending), ending, strlen(ending)) == 0;
 }
 
-/* NULL-terminated; the list is the caller's, its texts are not.  NULL without memory. */
-static char **worker_environment(void)
+/* NULL-terminated; the list is the caller's, its texts are not.  NULL without memory.
+ * `visible` replaces the variable of the same name; "": it does not. */
+static char **worker_environment(char *visible)
 {
+    static const char name[] = "CUDA_VISIBLE_DEVICES=";
     size_t count = 0, n = 0;
     while (environ[count] != NULL)
         count++;
-    char **out = calloc(count + 1, sizeof(*out));
+    char **out = calloc(count + 2, sizeof(*out));
     for (size_t i = 0; out != NULL && i < count; i++)
-        if (is_for_workers(environ[i]))
+        if (is_for_workers(environ[i]) &&
+            (visible[0] == '\0' || strncmp(environ[i], name, sizeof(name) - 1) != 0))
             out[n++] = environ[i];
+    if (out != NULL && visible[0] != '\0')
+        out[n++] = visible;
     return out;
 }
 
@@ -214,7 +219,9 @@ static int spawn(struct node_proc *p, uv_loop_t *uv, const struct node_proc_conf
     (void)snprintf(executable, sizeof(executable), "%s", config->executable);
     (void)snprintf(parent, sizeof(parent), "--parent=%d", (int)getpid());
     (void)snprintf(label, sizeof(label), "--label=%s", config->label);
-    char scratch[LR_PATH_MAX + 16];
+    char scratch[LR_PATH_MAX + 16], visible[160] = "";
+    if (config->visible != NULL)
+        (void)snprintf(visible, sizeof(visible), "CUDA_VISIBLE_DEVICES=%s", config->visible);
     char *args[7] = {executable, sub, parent, label};
     size_t count = 4;
     if (config->is_probe)
@@ -235,7 +242,7 @@ static int spawn(struct node_proc *p, uv_loop_t *uv, const struct node_proc_conf
         .args = args,
         .stdio_count = 4,
         .stdio = stdio,
-        .env = worker_environment(),
+        .env = worker_environment(visible),
     };
     if (options.env == NULL)
         return UV_ENOMEM;

@@ -69,12 +69,19 @@ lr_code node_engine_run(const struct node_launcher *launcher,
                         const struct node_proc_callbacks *callbacks, struct node_proc **out,
                         struct lr_error *err)
 {
+    static const char *const only = "cuda:0";
     char scratch[LR_PATH_MAX];
     struct lr_buf frame;
+    struct wire_open asked = *open;
+    const char *device = open->options.device_count == 1 ? open->options.devices[0] : "";
+    bool is_part = strncmp(device, "MIG-", 4) == 0;
+    if (is_part) /* CUDA shows a process no more than one part of a GPU */
+        asked.options.devices = &only;
     struct node_proc_config config = {
         .executable = launcher->executable,
         .scratch = scratch_of(launcher, library->engine_id, scratch),
         .label = label,
+        .visible = is_part || strncmp(device, "GPU-", 4) == 0 ? device : NULL,
         .is_probe = type != WIRE_OPEN,
         .limit_ms = type != WIRE_OPEN ? launcher->probe_ms : 0,
         .callbacks = *callbacks,
@@ -83,7 +90,7 @@ lr_code node_engine_run(const struct node_launcher *launcher,
     if (code != LR_OK)
         return code;
     lr_buf_init(&frame, WIRE_BODY_MAX);
-    wire_open_encode(&frame, type, open);
+    wire_open_encode(&frame, type, &asked);
     (void)node_proc_send(*out, lr_buf_str(&frame));
     lr_buf_free(&frame);
     return LR_OK;
@@ -265,7 +272,7 @@ static void drained(struct node_replica *replica)
 {
     struct node_model *model = replica->model;
     if (node_model_worker(model) != NULL)
-        return; /* another replica serves on */
+        return; /* another replica serves on, and loads this one again where it is wanted */
     node_model_move(model, NODE_MODEL_PRESENT, NULL);
     /* With requests that wait for it the next load does it, and tells them where it fails. */
     if (model->registered_as[0] != '\0' && node_model_leases(model) == 0)
@@ -307,6 +314,8 @@ static void on_exit_of(void *arg, const char *how)
         node_reload_failed(model, w, how);
     else if (was_serving && was == NODE_REPLICA_DRAINING)
         drained(w->replica);
+    else if (was_serving && node_model_worker(model) != NULL)
+        node_replica_lost(w->replica, was == NODE_REPLICA_LOADING, was_busy, &why);
     else if (was_serving && was == NODE_REPLICA_LOADING)
         load_failed(model, w, how);
     else if (was_serving)

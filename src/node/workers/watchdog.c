@@ -124,8 +124,10 @@ static void relieve(struct node_models *models, uint32_t pool, uint64_t now)
     size_t i = node_ledger_pressure(&models->pools.pool[pool].state, room.claims, room.count);
     if (i == room.count)
         return;
+    struct node_replica *replica = room.claims[i].owner->replica;
     models->count.evictions++;
-    node_replica_drain(room.claims[i].owner->replica, "memory is over its threshold");
+    node_scale_gave(&replica->model->scale, now);
+    node_replica_drain(replica, "memory is over its threshold");
 }
 
 void node_memory_watch(struct node_models *models, uint64_t now_ms)

@@ -198,6 +198,7 @@ static void take_load(struct router_replica *replica, const struct wire_fleet_mo
     replica->is_waiting = lr_str_eq_z(m->state, "waiting");
     replica->failures = m->failures;
     replica->next_try_ms = m->next_try_ms;
+    replica->workers = m->replicas;
     if (m->slots != 0)
         replica->slots = m->slots;
     if (m->max_context != 0)

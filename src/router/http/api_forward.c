@@ -3,6 +3,7 @@
  *   GET  /v0/nodes/{id}/{models,engines,memory,logs}   the query goes along
  *   POST /v0/nodes/{id}/engines/{engine}/reload
  *   POST /v0/models/{id}/{load,unload,pin,unpin}   ?node=ID, else the best replica
+ *   POST /v0/models/{id}/replicas?count=auto|N     the same
  */
 #include <stdio.h>
 
@@ -120,7 +121,7 @@ static struct choice choose(struct router *r, const struct router_model *model,
 lr_code router_api_model_action(struct router *r, struct net_request *req, struct lr_error *err)
 {
     struct router_access *access = router_access(req);
-    struct lr_str wanted = {0},
+    struct lr_str wanted = {0}, count,
                   action = access->match.path.segments[access->match.path.count - 1];
     struct choice best = {0};
     struct router_target to;
@@ -138,6 +139,10 @@ lr_code router_api_model_action(struct router *r, struct net_request *req, struc
         lr_buf_add_z(&target, "/v0/models");
         add_segment(&target, lr_str_z(best.replica->id));
         add_segment(&target, action);
+        if (net_request_query_get(req, "count", &count)) {
+            lr_buf_add_z(&target, "?count=");
+            hub_url_escape(&target, count, false);
+        }
     }
     router_unlock(r);
     if (model == NULL)

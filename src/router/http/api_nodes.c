@@ -10,6 +10,7 @@ static void put_models(struct lr_json_writer *w, const struct router_node *node)
         LR_JSON_ITEM(w, LR_TEXT("id", replica->id), LR_TEXT("state", replica->state),
                      LR_TEXT("reason", replica->reason[0] != '\0' ? replica->reason : NULL),
                      LR_FLAG("can_run", replica->can_run), LR_UINT("slots", replica->slots),
+                     LR_UINT("replicas", replica->workers),
                      LR_UINT("inflight", replica->inflight));
     lr_json_end_array(w);
 }

@@ -31,6 +31,7 @@ static const struct router_route routes[] = {
     {{"POST", "v0/models/**/unload"}, ROUTER_ADMIN, router_api_model_action},
     {{"POST", "v0/models/**/pin"}, ROUTER_ADMIN, router_api_model_action},
     {{"POST", "v0/models/**/unpin"}, ROUTER_ADMIN, router_api_model_action},
+    {{"POST", "v0/models/**/replicas"}, ROUTER_ADMIN, router_api_model_action},
     {{"PATCH", "v0/models/**"}, ROUTER_ADMIN, router_api_model_change},
     {{"DELETE", "v0/models/**"}, ROUTER_ADMIN, router_api_delete_model},
 

@@ -255,7 +255,7 @@ void router_release(struct router_ticket *t, enum router_outcome outcome,
     router_dispatch_lock(t->dispatch);
     router_ticket_forget(t);
     if (outcome == ROUTER_LOST && t->replica != NULL)
-        t->replica->is_loaded = false; /* until its next heartbeat says otherwise */
+        t->replica->is_loaded = t->replica->workers > 1; /* until the next heartbeat */
     router_sched_release(&d->sched, t, outcome, measure, lr_clock_ms(d->clock));
     router_dispatch_unlock(t->dispatch);
 }

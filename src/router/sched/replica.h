@@ -42,6 +42,7 @@ struct router_replica {
     bool is_waiting; /* the node could not load it and tries again: a last resort */
     uint64_t failures, next_try_ms;
     uint32_t slots;             /* 0: not known */
+    uint32_t workers;           /* that serve it on the node, each on a device of its own */
     uint32_t live, queued;      /* sequences, of all routers */
     uint64_t kv_used, kv_total; /* bytes of KV memory that requests hold, and that there are */
     uint64_t context_tokens, weight_bytes;

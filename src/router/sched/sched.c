@@ -54,7 +54,7 @@ static void complete(const struct router_sched *s, const struct router_ticket *t
     c->prefill_ms = replica->prefill_ms;
     c->step_ms = replica->step_ms;
     c->cached = replica->is_caching && t != NULL && t->prefixes != NULL
-                    ? router_prefix_index_share(&s->prefixes, c->node, t->prefixes)
+                    ? chat_prefix_index_share(&s->prefixes, c->node, t->prefixes)
                     : 0;
 }
 
@@ -80,7 +80,7 @@ static void choose(struct router_sched *s, struct router_ticket *t,
     t->node = chosen->node;
     t->replica = chosen->replica;
     if (t->prefixes != NULL)
-        router_prefix_index_note(&s->prefixes, t->node, t->prefixes);
+        chat_prefix_index_note(&s->prefixes, t->node, t->prefixes);
     (void)snprintf(t->why, sizeof(t->why), "cost=%.0fms %s active=%u nodes=%zu cached=%.0f%%",
                    chosen->cost, chosen->is_loaded ? "loaded" : "loads-first", chosen->active,
                    count, chosen->cached * 100);

@@ -10,7 +10,7 @@
  *   admission.c  may a ticket wait, and which one is refused where too many do
  *   preempt.c    which ticket leaves its slot for another
  *   ticket.c     the states of a ticket and what each holds
- *   shares.c, queue.c, pressure.c, picker.c, replica.c, prefix_index.c: one rule each
+ *   shares.c, queue.c, pressure.c, picker.c, replica.c: one rule each
  *
  * docs/scheduling.md explains the rules.  Thread: one at a time.
  */
@@ -78,7 +78,7 @@ struct router_sched {
     uint64_t waiting, held;         /* tickets */
     uint64_t illegal_moves;         /* defects */
     struct router_schedule *waited; /* the models that tickets wait for */
-    struct router_prefix_index prefixes;
+    struct chat_prefix_index prefixes;
 };
 
 /* ---- events ---- */

@@ -74,11 +74,11 @@ static void a_model_moves_as_its_picture_says_and_fails_otherwise(void **state)
         {S(PRESENT), S(STARTING)},  {S(PRESENT), S(FAILED)},   {S(STARTING), S(LOADING)},
         {S(STARTING), S(PRESENT)},  {S(STARTING), S(WAITING)}, {S(STARTING), S(FAILED)},
         {S(LOADING), S(READY)},     {S(LOADING), S(PRESENT)},  {S(LOADING), S(DRAINING)},
-        {S(LOADING), S(WAITING)},   {S(LOADING), S(FAILED)},   {S(READY), S(DRAINING)},
-        {S(READY), S(PRESENT)},     {S(READY), S(WAITING)},    {S(READY), S(FAILED)},
-        {S(DRAINING), S(PRESENT)},  {S(WAITING), S(ABSENT)},   {S(WAITING), S(PRESENT)},
-        {S(WAITING), S(STARTING)},  {S(WAITING), S(FAILED)},   {S(FAILED), S(ABSENT)},
-        {S(FAILED), S(PRESENT)},
+        {S(LOADING), S(WAITING)},   {S(LOADING), S(FAILED)},   {S(READY), S(LOADING)},
+        {S(READY), S(DRAINING)},    {S(READY), S(PRESENT)},    {S(READY), S(WAITING)},
+        {S(READY), S(FAILED)},      {S(DRAINING), S(PRESENT)}, {S(WAITING), S(ABSENT)},
+        {S(WAITING), S(PRESENT)},   {S(WAITING), S(STARTING)}, {S(WAITING), S(FAILED)},
+        {S(FAILED), S(ABSENT)},     {S(FAILED), S(PRESENT)},
     };
     (void)state;
     for (unsigned from = 0; from <= S(FAILED); from++)

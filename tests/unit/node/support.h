@@ -184,7 +184,8 @@ static inline int set_up(void **state)
                                         .state = NODE_MODEL_PRESENT,
                                         .descriptor = &descriptors[i],
                                         .engine = &engine};
-        models[i].replicas[0].model = &models[i];
+        for (size_t j = 0; j < NODE_REPLICAS; j++)
+            models[i].replicas[j].model = &models[i];
     }
     models[0].next = &models[1];
     all.first = &models[0];
@@ -204,6 +205,7 @@ static inline int tear_down(void **state)
     lr_buf_free(&all.scratch);
     node_pools_free(&all.pools);
     lr_slots_free(&all.generations);
+    chat_prefix_index_free(&all.prefixes);
     return 0;
 }
 

@@ -1,4 +1,4 @@
-#include "router/sched/prefix_index.h"
+#include "chat/prefix_index.h"
 
 #include <stdlib.h>
 
@@ -15,12 +15,12 @@ static uint64_t mix(uint64_t a, uint64_t b)
     return h ^ h >> 32;
 }
 
-void router_prefix_index_init(struct router_prefix_index *index)
+void chat_prefix_index_init(struct chat_prefix_index *index)
 {
-    index->noted = calloc(ROUTER_PREFIX_ENTRIES, sizeof(*index->noted));
+    index->noted = calloc(CHAT_PREFIX_ENTRIES, sizeof(*index->noted));
 }
 
-void router_prefix_index_free(struct router_prefix_index *index)
+void chat_prefix_index_free(struct chat_prefix_index *index)
 {
     free(index->noted);
     index->noted = NULL;
@@ -29,14 +29,14 @@ void router_prefix_index_free(struct router_prefix_index *index)
 /* ---- hashes ---- */
 
 struct walk {
-    struct router_prefix_hashes *out;
+    struct chat_prefix_hashes *out;
     uint64_t digest, done, next; /* bytes */
 };
 
 /* Takes a piece of the prompt in, with a hash at each position that lies in the piece. */
 static void add(struct walk *w, struct lr_str text, bool is_control)
 {
-    while (text.len > 0 && w->out->count < ROUTER_PREFIX_HASHES_MAX) {
+    while (text.len > 0 && w->out->count < CHAT_PREFIX_HASHES_MAX) {
         uint64_t room = w->next - w->done;
         struct lr_str piece = lr_str_sub(text, 0, room < text.len ? (size_t)room : text.len);
         w->digest = mix(w->digest + (is_control ? 1 : 0), lr_hash(piece));
@@ -56,13 +56,13 @@ static uint64_t bytes_of(const struct chat_prompt *prompt)
     return prompt->ids != NULL ? prompt->id_count * sizeof(*prompt->ids) : prompt->bytes;
 }
 
-bool router_has_prefixes(const struct chat_prompt *prompt)
+bool chat_has_prefixes(const struct chat_prompt *prompt)
 {
     return bytes_of(prompt) >= FIRST_STEP;
 }
 
-void router_prefix_hashes_make(struct router_prefix_hashes *out, struct lr_str model,
-                               struct lr_str scope, const struct chat_prompt *prompt)
+void chat_prefix_hashes_make(struct chat_prefix_hashes *out, struct lr_str model,
+                             struct lr_str scope, const struct chat_prompt *prompt)
 {
     struct walk w = {out, mix(lr_hash(model), lr_hash(scope)), 0, FIRST_STEP};
 
@@ -78,32 +78,32 @@ void router_prefix_hashes_make(struct router_prefix_hashes *out, struct lr_str m
 
 /* ---- the index ---- */
 
-static uint64_t name_of(const void *node, uint64_t digest)
+static uint64_t name_of(const void *place, uint64_t digest)
 {
-    return mix(digest, (uint64_t)(uintptr_t)node) | 1; /* 0 stands for nothing */
+    return mix(digest, (uint64_t)(uintptr_t)place) | 1; /* 0 stands for nothing */
 }
 
-static uint64_t *entry_of(const struct router_prefix_index *index, uint64_t name)
+static uint64_t *entry_of(const struct chat_prefix_index *index, uint64_t name)
 {
-    return &index->noted[(name >> 1) % ROUTER_PREFIX_ENTRIES];
+    return &index->noted[(name >> 1) % CHAT_PREFIX_ENTRIES];
 }
 
-void router_prefix_index_note(struct router_prefix_index *index, const void *node,
-                              const struct router_prefix_hashes *hashes)
+void chat_prefix_index_note(struct chat_prefix_index *index, const void *place,
+                            const struct chat_prefix_hashes *hashes)
 {
     for (uint32_t i = 0; index->noted != NULL && i < hashes->count; i++) {
-        uint64_t name = name_of(node, hashes->at[i].digest);
+        uint64_t name = name_of(place, hashes->at[i].digest);
         *entry_of(index, name) = name;
     }
 }
 
-double router_prefix_index_share(const struct router_prefix_index *index, const void *node,
-                                 const struct router_prefix_hashes *hashes)
+double chat_prefix_index_share(const struct chat_prefix_index *index, const void *place,
+                               const struct chat_prefix_hashes *hashes)
 {
     uint64_t bytes = 0;
 
     for (uint32_t i = 0; index->noted != NULL && i < hashes->count; i++) {
-        uint64_t name = name_of(node, hashes->at[i].digest);
+        uint64_t name = name_of(place, hashes->at[i].digest);
         if (*entry_of(index, name) != name)
             break;
         bytes = hashes->at[i].bytes;

@@ -7,7 +7,7 @@
 
 #include <cmocka.h>
 
-#include "router/sched/prefix_index.h"
+#include "chat/prefix_index.h"
 
 static const char one, two; /* nodes are told by their address */
 
@@ -30,58 +30,58 @@ static const struct chat_prompt *make(struct sample *s, size_t len, size_t fork,
     return &s->prompt;
 }
 
-static struct router_prefix_hashes marks(const char *model, const char *key, size_t len,
-                                         size_t fork, char after)
+static struct chat_prefix_hashes marks(const char *model, const char *key, size_t len,
+                                       size_t fork, char after)
 {
     struct sample s;
-    struct router_prefix_hashes out;
-    router_prefix_hashes_make(&out, lr_str_z(model), lr_str_z(key), make(&s, len, fork, after));
+    struct chat_prefix_hashes out;
+    chat_prefix_hashes_make(&out, lr_str_z(model), lr_str_z(key), make(&s, len, fork, after));
     return out;
 }
 
 static void the_share_that_was_computed_is_known_for_that_node_alone(void **state)
 {
-    struct router_prefix_index b;
+    struct chat_prefix_index b;
     (void)state;
-    router_prefix_index_init(&b);
-    struct router_prefix_hashes m = marks("m", "k", 6000, 6000, 0);
-    assert_true(router_prefix_index_share(&b, &one, &m) == 0);
-    router_prefix_index_note(&b, &one, &m);
-    assert_true(router_prefix_index_share(&b, &one, &m) > 0.8);
-    assert_true(router_prefix_index_share(&b, &two, &m) == 0);
+    chat_prefix_index_init(&b);
+    struct chat_prefix_hashes m = marks("m", "k", 6000, 6000, 0);
+    assert_true(chat_prefix_index_share(&b, &one, &m) == 0);
+    chat_prefix_index_note(&b, &one, &m);
+    assert_true(chat_prefix_index_share(&b, &one, &m) > 0.8);
+    assert_true(chat_prefix_index_share(&b, &two, &m) == 0);
     /* The next turn: the same and more. */
-    struct router_prefix_hashes longer = marks("m", "k", 8000, 6000, 'b');
-    double share = router_prefix_index_share(&b, &one, &longer);
+    struct chat_prefix_hashes longer = marks("m", "k", 8000, 6000, 'b');
+    double share = chat_prefix_index_share(&b, &one, &longer);
     assert_true(share > 0.6 && share < 0.76);
     /* Another that forks early. */
-    struct router_prefix_hashes other = marks("m", "k", 6000, 3000, 'c');
-    share = router_prefix_index_share(&b, &one, &other);
+    struct chat_prefix_hashes other = marks("m", "k", 6000, 3000, 'c');
+    share = chat_prefix_index_share(&b, &one, &other);
     assert_true(share > 0.3 && share < 0.51);
-    router_prefix_index_free(&b);
+    chat_prefix_index_free(&b);
 }
 
 static void another_key_or_model_has_other_prefix_hashes(void **state)
 {
-    struct router_prefix_index b;
+    struct chat_prefix_index b;
     (void)state;
-    router_prefix_index_init(&b);
-    struct router_prefix_hashes m = marks("m", "k", 6000, 6000, 0),
-                                key = marks("m", "other", 6000, 6000, 0),
-                                model = marks("other", "k", 6000, 6000, 0);
-    router_prefix_index_note(&b, &one, &m);
-    assert_true(router_prefix_index_share(&b, &one, &key) == 0);
-    assert_true(router_prefix_index_share(&b, &one, &model) == 0);
-    router_prefix_index_free(&b);
+    chat_prefix_index_init(&b);
+    struct chat_prefix_hashes m = marks("m", "k", 6000, 6000, 0),
+                              key = marks("m", "other", 6000, 6000, 0),
+                              model = marks("other", "k", 6000, 6000, 0);
+    chat_prefix_index_note(&b, &one, &m);
+    assert_true(chat_prefix_index_share(&b, &one, &key) == 0);
+    assert_true(chat_prefix_index_share(&b, &one, &model) == 0);
+    chat_prefix_index_free(&b);
 }
 
 static void control_tokens_are_not_the_text_that_spells_them(void **state)
 {
     struct sample s;
-    struct router_prefix_hashes control, text;
+    struct chat_prefix_hashes control, text;
     (void)state;
-    router_prefix_hashes_make(&control, lr_str_z("m"), lr_str_z("k"), make(&s, 6000, 6000, 0));
+    chat_prefix_hashes_make(&control, lr_str_z("m"), lr_str_z("k"), make(&s, 6000, 6000, 0));
     s.segments[0].control = 0;
-    router_prefix_hashes_make(&text, lr_str_z("m"), lr_str_z("k"), &s.prompt);
+    chat_prefix_hashes_make(&text, lr_str_z("m"), lr_str_z("k"), &s.prompt);
     assert_int_equal(control.count, text.count);
     assert_true(control.at[0].digest != text.at[0].digest);
 }
@@ -89,17 +89,17 @@ static void control_tokens_are_not_the_text_that_spells_them(void **state)
 static void
 the_longest_prompts_keep_within_the_limit_of_hashes_and_short_ones_have_none(void **state)
 {
-    struct router_prefix_hashes m;
+    struct chat_prefix_hashes m;
     uint32_t *ids = calloc(1 << 20, sizeof(*ids));
     struct chat_prompt prompt = {.ids = ids, .id_count = 1 << 20};
     (void)state;
     assert_non_null(ids);
-    router_prefix_hashes_make(&m, lr_str_z("m"), lr_str_z("k"), &prompt);
-    assert_int_equal(m.count, ROUTER_PREFIX_HASHES_MAX);
-    assert_true(m.at[ROUTER_PREFIX_HASHES_MAX - 1].bytes > 131072 * 4);
+    chat_prefix_hashes_make(&m, lr_str_z("m"), lr_str_z("k"), &prompt);
+    assert_int_equal(m.count, CHAT_PREFIX_HASHES_MAX);
+    assert_true(m.at[CHAT_PREFIX_HASHES_MAX - 1].bytes > 131072 * 4);
     prompt.id_count = 63;
-    assert_false(router_has_prefixes(&prompt));
-    router_prefix_hashes_make(&m, lr_str_z("m"), lr_str_z("k"), &prompt);
+    assert_false(chat_has_prefixes(&prompt));
+    chat_prefix_hashes_make(&m, lr_str_z("m"), lr_str_z("k"), &prompt);
     assert_int_equal(m.count, 0);
     free(ids);
 }

@@ -1,0 +1,334 @@
+/* node/models/replicas.c - all replicas of a model: which one gets the next request, and how
+ * many there are.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/log.h"
+#include "node/models/models.h"
+
+/* Before anything was measured: a slow GPU. */
+enum { PREFILL_US = 500, STEP_US = 20000 };
+
+/* A full replica means waiting for another answer to end: a short answer's steps. */
+enum { FULL_STEPS = 64 };
+
+/* Sent beyond the slots, so that a slot that becomes free is used at once. */
+enum { SLOTS_BEYOND = 2, SLOTS_UNKNOWN = 62 };
+
+enum { BYTES_PER_TOKEN = 4, DECODE_BYTES = 128 << 20 };
+
+lr_code node_replicas_parse(struct lr_str text, uint32_t *out, struct lr_error *err)
+{
+    uint64_t count = NODE_REPLICAS_AUTO;
+    if (!lr_str_eq_z(text, "auto") &&
+        (!lr_str_u64(text, &count) || count < 1 || count > NODE_REPLICAS))
+        return lr_fail(err, LR_INVALID_ARGUMENT,
+                       "replicas is \"auto\" or a number from 1 to %d, not \"" LR_STR_FMT "\"",
+                       NODE_REPLICAS, LR_STR_ARG(lr_str_sub(text, 0, 40)));
+    *out = (uint32_t)count;
+    return LR_OK;
+}
+
+static bool serves(const struct node_replica *r)
+{
+    return r->state == NODE_REPLICA_READY && r->worker->state == NODE_WORKER_READY;
+}
+
+uint32_t node_replicas_ready(const struct node_model *model)
+{
+    uint32_t count = 0;
+    for (size_t i = 0; i < NODE_REPLICAS; i++)
+        count += serves(&model->replicas[i]);
+    return count;
+}
+
+uint32_t node_replicas_slots(const struct node_model *model)
+{
+    uint32_t slots = 0;
+    for (size_t i = 0; i < NODE_REPLICAS; i++)
+        if (serves(&model->replicas[i]))
+            slots += model->replicas[i].worker->need.max_sequences;
+    return slots;
+}
+
+uint32_t node_replicas_load(const struct node_model *model)
+{
+    uint32_t load = 0;
+    for (size_t i = 0; i < NODE_REPLICAS; i++)
+        if (serves(&model->replicas[i]))
+            load += node_worker_load(model->replicas[i].worker);
+    return load;
+}
+
+bool node_replica_is_extra(const struct node_replica *replica)
+{
+    for (size_t i = 0; i < NODE_REPLICAS; i++) {
+        const struct node_replica *other = &replica->model->replicas[i];
+        if (other != replica && serves(other) && !other->is_yielding)
+            return true;
+    }
+    return false;
+}
+
+/* ---- the choice of a replica ---- */
+
+/* A replica that must make room serves what came before the request that needs it, and
+ * what already waited when it was loaded; the rest waits for the next turn. */
+bool node_replica_may_serve(const struct node_replica *replica,
+                            const struct node_generation *request)
+{
+    if (!replica->is_yielding)
+        return true;
+    uint64_t until = replica->serve_until_seq;
+    for (const struct node_model *m = replica->model->models->first; m != NULL; m = m->next)
+        if (m->wants_room && m->wants_room_seq > until)
+            until = m->wants_room_seq;
+    return request->seq <= until;
+}
+
+/* Whether a cohort that goes in by itself is on probation in the worker. */
+static bool has_other_cohort(const struct node_worker *worker, uint32_t cohort)
+{
+    for (const struct node_generation *g = worker->live; g != NULL; g = g->next)
+        if (g->attempt.probation != 0 && g->ask.cohort != WIRE_COHORT_TOGETHER &&
+            g->ask.cohort != cohort)
+            return true;
+    return false;
+}
+
+/* The rules of node/workers/blame.h. */
+static bool may_enter(const struct node_generation *g, const struct node_worker *worker,
+                      bool suspect_waits)
+{
+    switch (g->ask.entry) {
+    case WIRE_ENTRY_NEW:
+        return !suspect_waits && worker->suspect_count == 0;
+    case WIRE_ENTRY_SUSPECT:
+        return worker->newcomer_count == 0;
+    case WIRE_ENTRY_COHORT:
+        return g->ask.cohort == WIRE_COHORT_TOGETHER ||
+               !has_other_cohort(worker, g->ask.cohort);
+    default:
+        return true;
+    }
+}
+
+static bool has_slot(const struct node_replica *r)
+{
+    uint32_t slots = r->worker->need.max_sequences;
+    return node_worker_load(r->worker) < (slots != 0 ? slots : SLOTS_UNKNOWN) + SLOTS_BEYOND;
+}
+
+/* The hashes of the prompt's prefixes, made once; NULL: there is nothing to choose by. */
+static const struct chat_prefix_hashes *prefixes_of(struct node_generation *g)
+{
+    struct node_models *models = g->model->models;
+    struct wire_generate ask;
+    struct lr_arena arena;
+    if (g->prefixes != NULL || g->frame == NULL)
+        return g->prefixes;
+    g->prefixes = calloc(1, sizeof(*g->prefixes));
+    if (models->prefixes.noted == NULL)
+        chat_prefix_index_init(&models->prefixes);
+    lr_arena_init(&arena, DECODE_BYTES);
+    struct lr_str body = lr_str_sub(lr_str(g->frame, g->frame_len), WIRE_HEADER_LEN, SIZE_MAX);
+    if (g->prefixes != NULL && wire_submit_decode(&arena, body, &ask, NULL) == LR_OK) {
+        struct chat_prompt prompt = {.segments = ask.segments,
+                                     .segment_count = ask.segment_count,
+                                     .ids = ask.prompt_id_count != 0 ? ask.prompt_ids : NULL,
+                                     .id_count = ask.prompt_id_count};
+        for (size_t i = 0; i < ask.segment_count; i++)
+            prompt.bytes += ask.segments[i].len;
+        chat_prefix_hashes_make(g->prefixes, lr_str_z(g->model->id), ask.cache_scope, &prompt);
+    }
+    lr_arena_free(&arena);
+    return g->prefixes;
+}
+
+/* Estimated microseconds until the request has its first token there. */
+static double cost_of(const struct node_replica *r, const struct chat_prefix_hashes *prefixes)
+{
+    const struct node_model *model = r->model;
+    double step = model->step_us != 0 ? (double)model->step_us : STEP_US;
+    double prefill = model->prefill_us != 0 ? (double)model->prefill_us : PREFILL_US;
+    uint32_t load = node_worker_load(r->worker), slots = r->worker->need.max_sequences;
+    double cost = load * step;
+    if (slots != 0 && load >= slots)
+        cost += FULL_STEPS * step;
+    if (prefixes == NULL || !model->is_caching)
+        return cost;
+    double cached = chat_prefix_index_share(&model->models->prefixes, r->worker, prefixes);
+    double tokens = (double)prefixes->total_bytes / BYTES_PER_TOKEN;
+    return cost + (1 - cached) * tokens * prefill;
+}
+
+/* Replicas with room for one more request; 0: nothing can be sent. */
+static size_t list_open(struct node_model *model, struct node_replica *out[NODE_REPLICAS])
+{
+    size_t count = 0;
+    for (size_t i = 0; i < NODE_REPLICAS; i++)
+        if (serves(&model->replicas[i]) && has_slot(&model->replicas[i]))
+            out[count++] = &model->replicas[i];
+    return count;
+}
+
+struct pair {
+    struct node_generation *request;
+    struct node_replica *replica;
+};
+
+/* The first in the queue that may go into a worker now, and the best of these workers. */
+static bool next_pair(struct node_model *model, struct pair *out)
+{
+    struct node_replica *open[NODE_REPLICAS];
+    size_t count = list_open(model, open);
+    bool suspect_waits = false, is_served = count != 0;
+    for (struct node_generation *g = model->queue; g != NULL && is_served; g = g->next) {
+        double least = 0;
+        *out = (struct pair){.request = g};
+        is_served = false;
+        const struct chat_prefix_hashes *prefixes = count > 1 ? prefixes_of(g) : NULL;
+        for (size_t i = 0; i < count; i++) {
+            if (!node_replica_may_serve(open[i], g))
+                continue;
+            is_served = true;
+            double cost = cost_of(open[i], prefixes);
+            if (may_enter(g, open[i]->worker, suspect_waits) &&
+                (out->replica == NULL || cost < least)) {
+                out->replica = open[i];
+                least = cost;
+            }
+        }
+        if (out->replica != NULL)
+            return true;
+        suspect_waits = suspect_waits || g->ask.entry == WIRE_ENTRY_SUSPECT;
+    }
+    return false;
+}
+
+void node_replicas_dispatch(struct node_model *model)
+{
+    struct pair next;
+    while (model->queue != NULL && next_pair(model, &next)) {
+        struct node_worker *worker = next.replica->worker;
+        if (next.request->prefixes != NULL)
+            chat_prefix_index_note(&model->models->prefixes, worker, next.request->prefixes);
+        node_generation_submit(next.request, worker);
+    }
+}
+
+/* ---- how many ---- */
+
+static uint32_t count_in(const struct node_model *m, enum node_replica_state state)
+{
+    uint32_t count = 0;
+    for (size_t i = 0; i < NODE_REPLICAS; i++)
+        count += m->replicas[i].state == state && !m->replicas[i].is_yielding;
+    return count;
+}
+
+/* Replicas that the devices could hold. */
+static uint32_t places(const struct node_model *m)
+{
+    const struct node_pools *pools = &m->models->pools;
+    uint32_t count = 0;
+    if (m->need.on_device == 0 || pools->count == 1)
+        return 1;
+    for (uint32_t i = 1; i < pools->count; i++)
+        if (!node_health_is_faulty(&pools->pool[i].health))
+            count += pools->pool[i].copies;
+    return count;
+}
+
+static uint32_t wanted(struct node_model *m, uint64_t now)
+{
+    uint32_t fixed = m->has_own_replicas ? m->own_replicas : m->models->replicas;
+    uint32_t most = places(m) < NODE_REPLICAS ? places(m) : NODE_REPLICAS;
+    if (fixed != NODE_REPLICAS_AUTO)
+        return fixed < most ? fixed : most;
+    struct node_scale_view view = {
+        .ready = count_in(m, NODE_REPLICA_READY),
+        .slots = node_replicas_slots(m),
+        .load = node_replicas_load(m) + m->queue_count,
+    };
+    view.has_room = view.load >= view.slots && 1 + m->scale.extra < most &&
+                    node_pool_for_extra(m) != NODE_POOL_NONE;
+    node_scale_look(&m->scale, &view, now);
+    return 1 + m->scale.extra < most ? 1 + m->scale.extra : most;
+}
+
+static void grow(struct node_model *m, uint32_t missing, uint64_t now)
+{
+    static struct node_room room;
+    struct lr_error err;
+    for (size_t i = 0; missing != 0 && i < NODE_REPLICAS; i++) {
+        struct node_replica *r = &m->replicas[i];
+        if (r->state != NODE_REPLICA_EMPTY)
+            continue;
+        missing--; /* also one that waits for its next try */
+        if (r->breaker.due_ms != 0 && !node_breaker_is_due(&r->breaker, now))
+            continue;
+        uint32_t pool = node_pool_for_extra(m);
+        if (pool == NODE_POOL_NONE)
+            return;
+        node_plan_room(m->models, pool, m->need.total, &room);
+        if (room.plan != NODE_PLAN_FITS) {
+            m->wants_extra = true; /* nobody takes meanwhile what others give back */
+            (void)node_grant_reclaim(&room);
+            return;
+        }
+        node_breaker_try(&r->breaker);
+        if (node_replica_load(r, pool, &err) != LR_OK) {
+            node_breaker_failed(&r->breaker, now);
+            lr_log_warn(NULL, "replica.not_started model=%s pool=%s reason=%s", m->id,
+                        m->models->pools.pool[pool].name, err.text);
+            return;
+        }
+    }
+}
+
+void node_replicas_add(struct node_model *model)
+{
+    grow(model, 1, node_now(model->models));
+}
+
+/* The replica that leaves the fewest requests to wait for; one that still loads has none. */
+static void shrink(struct node_model *m)
+{
+    struct node_replica *least = NULL;
+    for (size_t i = 0; i < NODE_REPLICAS; i++) {
+        struct node_replica *r = &m->replicas[i];
+        bool may_go = (r->state == NODE_REPLICA_READY || r->state == NODE_REPLICA_LOADING) &&
+                      !r->is_yielding && node_replica_is_extra(r);
+        if (may_go &&
+            (least == NULL || r->worker->live_count < least->worker->live_count ||
+             (r->state == NODE_REPLICA_LOADING && least->state == NODE_REPLICA_READY)))
+            least = r;
+    }
+    if (least != NULL)
+        node_replica_drain(least, "fewer replicas are wanted");
+}
+
+static void watch(struct node_model *m, uint64_t now)
+{
+    m->wants_extra = false;
+    if (m->state != NODE_MODEL_READY && m->state != NODE_MODEL_LOADING)
+        m->scale = (struct node_scale){0};
+    /* The first replica shows that the model can be loaded. */
+    if (m->state != NODE_MODEL_READY || m->is_purging || !m->has_need ||
+        m->registered_as[0] != '\0')
+        return;
+    uint32_t want = wanted(m, now);
+    uint32_t have = count_in(m, NODE_REPLICA_READY) + count_in(m, NODE_REPLICA_LOADING);
+    if (have < want)
+        grow(m, want - have, now);
+    for (; have > want; have--)
+        shrink(m);
+}
+
+void node_replicas_watch(struct node_models *models, uint64_t now_ms)
+{
+    for (struct node_model *m = models->first; !models->is_draining && m != NULL; m = m->next)
+        watch(m, now_ms);
+}
