@@ -75,7 +75,7 @@ test('0 requests fail while a new router and then a new binary take over, and se
 
 test('running and waiting requests of the old router are finished by it', async () => {
   const { router } = await fleet(1, makeEcho('one', { step_ms: 20 }), { nodeArgs: ['--max-sequences', '1'] });
-  const text = '0123456789'.repeat(3);
+  const text = '0123456789'.repeat(LONG ? 10 : 3); // at full size longer than --node-timeout
   const running = await begin(router.url, { model: 'one', ...say(text) });
   const waiting = Array.from({ length: 6 }, () => stream(router.url, { model: 'one', ...say(text) }));
   await until('some wait', async () => (await call(`${router.url}/v0/explain?model=one`)).json.queued >= 3);
