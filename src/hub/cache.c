@@ -67,7 +67,7 @@ void hub_cache_each(hub_cache_fn fn, void *arg)
 {
     char dir[LR_PATH_MAX];
     const char *cache = getenv("HF_HUB_CACHE"), *home = getenv("HF_HOME");
-    const char *user = lr_home_dir();
+    const char *user = lr_user_dir();
     if (cache != NULL && cache[0] != '\0')
         (void)snprintf(dir, sizeof(dir), "%s", cache);
     else if (home != NULL && home[0] != '\0')

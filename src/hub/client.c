@@ -23,7 +23,7 @@ static bool token_path(char out[LR_PATH_MAX])
         len = snprintf(out, LR_PATH_MAX, "%s/token", base);
     else if ((base = env("XDG_CACHE_HOME")) != NULL)
         len = snprintf(out, LR_PATH_MAX, "%s/huggingface/token", base);
-    else if ((base = lr_home_dir()) != NULL)
+    else if ((base = lr_user_dir()) != NULL)
         len = snprintf(out, LR_PATH_MAX, "%s/.cache/huggingface/token", base);
     else
         return false;

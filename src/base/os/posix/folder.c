@@ -173,3 +173,8 @@ const char *lr_home_dir(void)
     return entry != NULL && entry->pw_dir != NULL && entry->pw_dir[0] == '/' ? entry->pw_dir
                                                                              : NULL;
 }
+
+const char *lr_user_dir(void)
+{
+    return lr_home_dir();
+}

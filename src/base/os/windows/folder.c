@@ -153,20 +153,26 @@ lr_code lr_file_check_owner(const char *path, bool is_parent, struct lr_error *e
     return LR_OK;
 }
 
+/* The value of a variable that names a folder, with slashes; NULL: it is missing or no path. */
+static const char *folder_in(const char *name, char out[LR_PATH_MAX])
+{
+    const char *text = getenv(name);
+    if (text == NULL || !lr_path_is_absolute(text) || strlen(text) >= LR_PATH_MAX)
+        return NULL;
+    for (size_t i = 0; i <= strlen(text); i++)
+        out[i] = (char)(text[i] == '\\' ? '/' : text[i]);
+    return out;
+}
+
+const char *lr_user_dir(void)
+{
+    static char user[LR_PATH_MAX];
+    return folder_in("USERPROFILE", user);
+}
+
 const char *lr_home_dir(void)
 {
     static char home[LR_PATH_MAX];
-    const char *names[] = {"LOCALAPPDATA", "USERPROFILE"};
-    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
-        const char *text = getenv(names[i]);
-        if (text == NULL || !lr_path_is_absolute(text) || strlen(text) >= sizeof(home))
-            continue;
-        for (size_t j = 0; j <= strlen(text); j++)
-            home[j] = text[j];
-        for (char *p = home; *p != '\0'; p++)
-            if (*p == '\\')
-                *p = '/';
-        return home;
-    }
-    return NULL;
+    const char *local = folder_in("LOCALAPPDATA", home);
+    return local != NULL ? local : lr_user_dir();
 }
