@@ -9,7 +9,7 @@ import { before, describe, it } from 'node:test';
 import { promisify } from 'node:util';
 import { unitFile } from '../support/deploy.mjs';
 import { ROOT } from '../support/program.mjs';
-import { tempDir } from '../support/scene.mjs';
+import { stopwatch, tempDir } from '../support/scene.mjs';
 
 const LONG = process.env.LR_LONG === '1';
 const run = promisify(execFile);
@@ -95,14 +95,15 @@ if (LONG)
       fs.mkdirSync(archives, { recursive: true });
       for (const file of fs.readdirSync(inside('var/cache/apt/archives')))
         if (file.endsWith('.deb')) fs.copyFileSync(inside(`var/cache/apt/archives/${file}`), path.join(archives, file));
-      const begun = performance.now();
+      // A minute on an idle machine: the time in which others had the processors is not counted.
+      const watch = stopwatch();
       await install(deb);
       assert.match(fs.readFileSync(inside('etc/passwd'), 'utf8'), /^llm-router:.*:\/var\/lib\/llm-router:.*nologin$/m);
       // A machine without a GPU: the line that the configuration file proposes.
       const conf = inside('etc/llm-router/llm-router.conf');
       fs.writeFileSync(conf, fs.readFileSync(conf, 'utf8').replace(/^#device = cpu$/m, 'device = cpu'));
       const out = await whileRunning('llm-router keys create --name kept');
-      const seconds = (performance.now() - begun) / 1000;
+      const seconds = watch.ms / 1000;
       assert.match(out, /Tokyo/);
       assert.match(out, /lr-\w+/);
       assert.ok(seconds < 60, `${seconds} s from installation to the first answer and the stop`);
