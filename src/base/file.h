@@ -91,8 +91,8 @@ LR_MUST_USE lr_code lr_file_check_owner(const char *path, bool is_parent, struct
 
 /* $HOME, else the password entry; %LOCALAPPDATA% on Windows.  NULL when there is neither. */
 const char *lr_home_dir(void);
-/* The folder of the user's own files, where other programs keep caches: %USERPROFILE% on Windows,
- * elsewhere the same. */
+/* The folder of the user's own files, where other programs keep caches: %USERPROFILE% on
+ * Windows, elsewhere the same. */
 const char *lr_user_dir(void);
 
 #endif
