@@ -106,7 +106,7 @@ uint32_t *gptoss_elastic_shrink(struct gptoss_cache *c, enum gptoss_kind kind)
     struct gptoss_move *moves = calloc(excess, sizeof(*moves));
     if (moved == NULL || order == NULL || moves == NULL) {
         free(moved);
-        moved = NULL; /* the memory stays for now */
+        moved = NULL; /* no RAM: the pool keeps its size */
     } else {
         evict(c, kind, to);
         for (uint32_t i = p->oldest; i != GPTOSS_NO_PAGE; i = p->at[i].newer)

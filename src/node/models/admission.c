@@ -52,7 +52,7 @@ uint32_t node_pool_for(const struct node_model *model, bool on_device, uint64_t 
             most = free_bytes;
         }
     }
-    /* Those that were asked to leave for it leave this device, and not another one. */
+    /* Models were already asked to leave this device for the new model: it loads there. */
     bool has_asked = model->wants_room && model->room_pool != NODE_POOL_RAM &&
                      is_sound(models, model->room_pool);
     return best_plan != NODE_PLAN_FITS && has_asked ? model->room_pool : best;

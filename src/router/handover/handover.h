@@ -63,7 +63,7 @@ struct router_handover {
     uint64_t since_ms;  /* of the state */
 };
 
-/* What is borrowed is set. */
+/* The caller has set the borrowed members. */
 LR_MUST_USE lr_code router_handover_start(struct router_handover *handover,
                                           struct lr_error *err);
 /* The router stops, and a service manager starts the next one: leaves the memory with the

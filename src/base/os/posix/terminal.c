@@ -10,7 +10,7 @@
 #include <termios.h>
 #include <unistd.h>
 
-/* What signal handlers use: set before they are installed, or atomic. */
+/* Signal handlers read these: set before the handlers are installed, or atomic. */
 static struct termios before;
 static bool has_keys; /* standard input is a terminal */
 static volatile sig_atomic_t is_open, is_resized;
