@@ -18,8 +18,15 @@ void worker_link_free(struct worker_link *link)
     (void)pthread_mutex_destroy(&link->out_lock);
 }
 
+static void give(struct worker_link *link, size_t len)
+{
+    link->is_drained = len < sizeof(link->chunk);
+    wire_reader_give(&link->in, lr_str(link->chunk, len));
+}
+
 bool worker_link_fill(struct worker_link *link, bool wait)
 {
+    link->is_drained = true;
     for (;;) {
         /* a read waits by itself */
         int n = wait ? 1 : lr_fd_wait(WORKER_IN_FD, LR_FD_READABLE, 0);
@@ -36,7 +43,7 @@ bool worker_link_fill(struct worker_link *link, bool wait)
             continue;
         if (got <= 0)
             return false;
-        wire_reader_give(&link->in, lr_str(link->chunk, (size_t)got));
+        give(link, (size_t)got);
         return true;
     }
 }
@@ -44,12 +51,14 @@ bool worker_link_fill(struct worker_link *link, bool wait)
 bool worker_link_more(struct worker_link *link)
 {
     bool is_cut = link->in.kept.len != 0 && !link->in.is_whole;
+    if (link->is_drained && !is_cut)
+        return false;
     if (lr_fd_wait(WORKER_IN_FD, LR_FD_READABLE, is_cut ? 1 : 0) != 1)
         return false;
     ssize_t got = read(WORKER_IN_FD, link->chunk, sizeof(link->chunk));
     if (got <= 0)
         return false; /* worker_link_fill says why */
-    wire_reader_give(&link->in, lr_str(link->chunk, (size_t)got));
+    give(link, (size_t)got);
     return true;
 }
 

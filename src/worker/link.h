@@ -18,6 +18,8 @@ enum { WORKER_READ_BYTES = 64 << 10 };
 struct worker_link {
     struct wire_reader in;
     char chunk[WORKER_READ_BYTES]; /* bytes of the last read */
+    bool is_drained; /* the last read took everything: a look for more would cost a system call
+                      */
     pthread_mutex_t out_lock;
 };
 
