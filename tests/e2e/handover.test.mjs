@@ -1,5 +1,6 @@
 // A new router takes the place of a running router without a gap (docs/adr/0061).
 import assert from 'node:assert/strict';
+import { execFileSync } from 'node:child_process';
 import fs from 'node:fs';
 import http from 'node:http';
 import net from 'node:net';
@@ -7,7 +8,21 @@ import path from 'node:path';
 import { test } from 'node:test';
 import { startLoad } from '../support/load.mjs';
 import { fleet, keep, makeKey } from './fleet.mjs';
-import { BIN, call, cli, LONG, makeEcho, nodes, say, sleep, startRouter, stream, tempDir, until } from './support.mjs';
+import {
+  BIN,
+  call,
+  cli,
+  LONG,
+  makeEcho,
+  nodes,
+  ROOT,
+  say,
+  sleep,
+  startRouter,
+  stream,
+  tempDir,
+  until,
+} from './support.mjs';
 
 const PER_SECOND = LONG ? 500 : 50;
 const SETTLE_MS = LONG ? 5000 : 700; // of load before, between and after what is tested
@@ -71,6 +86,36 @@ test('0 requests fail while a new router and then a new binary take over, and se
   assert.ok(memory(third) <= before.memory * 1.5 + 20000, `${memory(third)} KB, ${before.memory} KB before`);
   const left = fs.readFileSync(path.join(router.dir, 'router.lock'), 'utf8').trim();
   assert.equal(left, String(third.pid), 'the lock names its process');
+});
+
+test('with PostgreSQL 0 requests fail while a new router takes over, and keys, sessions and usage go on', async (t) => {
+  const server = path.join(ROOT, 'tests/support/postgres');
+  const data = tempDir('pg');
+  const url = execFileSync(server, ['start', data], { encoding: 'utf8' }).trim().replace('DATABASE', 'postgres');
+  t.after(() => execFileSync(server, ['stop', data]));
+  const args = ['--database', url];
+  const { router } = await fleet(2, makeEcho('swift'), { args });
+  const key = await makeKey(router);
+  const admin = await makeKey(router, { role: 'admin' });
+  const signedIn = await call(`${router.url}/v0/session`, { body: { key: admin.key } });
+  const headers = { cookie: signedIn.headers.get('set-cookie').split(';')[0] };
+
+  const load = startLoad(router.url, { perSecond: PER_SECOND, model: 'swift', key: key.key });
+  await until('answers come', () => load.answered > PER_SECOND / 4);
+  const next = await takeOver(router, { args });
+  assert.deepEqual(await router.ended, { code: 0, signal: null });
+  await sleep(SETTLE_MS);
+
+  const whoami = (await call(`${next.url}/v0/whoami`, { headers })).json;
+  assert.deepEqual([whoami.id, whoami.signed_in], [admin.id, true]);
+  await until('all nodes are online and ready', () => isWhole(next, 2));
+  const { sent, chats, failures } = await load.stop();
+  assert.deepEqual([failures.length, failures.slice(0, 5)], [0, []], `of ${sent} requests`);
+  await until('every answer is counted once', async () => {
+    const row = (await call(`${next.url}/v0/usage`)).json.usage.find((u) => u.key === key.id);
+    return row?.requests === chats;
+  });
+  assert.equal((await call(`${next.url}/v0/alerts`)).json.alerts.length, 0);
 });
 
 test('running and waiting requests of the old router are finished by it', async () => {
