@@ -49,14 +49,15 @@ struct lr_engine_facts {
     const char *const *runtimes;      /* "gptoss" */
     const char *const *formats;       /* "safetensors", "gguf" */
     const char *const *architectures; /* as config.json names them */
-    const char *const *backends;      /* "cpu", "cuda", "metal": what was compiled in */
+    const char *const *backends; /* "cpu", "cuda", "vulkan", "metal": what was compiled in */
 };
 
 /* How a model is to be opened.  A zero means "the engine chooses". */
 struct lr_engine_options {
     uint32_t size;
     uint32_t device_count;
-    const char *const *devices; /* "cpu", or GPU UUIDs ("GPU-..."), or "cuda:N" */
+    const char *const *devices; /* "cpu", GPU UUIDs ("GPU-..."), "cuda:N", "vulkan:N" with
+                                 * the N-th device that Vulkan lists, or "metal" */
     uint64_t vram_limit;        /* bytes of device memory this model may use; 0: no limit */
     uint64_t ram_limit;         /* bytes of host memory this model may use; 0: no limit */
     uint64_t max_tokens;        /* KV tokens in all, over all sequences */

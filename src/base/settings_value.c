@@ -130,11 +130,24 @@ static bool parse_bool(struct lr_str text, bool *out)
     return false;
 }
 
+/* "cuda[:N]" allows "cuda" and "cuda:" with a number. */
+static bool fits_choice(struct lr_str word, struct lr_str text)
+{
+    size_t bracket = lr_str_find_char(word, '[');
+    uint64_t number;
+    if (bracket == LR_STR_NONE)
+        return lr_str_eq(word, text);
+    struct lr_str head = lr_str_sub(word, 0, bracket);
+    struct lr_str tail = lr_str_sub(text, head.len + 1, text.len);
+    return lr_str_eq(head, lr_str_sub(text, 0, head.len)) &&
+           (text.len == head.len || (text.ptr[head.len] == ':' && lr_str_u64(tail, &number)));
+}
+
 static bool is_choice(const struct lr_setting *row, struct lr_str text)
 {
     struct lr_str rest = lr_str_z(row->choices), word;
     while (lr_str_split(&rest, '|', &word))
-        if (lr_str_eq(word, text))
+        if (fits_choice(word, text))
             return true;
     return false;
 }

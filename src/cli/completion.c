@@ -8,8 +8,12 @@ enum { SCRIPT_LIMIT = 1 << 20 };
 
 void cli_add_choices(struct lr_buf *out, const char *choices)
 {
-    for (; *choices != '\0'; choices++)
-        lr_buf_add_char(out, *choices == '|' ? ' ' : *choices);
+    for (; *choices != '\0'; choices++) {
+        if (*choices == '[') /* "cuda[:N]": the word alone */
+            choices = strchr(choices, ']');
+        else
+            lr_buf_add_char(out, *choices == '|' ? ' ' : *choices);
+    }
 }
 
 void cli_add_brief(struct lr_buf *out, const char *text, const char *quote)

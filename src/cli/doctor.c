@@ -14,6 +14,7 @@
 #include "cli/remote.h"
 #include "cli/way.h"
 #include "net/client.h"
+#include "node/models/devices.h"
 
 enum { DISK_LEAST_GB = 20, HUB_MS = 5000 };
 
@@ -52,6 +53,27 @@ static const struct lr_setting flags[] = {
      .help = "days that the certificate must be valid at least"},
 };
 
+/* Prints what --device vulkan:N may name.  True: one of them is a GPU. */
+static bool list_vulkan(struct cli_checks *c)
+{
+    struct wire_device devices[WIRE_VULKAN_MAX];
+    struct lr_error err;
+    size_t count;
+    bool has_gpu = false;
+    if (node_vulkan_list(devices, &count, &err) != LR_OK)
+        cli_check(c, false, "Vulkan", err.text);
+    for (const struct wire_device *d = devices; d < devices + count; d++) {
+        char text[300], size[32];
+        lr_format_size(d->memory, size);
+        (void)snprintf(text, sizeof(text), "vulkan:%u is %s (%s, Vulkan %s, %s)", d->number,
+                       d->title, wire_device_is_cpu(d) ? "computes on the processor" : d->type,
+                       d->api, size);
+        cli_check(c, true, text, "");
+        has_gpu = has_gpu || !wire_device_is_cpu(d);
+    }
+    return has_gpu;
+}
+
 static void check_gpu(struct cli_checks *c)
 {
     void *driver = lr_library_open_known(LR_LIBRARY_CUDA);
@@ -62,8 +84,10 @@ static void check_gpu(struct cli_checks *c)
                    lr_library_name(LR_LIBRARY_CUDA));
     (void)snprintf(name[1], sizeof(name[1]), "the driver's management library (%s)",
                    lr_library_name(LR_LIBRARY_NVML));
-    cli_check(c, device, "an NVIDIA GPU",
-              "none was found: nodes need one; for trying things out pass --device cpu");
+    bool has_vulkan = list_vulkan(c);
+    cli_check(c, device || has_vulkan, device || !has_vulkan ? "an NVIDIA GPU" : "a GPU",
+              "none was found, and no other GPU with Vulkan: nodes need one; for trying things "
+              "out pass --device cpu");
     if (device) {
         cli_check(c, driver != NULL, name[0], "install the driver package of your system");
         cli_check(c, nvml != NULL, name[1],
@@ -255,7 +279,7 @@ const struct cli_command cli_command_doctor = {
     .name = "doctor",
     .summary = "Check this machine and the way to the router, and suggest fixes",
     .details =
-        "Looks at GPU, driver, engines, disk, ports and the hub. --as says what the machine "
+        "Looks at GPUs, driver, engines, disk, ports and the hub. --as says what the machine "
         "is\n"
         "for: a router needs no GPU and no engine. With --tls-cert and --tls-key it checks "
         "these\n"

@@ -15,7 +15,7 @@
         {.name = "device",                                                                     \
          .type = LR_SETTING_STRING,                                                            \
          .fallback = "cpu",                                                                    \
-         .help = "cpu, cuda, cuda:N or a GPU's UUID"},                                         \
+         .help = "cpu, cuda, cuda:N, a GPU's UUID, vulkan, vulkan:N or metal"},                \
         {.name = "engine",                                                                     \
          .type = LR_SETTING_STRING,                                                            \
          .fallback = "gptoss",                                                                 \

@@ -19,6 +19,7 @@
 #include "cli/version.h"
 #include "net/service.h"
 #include "net/settings.h"
+#include "node/models/devices.h"
 #include "router/router.h"
 
 enum {
@@ -366,6 +367,16 @@ static void on_timer(void *arg)
     look_at_models(up);
 }
 
+/* Whoever starts `up` on a device without a GPU, by its name, wants the node to join. */
+static bool names_cpu(const char *device)
+{
+    struct node_devices devices;
+    struct lr_error ignored; /* the node gives the reason */
+    if (strncmp(device, "vulkan", 6) != 0)
+        return strcmp(device, "cpu") == 0;
+    return node_devices_choose(device, false, &devices, &ignored) == LR_OK && devices.is_cpu;
+}
+
 static lr_code start(struct up *up, struct lr_error *err)
 {
     char admin_key[64];
@@ -376,7 +387,7 @@ static lr_code start(struct up *up, struct lr_error *err)
         code = router_make_token(up->router, "the node of up", up->token, err);
     if (code != LR_OK)
         return code;
-    if (strcmp(lr_settings_str(up->settings, "device"), "cpu") == 0)
+    if (names_cpu(lr_settings_str(up->settings, "device")))
         router_allow_cpu_nodes(up->router);
     router_on_node(up->router, on_node, up);
     code = net_signals_start(loop, on_signal, on_hup, up, &up->signals, err);
@@ -463,7 +474,7 @@ const struct cli_command cli_command_up = {
         "Serves on http://127.0.0.1:11680 the models named with --model, the models below\n"
         "data-dir/models and the models of the Hugging Face cache. If there are none, it "
         "serves\n"
-        "a small demo model. Needs an NVIDIA GPU, or --device cpu for a first try.",
+        "a small demo model. Needs a GPU, or --device cpu for a first try.",
     .shared = true,
     .run = run,
 };

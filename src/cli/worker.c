@@ -1,6 +1,7 @@
 /* cli/worker.c - llm-router worker: one model in one engine.  Started by a node. */
 #include "worker/worker.h"
 #include "cli/commands.h"
+#include "worker/devices.h"
 
 static const struct lr_setting flags[] = {
     {.name = "parent",
@@ -16,6 +17,10 @@ static const struct lr_setting flags[] = {
      .type = LR_SETTING_BOOL,
      .fallback = "false",
      .help = "answer one question about a model and exit"},
+    {.name = "devices",
+     .type = LR_SETTING_BOOL,
+     .fallback = "false",
+     .help = "print the Vulkan devices of this machine and exit"},
 };
 
 static lr_code run(const struct lr_settings *settings, struct lr_error *err)
@@ -27,6 +32,8 @@ static lr_code run(const struct lr_settings *settings, struct lr_error *err)
     };
     /* The worker has reported the error over its pipe; only the exit code is left. */
     err->text[0] = '\0';
+    if (lr_settings_bool(settings, "devices"))
+        return worker_print_devices() == 0 ? LR_OK : LR_INTERNAL;
     return worker_run(&config) == 0 ? LR_OK : LR_INTERNAL;
 }
 

@@ -91,7 +91,7 @@ const char *hub_manifest_gguf(const struct hub_manifest *manifest);
 /* Selects the files that a node needs.  NULL lists: all files. */
 struct hub_filter {
     const char *const *runtimes; /* engines this node has; NULL-terminated */
-    const char *const *backends; /* "cuda", "metal", "cpu" */
+    const char *const *backends; /* "cuda", "vulkan", "metal", "cpu" */
     bool no_artifacts;
 };
 /* UNSUPPORTED names the runtimes when the node has none of them. */

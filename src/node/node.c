@@ -50,21 +50,27 @@ static lr_code choose_device(struct node *node, struct lr_error *err)
 {
     struct node_models *models = &node->models;
     const char *wanted = lr_settings_str(node->settings, "device");
-    bool has_gpu = models->pools.count > 1;
+    const char *gpu = node_devices_gpu(wanted);
+    bool has_gpus = lr_settings_has(node->settings, "gpus");
+    if (gpu != NULL && models->pools.gpus_error.code != LR_OK && !has_gpus)
+        return lr_fail(err, LR_UNSUPPORTED,
+                       "there is no device %s: nvidia-smi -L lists the GPUs, and "
+                       "CUDA_VISIBLE_DEVICES may hide some",
+                       wanted);
     if (models->pools.gpus_error.code != LR_OK) {
         *err = models->pools.gpus_error;
         return err->code;
     }
-    if (strcmp(wanted, "auto") != 0 && (has_gpu || strcmp(wanted, "cuda") != 0)) {
-        (void)snprintf(models->device, sizeof(models->device), "%s", wanted);
-        return LR_OK;
-    }
-    if (!has_gpu)
-        return lr_fail(err, LR_UNSUPPORTED,
-                       "no NVIDIA GPU was found (libnvidia-ml.so.1 is missing or lists none): "
-                       "start on a machine with one, or pass --device cpu for development");
-    (void)snprintf(models->device, sizeof(models->device), "cuda");
-    return LR_OK;
+    lr_code code = node_devices_choose(wanted, models->pools.count > 1, &models->devices, err);
+    bool is_vulkan = strcmp(models->devices.kind, "vulkan") == 0;
+    if (code == LR_OK && has_gpus && (gpu != NULL || is_vulkan))
+        code = lr_fail(err, LR_INVALID_ARGUMENT,
+                       "setting gpus goes with --device cuda, not with %s: leave one of the "
+                       "two out",
+                       gpu != NULL ? wanted : "vulkan");
+    if (code == LR_OK && is_vulkan)
+        node_pools_replace(&models->pools, models->devices.gpus, models->devices.count);
+    return code;
 }
 
 static lr_code own_data_dir(struct node *node, struct lr_error *err)
@@ -109,13 +115,13 @@ static void make_modules(struct node *node, struct net_loop *loop)
         .uses_artifacts = lr_settings_bool(s, "artifacts"),
     };
     lr_buf_init(&node->models.scratch, WIRE_BODY_MAX + WIRE_HEADER_LEN);
-    node->models.pools.gpus_wanted = lr_settings_str(s, "gpus");
+    node->models.pools.gpus_wanted = lr_settings_has(s, "gpus")
+                                         ? lr_settings_str(s, "gpus")
+                                         : node_devices_gpu(lr_settings_str(s, "device"));
     node_pools_init(&node->models.pools, lr_settings_str(s, "nvml-library"),
                     lr_settings_has(s, "ram-limit") ? lr_settings_size(s, "ram-limit") : 0,
                     (uint32_t)lr_settings_int(s, "memory-threshold"),
                     lr_settings_str(s, "proc-root"));
-    if (lr_settings_has(s, "vram-limit"))
-        node_pools_cap(&node->models.pools, lr_settings_size(s, "vram-limit"));
     node->launcher =
         (struct node_launcher){.loop = loop, .probe_ms = node->models.limits.load_ms};
     node->storage = (struct node_storage){.models = &node->models, .settings = s};
@@ -140,6 +146,8 @@ lr_code node_create(struct net_loop *loop, const struct lr_settings *settings,
                                   err);
     if (code == LR_OK)
         code = choose_device(node, err);
+    if (code == LR_OK && lr_settings_has(settings, "vram-limit"))
+        node_pools_cap(&node->models.pools, lr_settings_size(settings, "vram-limit"));
     if (code == LR_OK)
         code = node_replicas_parse(lr_str_z(lr_settings_str(settings, "replicas")),
                                    &node->models.replicas, err);

@@ -273,7 +273,7 @@ static lr_code start_server(struct run *run, uint16_t *port, struct lr_error *er
     *port = net_server_port(node->server);
     lr_log_info(NULL, "node.listening addr=%s port=%u device=%s",
                 net_listeners_main(net_server_listeners(node->server))->host, *port,
-                node->models.device);
+                node->models.devices.name);
     return LR_OK;
 }
 

@@ -170,7 +170,7 @@ struct wire_join {
     struct lr_str url;     /* where the router reaches it; empty: its address and `port` */
     uint16_t port;
     bool has_tls;         /* TLS on that port; `url` states it itself */
-    struct lr_str device; /* "cuda", "metal", "cpu" */
+    struct lr_str device; /* "cuda", "vulkan", "metal", "cpu" */
     struct lr_str secret; /* used in both directions from the join on */
     struct wire_heartbeat state;
 };

@@ -194,7 +194,8 @@ test('a node without a GPU is refused with the reason', async () => {
     [{}, 403, /has no GPU/],
     [{ device: 'cuda', pools: [ram] }, 403, /lists no GPU with memory/],
     [{ device: 'cuda', pools: [ram, { ...gpu, total: 0 }] }, 403, /lists no GPU with memory/],
-    [{ device: 'abacus' }, 400, /cuda, metal or cpu/],
+    [{ device: 'vulkan', pools: [ram] }, 403, /says vulkan but lists no GPU with memory/],
+    [{ device: 'abacus' }, 400, /cuda, vulkan, metal or cpu/],
   ]) {
     const answer = await join(more);
     assert.equal(answer.status, status, answer.text);

@@ -17,8 +17,9 @@ const char *lr_library_error(void);
 
 /* Libraries that have another name on each system. */
 enum lr_known_library {
-    LR_LIBRARY_CUDA, /* NVIDIA's driver */
-    LR_LIBRARY_NVML, /* its management library */
+    LR_LIBRARY_CUDA,   /* NVIDIA's driver */
+    LR_LIBRARY_NVML,   /* its management library */
+    LR_LIBRARY_VULKAN, /* the loader of every Vulkan driver */
     LR_LIBRARY_CURL,
     LR_LIBRARY_PQ, /* PostgreSQL's client; Linux only */
 };

@@ -31,7 +31,7 @@ const struct hub_filter *node_storage_filter(struct node_storage *storage)
             if (count < NODE_RUNTIMES_MAX)
                 storage->runtimes[count++] = e->manifest.runtimes[i];
     storage->runtimes[count] = NULL;
-    storage->backends[0] = models->device;
+    storage->backends[0] = models->devices.kind;
     storage->filter = (struct hub_filter){
         .runtimes = storage->runtimes,
         .backends = storage->backends,
@@ -81,7 +81,7 @@ static void resolve(struct node_model *m)
     struct node_wish wish = {
         .runtime = forced != NULL ? forced : m->descriptor->runtime,
         .format = model_format_name(m->descriptor->format),
-        .device = models->device,
+        .device = models->devices.kind,
     };
     /* llama.cpp's architectures grow with its library, not with our manifest; and who
      * names the engine wants it asked. */

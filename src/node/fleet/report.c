@@ -130,7 +130,7 @@ bool node_report_join(const struct node_models *models, struct wire_join *join,
         return false;
     join->protocol = WIRE_PROTOCOL;
     join->version = LR_STR_LIT(LR_NODE_VERSION);
-    join->device = lr_str_z(models->device);
+    join->device = lr_str_z(models->devices.is_cpu ? "cpu" : models->devices.kind);
     join->state = report.heartbeat;
     lr_buf_clear(out);
     wire_join_write(out, join);

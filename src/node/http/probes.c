@@ -34,7 +34,7 @@ lr_code node_api_health(struct node *node, struct net_request *req, struct lr_er
                                               : "stalled");
     if (stalled != NULL)
         lr_json_member_z(w, "model", stalled->id);
-    lr_json_member_z(w, "device", node->models.device);
+    lr_json_member_z(w, "device", node->models.devices.kind);
     node_router_link_put(node->link, w);
     LR_JSON_MEMBERS(w, LR_UINT("models_ready", ready),
                     LR_UINT("requests", node->models.generations.used),

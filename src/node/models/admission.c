@@ -101,7 +101,7 @@ uint32_t node_pool_for_extra(const struct node_model *model)
 static bool is_on_device(const struct node_model *model)
 {
     return model->has_need ? model->need.on_device != 0
-                           : strcmp(model->models->device, "cpu") != 0;
+                           : strcmp(model->models->devices.kind, "cpu") != 0;
 }
 
 lr_code node_gpus_check(const struct node_model *model, struct lr_error *err)
@@ -128,7 +128,7 @@ const char *node_artifact_of(const struct node_model *model)
     if (models->artifact != NULL)
         return models->artifact;
     for (size_t i = 0; models->uses_artifacts && i < d->artifact_count; i++)
-        if (strcmp(d->artifacts[i].backend, models->device) == 0)
+        if (strcmp(d->artifacts[i].backend, models->devices.kind) == 0)
             return d->artifacts[i].path;
     return NULL;
 }
@@ -149,13 +149,14 @@ void node_describe_open(const struct node_model *model, const struct node_librar
     out->options.artifact_path = node_artifact_of(model);
     if (model->descriptor != NULL && model->descriptor->format == MODEL_FORMAT_GGUF)
         out->options.filename = lr_path_base(model->descriptor->primary);
-    device = pool != NODE_POOL_RAM ? models->pools.pool[pool].name : models->device;
+    device = pool != NODE_POOL_RAM ? models->pools.pool[pool].name : models->devices.name;
     out->options.devices = &device;
     out->options.device_count = 1;
-    if (pool != NODE_POOL_RAM)
-        out->options.vram_limit = limit;
-    else
+    if (pool == NODE_POOL_RAM)
         out->options.ram_limit = limit;
+    /* A device without memory of its own computes in RAM. */
+    if (pool != NODE_POOL_RAM || strcmp(models->devices.kind, "cpu") != 0)
+        out->options.vram_limit = limit;
 }
 
 static enum node_claim_kind kind_of(const struct node_worker *w)

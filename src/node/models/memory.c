@@ -179,6 +179,38 @@ void node_pools_init(struct node_pools *pools, const char *nvml_path, uint64_t r
     node_pools_read(pools);
 }
 
+/* What NVML knows of this device; NULL: nothing. */
+static const struct node_pool *find_pool(const struct node_pool *pools, uint32_t count,
+                                         const char *uuid)
+{
+    for (uint32_t i = 1; i < count; i++)
+        if (strncmp(pools[i].name, "GPU-", 4) == 0 && strcmp(pools[i].name + 4, uuid) == 0)
+            return &pools[i];
+    return NULL;
+}
+
+void node_pools_replace(struct node_pools *pools, const struct wire_device *devices,
+                        size_t count)
+{
+    static struct node_pool old[NODE_POOLS_MAX];
+    uint32_t old_count = pools->count;
+    memcpy(old, pools->pool, sizeof(old));
+    memset(&pools->pool[1], 0, sizeof(pools->pool[1]) * (NODE_POOLS_MAX - 1));
+    pools->count = 1;
+    for (size_t i = 0; i < count && pools->count < NODE_POOLS_MAX; i++) {
+        struct node_pool *p = &pools->pool[pools->count++];
+        const struct node_pool *known = find_pool(old, old_count, devices[i].uuid);
+        if (known != NULL)
+            *p = *known;
+        (void)snprintf(p->name, sizeof(p->name), "vulkan:%u", devices[i].number);
+        (void)snprintf(p->title, sizeof(p->title), "%s", devices[i].title);
+        p->copies = 1;
+        p->state.limit_percent = pools->pool[NODE_POOL_RAM].state.limit_percent;
+        p->state.total = devices[i].memory;
+    }
+    node_pools_read(pools);
+}
+
 void node_pools_free(struct node_pools *pools)
 {
     if (pools->nvml == NULL)
@@ -202,7 +234,8 @@ void node_pools_read(struct node_pools *pools)
     read_ram(pools);
     for (uint32_t i = 1; pools->nvml != NULL && i < pools->count; i++) {
         struct nvml_memory m;
-        if (pools->nvml->memory(pools->pool[i].device, &m) != 0)
+        if (pools->pool[i].device == NULL ||
+            pools->nvml->memory(pools->pool[i].device, &m) != 0)
             continue;
         pools->pool[i].state.total = m.total;
         pools->pool[i].state.used = m.used;
@@ -219,6 +252,7 @@ uint64_t node_pools_of_process(const struct node_pools *pools, uint32_t pool, pi
     struct nvml_process list[PROCESSES];
     unsigned count = PROCESSES;
     if (pools->nvml == NULL || pools->nvml->processes == NULL ||
+        pools->pool[pool].device == NULL ||
         pools->nvml->processes(pools->pool[pool].device, &count, list) != 0)
         return 0;
     for (unsigned i = 0; i < count && i < PROCESSES; i++)

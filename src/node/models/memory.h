@@ -1,4 +1,5 @@
-/* node/models/memory.h - how much memory there is: RAM from the kernel, VRAM from NVML.
+/* node/models/memory.h - how much memory there is: RAM from the kernel, VRAM from NVML or
+ * Vulkan.
  *
  * Pool 0 is always RAM; the others are GPUs.  NVML is opened with dlopen, so a node
  * without an NVIDIA driver simply has no GPU.  Thread: the node's loop.
@@ -14,11 +15,12 @@
 #include "node/models/gpus.h"
 #include "node/models/health.h"
 #include "node/models/ledger.h"
+#include "wire/device.h"
 
 enum { NODE_POOLS_MAX = 17, NODE_POOL_RAM = 0 };
 
 struct node_pool {
-    char name[96];  /* "ram", or the GPU's UUID */
+    char name[96];  /* "ram", the GPU's UUID, or "vulkan:N" */
     char title[96]; /* for people: "RAM", "NVIDIA H200" */
     struct node_pool_state state;
     bool is_over;       /* the alert was given */
@@ -49,6 +51,11 @@ struct node_pools {
 void node_pools_init(struct node_pools *pools, const char *nvml_path, uint64_t ram_cap,
                      uint32_t limit_percent, const char *proc_root);
 void node_pools_free(struct node_pools *pools);
+
+/* These Vulkan devices instead of NVML's GPUs; none: RAM alone.  NVML still tells the memory in
+ * use of a GPU that it lists, too; of other GPUs only what our models hold is known. */
+void node_pools_replace(struct node_pools *pools, const struct wire_device *devices,
+                        size_t count);
 
 /* What our models may use of each GPU. */
 void node_pools_cap(struct node_pools *pools, uint64_t bytes);

@@ -11,6 +11,7 @@
 #include "net/bus.h"
 #include "net/loop.h"
 #include "node/models/batch.h"
+#include "node/models/devices.h"
 #include "node/models/grant.h"
 #include "node/models/memory.h"
 #include "node/models/model.h"
@@ -43,7 +44,7 @@ struct node_models {
     bool uses_artifacts;              /* setting artifacts */
     uint32_t replicas;                /* setting replicas; NODE_REPLICAS_AUTO */
     bool is_draining;                 /* nothing new is taken in or loaded */
-    char device[16];                  /* "cpu", "cuda", "metal" */
+    struct node_devices devices;
 
     struct node_model *first; /* owned by the storage */
     struct node_pools pools;

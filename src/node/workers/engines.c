@@ -417,6 +417,19 @@ static lr_code explain_missing(const struct node_engines *engines, const char *r
     return code;
 }
 
+static lr_code explain_backend(const struct node_engine *e, const char *device,
+                               struct lr_error *err)
+{
+    char list[100] = "";
+    size_t at = 0;
+    for (const char *const *b = e->manifest.backends; *b != NULL && at < sizeof(list); b++)
+        at += (size_t)snprintf(list + at, sizeof(list) - at, "%s%s", at != 0 ? ", " : "", *b);
+    return lr_fail(err, LR_UNSUPPORTED,
+                   "engine \"%s\" has no %s backend in this build (it has %s): choose another "
+                   "--device, or install a build of the engine with that backend",
+                   e->name, device, list);
+}
+
 static lr_code check_fit(const struct node_engine *e, const struct node_wish *wish,
                          struct lr_error *err)
 {
@@ -434,8 +447,7 @@ static lr_code check_fit(const struct node_engine *e, const struct node_wish *wi
             e->name, wish->architecture, e->manifest.architectures[0],
             e->manifest.architectures[1] != NULL ? " and others" : "");
     if (!plugin_list_has(e->manifest.backends, wish->device))
-        return lr_fail(err, LR_UNSUPPORTED, "engine \"%s\" has no %s backend in this build",
-                       e->name, wish->device);
+        return explain_backend(e, wish->device, err);
     return LR_OK;
 }
 

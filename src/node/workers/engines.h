@@ -67,7 +67,7 @@ struct node_wish {
     const char *runtime;      /* "gptoss_cpp" is an alias of "gptoss" */
     const char *format;       /* "safetensors", "gguf" */
     const char *architecture; /* NULL: the engine itself is asked when it is probed */
-    const char *device;       /* "cpu", "cuda", "metal" */
+    const char *device;       /* "cpu", "cuda", "vulkan", "metal" */
 };
 /* The engine for a model.  UNSUPPORTED says which runtimes there are, or why the
  * only candidate is refused. */

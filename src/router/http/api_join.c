@@ -33,20 +33,22 @@ static lr_code check_device(const struct router *r, const struct wire_join *join
 {
     struct lr_str name = lr_str_sub(join->name.len != 0 ? join->name : join->node_id, 0, 60);
     bool is_cpu = lr_str_eq_z(join->device, "cpu"), is_cuda = lr_str_eq_z(join->device, "cuda");
-    if (!is_cpu && !is_cuda && !lr_str_eq_z(join->device, "metal"))
+    bool is_vulkan = lr_str_eq_z(join->device, "vulkan");
+    if (!is_cpu && !is_cuda && !is_vulkan && !lr_str_eq_z(join->device, "metal"))
         return lr_fail(err, LR_INVALID_ARGUMENT,
-                       "\"device\" must be cuda, metal or cpu, not \"" LR_STR_FMT "\"",
+                       "\"device\" must be cuda, vulkan, metal or cpu, not \"" LR_STR_FMT "\"",
                        LR_STR_ARG(lr_str_sub(join->device, 0, 30)));
     if (is_cpu && !r->allows_cpu_nodes)
         return lr_fail(err, LR_PERMISSION_DENIED,
-                       "node " LR_STR_FMT " has no GPU (it runs with --device cpu): start the "
+                       "node " LR_STR_FMT
+                       " has no GPU (it computes on the processor): start the "
                        "router with --allow-cpu-nodes to take it for development",
                        LR_STR_ARG(name));
-    if (is_cuda && !has_gpu_memory(&join->state))
+    if ((is_cuda || is_vulkan) && !has_gpu_memory(&join->state))
         return lr_fail(err, LR_PERMISSION_DENIED,
-                       "node " LR_STR_FMT " says cuda but lists no GPU with memory: look at "
-                       "nvidia-smi there (llm-router doctor)",
-                       LR_STR_ARG(name));
+                       "node " LR_STR_FMT " says " LR_STR_FMT " but lists no GPU with memory: "
+                       "look at llm-router doctor there",
+                       LR_STR_ARG(name), LR_STR_ARG(join->device));
     return LR_OK;
 }
 

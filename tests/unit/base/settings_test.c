@@ -40,6 +40,11 @@ static const struct lr_setting rows[] = {
      .fallback = "info",
      .choices = "error|warn|info",
      .help = "how much to say"},
+    {.name = "card",
+     .type = LR_SETTING_CHOICE,
+     .fallback = "none",
+     .choices = "none|card[:N]",
+     .help = "which"},
     {.name = "data-dir", .type = LR_SETTING_PATH, .fallback = "~/.x", .help = "where"},
     {.name = "hub-host", .type = LR_SETTING_LIST, .help = "hosts"},
     {.name = "token", .type = LR_SETTING_INT, .secret = true, .help = "secret"},
@@ -129,10 +134,12 @@ static void flags_take_every_form(void **state)
     (void)state;
     struct lr_settings *s =
         with_args(ARGS("--threads", "8", "pos1", "--level=warn", "--no-artifacts", "--bias=-3",
-                       "--hub-host", "a, b", "--hub-host=c", "--listen=", "--", "--pos2", "-"));
+                       "--card=card:12", "--hub-host", "a, b", "--hub-host=c",
+                       "--listen=", "--", "--pos2", "-"));
     assert_int_equal(lr_settings_int(s, "threads"), 8);
     assert_int_equal(lr_settings_int(s, "bias"), -3);
     assert_string_equal(lr_settings_str(s, "level"), "warn");
+    assert_string_equal(lr_settings_str(s, "card"), "card:12");
     assert_false(lr_settings_bool(s, "artifacts"));
     assert_int_equal(lr_settings_list_count(s, "hub-host"), 3);
     assert_string_equal(lr_settings_list_item(s, "hub-host", 1), "b");
@@ -197,6 +204,10 @@ static void values_out_of_range_are_named_with_what_is_allowed(void **state)
     refuses_args(ARGS("--cache", "-1"), "\"-1\"", "size");
     refuses_args(ARGS("--wait", "30"), "\"30\"", "100ms to 10m");
     refuses_args(ARGS("--wait", "11m"), "\"11m\"", "100ms to 10m");
+    refuses_args(ARGS("--card", "card:"), "--card: \"card:\"", "one of none, card[:N]");
+    refuses_args(ARGS("--card", "card:x"), "--card: \"card:x\"", "one of");
+    refuses_args(ARGS("--card", "card3"), "--card: \"card3\"", "one of");
+    refuses_args(ARGS("--card", "none:3"), "--card: \"none:3\"", "one of");
     refuses_args(ARGS("--level", "loud"), "--level: \"loud\"", "one of error, warn, info");
     refuses_args(ARGS("--artifacts=maybe"), "\"maybe\"", "true or false");
 }

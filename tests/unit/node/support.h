@@ -170,7 +170,7 @@ static inline int set_up(void **state)
                    .queue = 10,
                    .kills = KILLS},
         .uses_artifacts = true,
-        .device = "cpu",
+        .devices = {.kind = "cpu", .name = "cpu", .is_cpu = true},
     };
     net_bus_init(&events);
     lr_buf_init(&all.scratch, 1 << 20);

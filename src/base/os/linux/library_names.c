@@ -10,6 +10,7 @@ enum { NAMES = 3 };
 static const char *const names[][NAMES] = {
     [LR_LIBRARY_CUDA] = {"libcuda.so.1"},
     [LR_LIBRARY_NVML] = {"libnvidia-ml.so.1"},
+    [LR_LIBRARY_VULKAN] = {"libvulkan.so.1"},
     [LR_LIBRARY_CURL] = {"libcurl.so.4", "libcurl-gnutls.so.4", "libcurl.so"},
     [LR_LIBRARY_PQ] = {"libpq.so.5"},
 };

@@ -58,6 +58,7 @@ const char *lr_library_error(void)
 static const char *const names[] = {
     [LR_LIBRARY_CUDA] = "nvcuda.dll",
     [LR_LIBRARY_NVML] = "nvml.dll",
+    [LR_LIBRARY_VULKAN] = "vulkan-1.dll",
     [LR_LIBRARY_CURL] = "libcurl.dll",
     [LR_LIBRARY_PQ] = "",
 };

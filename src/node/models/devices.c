@@ -1,0 +1,168 @@
+#include "node/models/devices.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/file.h"
+#include "base/subprocess.h"
+
+enum { LIST_MS = 10000, LIST_BYTES = 32 << 10 };
+
+/* ---- asking Vulkan ---- */
+
+static size_t read_all(int fd, char *out, size_t size)
+{
+    size_t len = 0;
+    for (ssize_t n; len < size && (n = read(fd, out + len, size - len)) > 0;)
+        len += (size_t)n;
+    return len;
+}
+
+/* A driver may have printed lines of its own. */
+static struct lr_str last_line(struct lr_str text)
+{
+    struct lr_str line = {0}, last = {0};
+    while (lr_str_split(&text, '\n', &line))
+        last = line.len != 0 ? line : last;
+    return last;
+}
+
+lr_code node_vulkan_list(struct wire_device out[WIRE_VULKAN_MAX], size_t *count,
+                         struct lr_error *err)
+{
+    char self[LR_PATH_MAX], text[LIST_BYTES], how[LR_EXIT_TEXT_LEN];
+    const char *const argv[] = {self, "worker", "--devices", NULL};
+    const struct lr_spawn spawn = {.argv = argv,
+                                   .in = LR_STDIO_NULL,
+                                   .out = LR_STDIO_PIPE,
+                                   .err = LR_STDIO_NULL,
+                                   .dies_with_parent = true};
+    struct lr_subprocess child = {0};
+    *count = 0;
+    lr_code code = lr_self_path(self, sizeof(self), err);
+    if (code == LR_OK)
+        code = lr_subprocess_start(&spawn, &child, err);
+    if (code != LR_OK)
+        return code;
+    /* The list is shorter than what a pipe holds, so the child never waits for us. */
+    if (!lr_subprocess_wait(&child, LIST_MS))
+        code = lr_fail(err, LR_UNAVAILABLE,
+                       "a Vulkan driver did not list its devices within %d s: look at "
+                       "vulkaninfo, or choose its file with VK_ICD_FILENAMES",
+                       LIST_MS / 1000);
+    else if (wire_devices_parse(
+                 last_line(lr_str(text, read_all(child.out, text, sizeof(text)))), out, count,
+                 err) != LR_OK)
+        code = lr_fail(err, LR_UNAVAILABLE,
+                       "the process that lists Vulkan's devices %s: look at vulkaninfo, or "
+                       "choose a driver's file with VK_ICD_FILENAMES",
+                       lr_exit_text(child.status, how));
+    lr_subprocess_close(&child);
+    return code;
+}
+
+/* ---- the choice ---- */
+
+const char *node_devices_gpu(const char *wanted)
+{
+    return strncmp(wanted, "cuda:", 5) == 0 ? wanted + 5 : NULL;
+}
+
+static bool is_vulkan(const char *wanted)
+{
+    return strcmp(wanted, "vulkan") == 0 || strncmp(wanted, "vulkan:", 7) == 0;
+}
+
+static void set(struct node_devices *out, const char *kind)
+{
+    (void)snprintf(out->kind, sizeof(out->kind), "%s", kind);
+    (void)snprintf(out->name, sizeof(out->name), "%s", kind);
+}
+
+static void describe(const struct wire_device *listed, size_t count, char *out, size_t size)
+{
+    size_t at = 0;
+    for (size_t i = 0; i < count && at < size; i++)
+        at += (size_t)snprintf(out + at, size - at, "%svulkan:%u (%.60s, type %s)",
+                               i != 0 ? ", " : "", listed[i].number, listed[i].title,
+                               listed[i].type);
+    if (count == 0)
+        (void)snprintf(out, size, "no device");
+}
+
+static void use_processor(struct node_devices *out, const struct wire_device *device)
+{
+    set(out, "vulkan");
+    out->is_cpu = true;
+    (void)snprintf(out->name, sizeof(out->name), "vulkan:%u", device->number);
+}
+
+/* All GPUs; where Vulkan lists none, a device that computes on the processor. */
+static bool pick_vulkan(const struct wire_device *listed, size_t count, bool takes_cpu,
+                        struct node_devices *out)
+{
+    set(out, "vulkan");
+    for (size_t i = 0; i < count; i++)
+        if (!wire_device_is_cpu(&listed[i]))
+            out->gpus[out->count++] = listed[i];
+    if (out->count == 0 && count != 0 && takes_cpu)
+        use_processor(out, &listed[0]);
+    return out->count != 0 || out->is_cpu;
+}
+
+static bool pick_number(const char *wanted, const struct wire_device *listed, size_t count,
+                        struct node_devices *out)
+{
+    uint64_t number;
+    if (!lr_str_u64(lr_str_z(wanted + strlen("vulkan:")), &number))
+        return false;
+    for (size_t i = 0; i < count; i++)
+        if (listed[i].number == number)
+            return pick_vulkan(&listed[i], 1, true, out);
+    return false;
+}
+
+lr_code node_devices_pick(const char *wanted, bool has_nvidia, const struct wire_device *listed,
+                          size_t count, struct node_devices *out, struct lr_error *err)
+{
+    char all[400];
+    bool is_cuda = strncmp(wanted, "cuda", 4) == 0;
+    bool is_auto = strcmp(wanted, "auto") == 0;
+    *out = (struct node_devices){0};
+    describe(listed, count, all, sizeof(all));
+    if (is_vulkan(wanted)) {
+        bool is_found = strchr(wanted, ':') != NULL ? pick_number(wanted, listed, count, out)
+                                                    : pick_vulkan(listed, count, true, out);
+        return is_found ? LR_OK
+                        : lr_fail(err, LR_UNSUPPORTED,
+                                  "there is no device %s; Vulkan lists %s: install the GPU's "
+                                  "Vulkan driver, or choose another device",
+                                  wanted, all);
+    }
+    if ((is_cuda || is_auto) && !has_nvidia) {
+        if (is_auto && pick_vulkan(listed, count, false, out))
+            return LR_OK;
+        return lr_fail(
+            err, LR_UNSUPPORTED,
+            "no NVIDIA GPU was found (libnvidia-ml.so.1 is missing or lists none)%s%s: "
+            "start on a machine with a GPU, or pass --device cpu for development",
+            is_auto ? ", and no GPU with Vulkan, which lists " : "", is_auto ? all : "");
+    }
+    set(out, is_cuda || is_auto ? "cuda" : wanted);
+    out->is_cpu = strcmp(wanted, "cpu") == 0;
+    return LR_OK;
+}
+
+lr_code node_devices_choose(const char *wanted, bool has_nvidia, struct node_devices *out,
+                            struct lr_error *err)
+{
+    struct wire_device listed[WIRE_VULKAN_MAX];
+    size_t count = 0;
+    bool asks = is_vulkan(wanted) || (strcmp(wanted, "auto") == 0 && !has_nvidia);
+    if (asks) {
+        lr_code code = node_vulkan_list(listed, &count, err);
+        if (code != LR_OK && is_vulkan(wanted))
+            return code;
+    }
+    return node_devices_pick(wanted, has_nvidia, listed, count, out, err);
+}

@@ -1,0 +1,166 @@
+#include "worker/devices.h"
+
+#include <ctype.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/os/library.h"
+#include "wire/device.h"
+
+/* ---- Vulkan, prototypes and numbers by hand ---- */
+
+enum {
+    VK_APPLICATION_INFO = 0,
+    VK_INSTANCE_CREATE_INFO = 1,
+    VK_DEVICE_PROPERTIES_2 = 1000059001,
+    VK_DEVICE_ID_PROPERTIES = 1000071004,
+    VK_HEAP_DEVICE_LOCAL = 1,
+};
+static const uint32_t VK_API_1_1 = 1u << 22 | 1u << 12;
+
+struct vk_application {
+    uint32_t type;
+    const void *next;
+    const char *name;
+    uint32_t version;
+    const char *engine;
+    uint32_t engine_version, api;
+};
+
+struct vk_instance_info {
+    uint32_t type;
+    const void *next;
+    uint32_t flags;
+    const struct vk_application *application;
+    uint32_t layer_count;
+    const char *const *layers;
+    uint32_t extension_count;
+    const char *const *extensions;
+};
+
+/* The limits follow, in 824 bytes of all; nothing of them is read. */
+struct vk_properties {
+    uint32_t api, driver, vendor, device, type;
+    char name[256];
+    uint64_t rest[128];
+};
+
+struct vk_id_properties {
+    uint32_t type;
+    void *next;
+    unsigned char device_uuid[16], driver_uuid[16], luid[8];
+    uint32_t node_mask, has_luid;
+};
+
+struct vk_properties_2 {
+    uint32_t type;
+    void *next;
+    struct vk_properties properties;
+};
+
+struct vk_memory {
+    uint32_t type_count;
+    uint32_t types[32][2];
+    uint32_t heap_count;
+    struct {
+        uint64_t bytes;
+        uint32_t flags;
+    } heaps[16];
+};
+
+struct vulkan {
+    int (*create)(const struct vk_instance_info *, const void *, void **);
+    int (*list)(void *, uint32_t *, void **);
+    void (*properties)(void *, struct vk_properties_2 *);
+    void (*memory)(void *, struct vk_memory *);
+};
+
+static bool find(void *library, const char *name, void *out, size_t size)
+{
+    void *symbol = lr_library_symbol(library, name);
+    memcpy(out, &symbol, size); /* ISO C has no cast from object to function */
+    return symbol != NULL;
+}
+
+static bool open_vulkan(struct vulkan *vk)
+{
+    void *library = lr_library_open_known(LR_LIBRARY_VULKAN);
+    return library != NULL &&
+           find(library, "vkCreateInstance", &vk->create, sizeof(vk->create)) &&
+           find(library, "vkEnumeratePhysicalDevices", &vk->list, sizeof(vk->list)) &&
+           find(library, "vkGetPhysicalDeviceProperties2", &vk->properties,
+                sizeof(vk->properties)) &&
+           find(library, "vkGetPhysicalDeviceMemoryProperties", &vk->memory,
+                sizeof(vk->memory));
+}
+
+/* ---- one device ---- */
+
+static void copy_title(char *out, size_t size, const char *name)
+{
+    size_t n = 0;
+    for (; n + 1 < size && n < 255 && name[n] != '\0'; n++)
+        out[n] = isprint((unsigned char)name[n]) ? name[n] : '?';
+    out[n] = '\0';
+}
+
+static uint64_t largest_heap(const struct vulkan *vk, void *device)
+{
+    struct vk_memory memory = {0};
+    uint64_t most = 0;
+    vk->memory(device, &memory);
+    for (uint32_t i = 0; i < memory.heap_count && i < 16; i++)
+        if ((memory.heaps[i].flags & VK_HEAP_DEVICE_LOCAL) != 0 && memory.heaps[i].bytes > most)
+            most = memory.heaps[i].bytes;
+    return most;
+}
+
+static struct wire_device describe(const struct vulkan *vk, void *device, uint32_t number)
+{
+    static const char *const types[] = {"other", "integrated", "discrete", "virtual", "cpu"};
+    struct vk_id_properties id = {.type = VK_DEVICE_ID_PROPERTIES};
+    struct vk_properties_2 all = {.type = VK_DEVICE_PROPERTIES_2, .next = &id};
+    struct wire_device out = {.number = number, .memory = largest_heap(vk, device)};
+    size_t at = 0;
+    vk->properties(device, &all);
+    const struct vk_properties *p = &all.properties;
+    copy_title(out.title, sizeof(out.title), p->name);
+    (void)snprintf(out.type, sizeof(out.type), "%s", types[p->type < 5 ? p->type : 0]);
+    (void)snprintf(out.api, sizeof(out.api), "%u.%u.%u", p->api >> 22 & 0x7f,
+                   p->api >> 12 & 0x3ff, p->api & 0xfff);
+    for (int i = 0; i < 16; i++)
+        at += (size_t)snprintf(out.uuid + at, sizeof(out.uuid) - at, "%s%02x",
+                               i == 4 || i == 6 || i == 8 || i == 10 ? "-" : "",
+                               id.device_uuid[i]);
+    return out;
+}
+
+/* The process ends after this: instance and library are left to the system, since drivers
+ * crash most often where they are unloaded. */
+static size_t list_devices(struct wire_device out[WIRE_VULKAN_MAX])
+{
+    struct vk_application application = {.type = VK_APPLICATION_INFO, .api = VK_API_1_1};
+    struct vk_instance_info info = {.type = VK_INSTANCE_CREATE_INFO,
+                                    .application = &application};
+    void *instance = NULL, *devices[WIRE_VULKAN_MAX];
+    uint32_t count = WIRE_VULKAN_MAX;
+    struct vulkan vk;
+    /* A positive code is a success: there are more devices than room. */
+    if (!open_vulkan(&vk) || vk.create(&info, NULL, &instance) != 0 ||
+        vk.list(instance, &count, devices) < 0)
+        return 0;
+    for (uint32_t i = 0; i < count; i++)
+        out[i] = describe(&vk, devices[i], i);
+    return count;
+}
+
+int worker_print_devices(void)
+{
+    struct wire_device devices[WIRE_VULKAN_MAX];
+    struct lr_buf text;
+    lr_buf_init(&text, 64 << 10);
+    wire_devices_write(&text, devices, list_devices(devices));
+    int written = printf("\n" LR_STR_FMT "\n", LR_STR_ARG(lr_buf_str(&text)));
+    lr_buf_free(&text);
+    return written > 0 && fflush(stdout) == 0 ? 0 : 1;
+}

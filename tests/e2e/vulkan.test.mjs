@@ -1,0 +1,44 @@
+// Vulkan devices: which of them a node computes on, and what a node on such a device counts as.
+// Lavapipe, Mesa's Vulkan driver for the processor, is the device.
+import assert from 'node:assert/strict';
+import { after, test } from 'node:test';
+import { cli, launch, makeToken, nodes, online, startNode, startRouter, startUp, tempDir, until } from './support.mjs';
+
+process.env.VK_ICD_FILENAMES = '/usr/share/vulkan/icd.d/lvp_icd.x86_64.json';
+const started = [];
+const keep = (process) => {
+  started.push(process);
+  return process;
+};
+after(() => Promise.all(started.map((process) => process.stop('SIGKILL'))));
+
+test('a Vulkan device that computes on the processor is a CPU: auto never takes it, and the node joins as a node without a GPU', async () => {
+  const args = ['node', '--listen', '127.0.0.1:0', '--data-dir', tempDir('node'), '--nvml-library', '/nonexistent'];
+  await assert.rejects(
+    launch(args, { match: /never/ }),
+    /no GPU with Vulkan, which lists vulkan:0 \(llvmpipe[^]*--device cpu/,
+  );
+  const router = keep(await startRouter());
+  const token = await makeToken(router);
+  const refused = keep(await startNode(router, { args: ['--device', 'vulkan:0'], token }));
+  await until('the node is refused', () => /no GPU .*--allow-cpu-nodes/.test(refused.log));
+  assert.equal(await online(router), 0);
+
+  const up = keep(await startUp({ args: ['--device', 'vulkan'] }));
+  await until('the node of up has joined', async () => (await online(up)) === 1);
+  assert.equal((await nodes(up))[0].device, 'cpu');
+});
+
+test('a device that Vulkan does not list is refused with the devices that it lists', async () => {
+  await assert.rejects(
+    launch(['node', '--listen', '127.0.0.1:0', '--data-dir', tempDir('node'), '--device', 'vulkan:7'], {
+      match: /never/,
+    }),
+    /there is no device vulkan:7; Vulkan lists vulkan:0 \(llvmpipe/,
+  );
+});
+
+test('doctor lists the Vulkan devices', async () => {
+  const { stdout } = await cli(['doctor', '--no-hub', '--data-dir', tempDir('doctor')]).catch((error) => error);
+  assert.match(stdout, /ok {4}vulkan:0 is llvmpipe.*computes on the processor, Vulkan 1\.3/);
+});

@@ -1,0 +1,117 @@
+/* Which devices a node computes on, by setting device and what the machine has. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "node/models/devices.h"
+
+static const struct wire_device GPU_0 = {
+    .number = 0, .title = "A card", .type = "discrete", .memory = 1000};
+static const struct wire_device CPU_1 = {
+    .number = 1, .title = "llvmpipe", .type = "cpu", .memory = 1000};
+static const struct wire_device GPU_2 = {
+    .number = 2, .title = "A chip", .type = "integrated", .memory = 1000};
+
+struct row {
+    const char *wanted;
+    bool has_nvidia;
+    const char *listed; /* digits: which of the three devices Vulkan lists */
+    const char *result; /* "kind name gpus", or a part of the error's text */
+    bool is_cpu;
+};
+
+static const struct row rows[] = {
+    {"auto", true, "012", "cuda cuda -", false},
+    {"auto", false, "012", "vulkan vulkan 02", false},
+    {"auto", false, "1", "which lists vulkan:1 (llvmpipe, type cpu)", false},
+    {"auto", false, "", "and no GPU with Vulkan, which lists no device", false},
+    {"cuda", true, "", "cuda cuda -", false},
+    {"cuda:3", true, "", "cuda cuda -", false},
+    {"cuda", false, "0", "no NVIDIA GPU", false},
+    {"vulkan", true, "012", "vulkan vulkan 02", false},
+    {"vulkan", true, "1", "vulkan vulkan:1 -", true},
+    {"vulkan", false, "", "Vulkan lists no device", false},
+    {"vulkan:1", true, "012", "vulkan vulkan:1 -", true},
+    {"vulkan:2", false, "012", "vulkan vulkan 2", false},
+    {"vulkan:7", false, "02", "no device vulkan:7; Vulkan lists vulkan:0 (A card", false},
+    {"metal", false, "", "metal metal -", false},
+    {"cpu", true, "0", "cpu cpu -", true},
+};
+
+static void check(const struct row *row)
+{
+    static const struct wire_device *const all[] = {&GPU_0, &CPU_1, &GPU_2};
+    struct wire_device listed[3];
+    struct node_devices d;
+    struct lr_error err = {0};
+    size_t count = 0;
+    char got[200];
+    for (const char *c = row->listed; *c != '\0'; c++)
+        listed[count++] = *all[*c - '0'];
+    if (node_devices_pick(row->wanted, row->has_nvidia, listed, count, &d, &err) != LR_OK) {
+        assert_non_null(strstr(err.text, row->result));
+        return;
+    }
+    size_t at =
+        (size_t)snprintf(got, sizeof(got), "%s %s %s", d.kind, d.name, d.count == 0 ? "-" : "");
+    for (uint32_t i = 0; i < d.count; i++)
+        at += (size_t)snprintf(got + at, sizeof(got) - at, "%u", d.gpus[i].number);
+    assert_string_equal(got, row->result);
+    assert_int_equal(d.is_cpu, row->is_cpu);
+}
+
+static void the_processor_is_chosen_only_by_its_name(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
+        check(&rows[i]);
+}
+
+static void a_list_of_devices_arrives_as_it_was_sent(void **state)
+{
+    (void)state;
+    const struct wire_device sent[] = {GPU_0, CPU_1, GPU_2};
+    struct wire_device got[WIRE_VULKAN_MAX];
+    struct lr_buf text;
+    struct lr_error err;
+    size_t count;
+    lr_buf_init(&text, 4096);
+    wire_devices_write(&text, sent, 3);
+    assert_int_equal(wire_devices_parse(lr_buf_str(&text), got, &count, &err), LR_OK);
+    assert_int_equal(count, 3);
+    assert_memory_equal(got, sent, sizeof(sent));
+    lr_buf_free(&text);
+}
+
+static void a_malformed_list_of_devices_is_refused(void **state)
+{
+    (void)state;
+    static const char *const texts[] = {
+        "",
+        "{}",
+        "[1]",
+        "[{\"number\":0}]",
+        "[{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{}]",
+        "[{\"number\":0,\"title\":\"t\",\"type\":\"a type of more than 15 letters\","
+        "\"api\":\"1\",\"uuid\":\"\",\"memory\":1}]"};
+    struct wire_device got[WIRE_VULKAN_MAX];
+    struct lr_error err;
+    size_t count;
+    for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++)
+        assert_int_not_equal(wire_devices_parse(lr_str_z(texts[i]), got, &count, &err), LR_OK);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_processor_is_chosen_only_by_its_name),
+        cmocka_unit_test(a_list_of_devices_arrives_as_it_was_sent),
+        cmocka_unit_test(a_malformed_list_of_devices_is_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
