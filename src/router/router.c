@@ -192,6 +192,7 @@ static void connect_modules(struct router *r)
             .store = r->store,
             .metrics = &r->metrics,
             .key_usages = &r->key_usages,
+            .history = &r->history,
             .keeper = &r->keeper,
             .keep_alive_ms = (uint32_t)lr_settings_ms(r->settings, "keep-alive"),
             .strict_fields = lr_settings_bool(r->settings, "strict-fields"),
@@ -236,6 +237,7 @@ lr_code router_create(struct net_loops *loops, const struct lr_settings *setting
     router_nodes_init(&r->nodes);
     chat_prefix_index_init(&r->dispatch.sched.prefixes);
     router_key_usages_init(&r->key_usages);
+    router_history_init(&r->history);
     net_bus_init(&r->events);
     r->events.may_listen = router_may_listen;
     r->events.arg = r;
@@ -278,6 +280,9 @@ void router_destroy(struct router *r)
     net_server_destroy(r->server);
     net_listeners_close(&r->listeners);
     router_takeover_free(&r->takeover);
+    if (r->store != NULL)
+        router_history_store(
+            r->store, router_history_turn(&r->history, lr_clock_wall_ms(NULL) / 1000, true));
     if (!router_store_close(r->store))
         return; /* its thread still uses what follows; the process ends here anyway */
     free(r->loop_states);
@@ -288,6 +293,7 @@ void router_destroy(struct router *r)
     router_keeper_free(&r->keeper);
     router_webhook_free(&r->webhook);
     router_key_usages_free(&r->key_usages);
+    router_history_free(&r->history);
     router_alerts_free(&r->alerts);
     net_bus_free(&r->events);
     if (r->database_lock.fd >= 0)
@@ -331,6 +337,9 @@ static void take_figures(struct router *r)
     (void)router_alert_watch(&r->alerts, ROUTER_ALERT_DATABASE_FAILED, fails, trouble);
     if (router_alert_watch(&r->alerts, ROUTER_ALERT_CERTIFICATE_ENDS, ends, certificate))
         lr_log_warn(NULL, "tls.ends reason=%s", certificate);
+    router_history_sample(&r->history, &r->nodes, &r->registry, lr_clock_ms(NULL));
+    struct router_history_rows *rows =
+        router_history_turn(&r->history, lr_clock_wall_ms(NULL) / 1000, false);
     router_stats_tick(&r->stats, &r->metrics, (uint32_t)r->dispatch.sched.waiting,
                       (uint32_t)r->dispatch.sched.held, lr_clock_ms(NULL),
                       lr_clock_wall_ms(NULL));
@@ -339,6 +348,7 @@ static void take_figures(struct router *r)
         net_bus_send_live(&r->events);
     }
     router_unlock(r);
+    router_history_store(r->store, rows);
 }
 
 static void every_second(void *arg)

@@ -23,6 +23,7 @@
 #include "router/fleet/sync.h"
 #include "router/fleet/webhook.h"
 #include "router/handover/handover.h"
+#include "router/http/history.h"
 #include "router/http/session.h"
 #include "router/http/stats.h"
 #include "router/relay/call.h"
@@ -94,6 +95,7 @@ struct router {
     struct net_bus events;
     struct router_stats stats;
     struct router_key_usages key_usages;
+    struct router_history history;
     struct router_alerts alerts;
     struct router_reach reach;
     struct router_sync sync;

@@ -126,6 +126,7 @@ test('the answers of the server have the members that the page lists', async () 
     ['/v0/audit', '/v0/audit'],
     ['/v0/logs', '/v0/logs?lines=3'],
     ['/v0/stats', '/v0/stats'],
+    ['/v0/history', '/v0/history?range=24h'],
     ['/v0/alerts', '/v0/alerts'],
     ['/health', '/health'],
     ['/livez', '/livez'],

@@ -6,6 +6,7 @@
  *   api_*.c, dashboard.c      the handlers; those that generate are in relay/call.c
  *   probes.c                  health, /livez, /readyz
  *   metrics.c, stats.c        counters, and the last quarter of an hour
+ *   history.c                 what this process adds to the history of seven days
  *   key_usage.c               counters by key and model
  *
  * Thread: the request's loop.
@@ -147,11 +148,12 @@ router_api_fn router_api_complete, router_api_v1_models, router_api_v1_model, ro
     router_api_node_change, router_api_node_token, router_api_node_forward, router_api_keys,
     router_api_key_create, router_api_key_change, router_api_key_revoke, router_api_usage,
     router_api_audit, router_api_logs, router_api_events, router_api_whoami, router_api_sign_in,
-    router_api_sign_out, router_api_stats, router_api_alerts, router_api_health,
-    router_api_livez, router_api_readyz, router_api_alert_silence, router_api_alert_unsilence,
-    router_api_metrics, router_api_dashboard, router_api_asset, router_api_response,
-    router_api_response_delete, router_api_response_items, router_api_response_cancel,
-    router_api_ollama_version, router_api_ollama_tags, router_api_ollama_ps,
-    router_api_ollama_show, router_api_ollama_pull, router_api_ollama_delete;
+    router_api_sign_out, router_api_stats, router_api_history, router_api_alerts,
+    router_api_health, router_api_livez, router_api_readyz, router_api_alert_silence,
+    router_api_alert_unsilence, router_api_metrics, router_api_dashboard, router_api_asset,
+    router_api_response, router_api_response_delete, router_api_response_items,
+    router_api_response_cancel, router_api_ollama_version, router_api_ollama_tags,
+    router_api_ollama_ps, router_api_ollama_show, router_api_ollama_pull,
+    router_api_ollama_delete;
 
 #endif

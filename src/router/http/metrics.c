@@ -16,13 +16,18 @@
 
 enum { METRICS_BYTES = 16 << 20 };
 
-void router_observe(struct router_histogram *h, uint64_t ns)
+size_t router_bucket_of(uint64_t ns)
 {
     uint64_t half_ms = ns / 500000;
     size_t i = 0;
     while (i + 1 < ROUTER_BUCKETS && half_ms >= (uint64_t)1 << i)
         i++;
-    router_count(&h->counts[i], 1);
+    return i;
+}
+
+void router_observe(struct router_histogram *h, uint64_t ns)
+{
+    router_count(&h->counts[router_bucket_of(ns)], 1);
     router_count(&h->sum_us, ns / 1000);
     router_count(&h->count, 1);
 }

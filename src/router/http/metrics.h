@@ -7,6 +7,7 @@
 #define ROUTER_HTTP_METRICS_H
 
 #include <stdatomic.h>
+#include <stddef.h>
 #include <stdint.h>
 
 enum { ROUTER_BUCKETS = 16 };
@@ -43,6 +44,8 @@ static inline void router_count(_Atomic uint64_t *counter, uint64_t n)
     atomic_fetch_add_explicit(counter, n, memory_order_relaxed);
 }
 
+/* The bucket of a histogram that counts this value. */
+size_t router_bucket_of(uint64_t ns);
 void router_observe(struct router_histogram *h, uint64_t ns);
 
 #endif

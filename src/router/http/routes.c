@@ -57,6 +57,7 @@ static const struct router_route routes[] = {
     {{"GET", "v0/logs"}, ROUTER_ADMIN, router_api_logs},
     {{"GET", "v0/events"}, ROUTER_ADMIN, router_api_events},
     {{"GET", "v0/stats"}, ROUTER_ADMIN, router_api_stats},
+    {{"GET", "v0/history"}, ROUTER_ADMIN, router_api_history},
     {{"GET", "v0/alerts"}, ROUTER_ADMIN, router_api_alerts},
     {{"POST", "v0/alerts/*/silence"}, ROUTER_ADMIN, router_api_alert_silence},
     {{"DELETE", "v0/alerts/*/silence"}, ROUTER_ADMIN, router_api_alert_unsilence},

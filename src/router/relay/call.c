@@ -93,6 +93,31 @@ static void add_to_tally(const struct router_call *call, struct router_tally *t)
     }
 }
 
+/* Adds what the call has counted since the last time to the history of figures.  Lock held. */
+static void add_to_history(struct router_call *call)
+{
+    router_history_add(call->relay->history, call->model->id, call->access->node,
+                       call->figures);
+    memset(call->figures, 0, sizeof(call->figures));
+}
+
+/* The call's last figures.  Its tokens flowed already, as far as the router has seen them. Lock
+ * held. */
+static void end_history(struct router_call *call)
+{
+    const struct router_usage *row = &call->usage;
+    int64_t *figures = call->figures;
+    figures[ROUTER_FIGURE_REQUESTS] = 1;
+    figures[ROUTER_FIGURE_ERRORS] = row->status == 429 || row->status >= 500;
+    figures[ROUTER_FIGURE_CANCELLED] = row->status == (uint32_t)lr_code_http(LR_CANCELLED);
+    figures[ROUTER_FIGURE_PROMPT] = (int64_t)row->prompt_tokens;
+    figures[ROUTER_FIGURE_COMPLETION] += (int64_t)(row->completion_tokens - call->flowed);
+    figures[ROUTER_FIGURE_CACHED] = (int64_t)row->cached_tokens;
+    if (call->granted_ns != 0)
+        figures[ROUTER_FIGURE_WAIT + router_bucket_of(call->granted_ns - call->begun_ns)]++;
+    router_history_add(call->relay->history, row->model, row->node, figures);
+}
+
 /* Stores the usage record, with the tokens that the engines counted. */
 static void record_usage(struct router_call *call)
 {
@@ -109,6 +134,7 @@ static void record_usage(struct router_call *call)
     router_count(&call->model->metrics.cached_tokens, row->cached_tokens);
     router_dispatch_lock(call->relay->dispatch);
     router_key_usages_add(relay->key_usages, call->key, row);
+    end_history(call);
     const struct router_node *node = router_nodes_find_any(relay->nodes, lr_str_z(row->node));
     struct router_replica *replica =
         node != NULL ? router_node_replica(node, lr_str_z(call->model->folded)) : NULL;
@@ -171,10 +197,21 @@ static void end_if_revoked(struct router_call *call)
     chat_turn_fail(&call->turn, &err);
 }
 
+/* Tokens are counted in the second in which they came, not at the end of a long answer. */
+static void tell_history(struct router_relay *relay)
+{
+    router_dispatch_lock(relay->dispatch);
+    for (struct router_call *call = relay->calls; call != NULL; call = call->next)
+        if (call->figures[ROUTER_FIGURE_COMPLETION] != 0 && !chat_turn_is_over(&call->turn))
+            add_to_history(call);
+    router_dispatch_unlock(relay->dispatch);
+}
+
 void router_relay_watch(struct router_relay *relay)
 {
     uint64_t now_ms = net_loop_now_ms(relay->links.net);
     uint64_t now_ns = lr_clock_ns(relay->links.clock);
+    tell_history(relay);
     for (struct router_call *call = relay->calls, *next; call != NULL; call = next) {
         next = call->next;
         router_call_hold(call); /* a generation that is given up may end it */

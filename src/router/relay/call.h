@@ -16,6 +16,7 @@
 #define ROUTER_RELAY_CALL_H
 
 #include "router/http/api.h"
+#include "router/http/history.h"
 #include "router/http/key_usage.h"
 #include "router/http/metrics.h"
 #include "router/relay/background.h"
@@ -31,6 +32,7 @@ struct router_relay {
     struct router_store *store;
     struct router_metrics *metrics;
     struct router_key_usages *key_usages; /* under the router's lock */
+    struct router_history *history;       /* likewise */
     struct router_keeper *keeper;         /* NULL: nothing is stored */
     uint32_t keep_alive_ms;
     bool strict_fields; /* every request is strict (chat/codec.h) */
@@ -61,6 +63,8 @@ struct router_call {
     uint64_t begun_ns, granted_ns, first_ns;
     uint64_t wrote_ms;                    /* the last write to the client */
     struct router_usage usage;            /* what is known when the client's answer ends */
+    int64_t figures[ROUTER_FIGURES];      /* that the history does not have yet */
+    uint64_t flowed;                      /* tokens that were counted in figures */
     uint64_t charged;                     /* tokens that were counted against the key's limit */
     struct router_key *key;               /* that pays; NULL: none */
     struct router_background *background; /* owned; NULL: the client waits */

@@ -203,6 +203,7 @@ static void note_token(struct router_generation *g)
         call->first_ns = now;
         router_observe(&metrics->first_token, now - call->begun_ns);
         router_observe(&call->model->metrics.first_token, now - call->begun_ns);
+        call->figures[ROUTER_FIGURE_FIRST_TOKEN + router_bucket_of(now - call->begun_ns)]++;
     }
     if (a->first_ns == 0) {
         a->first_ns = now;
@@ -211,6 +212,7 @@ static void note_token(struct router_generation *g)
     } else {
         router_observe(&metrics->inter_token, now - a->last_ns);
         router_observe(&call->model->metrics.inter_token, now - a->last_ns);
+        call->figures[ROUTER_FIGURE_INTER_TOKEN + router_bucket_of(now - a->last_ns)]++;
     }
     a->last_ns = now;
     a->tokens++;
@@ -231,6 +233,8 @@ static void on_token(struct router_generation *g, const struct wire_token *token
         return;
     }
     note_token(g);
+    g->call->figures[ROUTER_FIGURE_COMPLETION]++;
+    g->call->flowed++;
     chat_turn_token(&g->call->turn, g->index, token);
 }
 

@@ -22,7 +22,7 @@
 #include "router/store/sql.h"
 
 enum {
-    VALUES_MAX = 16,
+    VALUES_MAX = 64,
     NUMBER_LEN = 24,
     SLICE_MS = 50, /* a timeout that was made shorter is seen after this */
 };

@@ -17,6 +17,7 @@
 #include "base/arena.h"
 #include "base/failpoint.h"
 #include "router/fleet/nodes.h"
+#include "router/store/history.h"
 #include "router/store/sql.h"
 
 /* Times are milliseconds since 1970, 0 is never.  Texts rather than types of one
@@ -118,6 +119,9 @@ static const char *const step_11[] = {
     NULL,
 };
 
+/* The history of figures (store/history.h), which makes its tables itself. */
+static const char *const step_12[] = {NULL};
+
 /* From step 10 on: .is_additive = true wherever possible. */
 static const struct router_schema_step steps[] = {
     {.statements = step_1},
@@ -131,6 +135,7 @@ static const struct router_schema_step steps[] = {
     {.statements = step_9},
     {.statements = step_10, .is_additive = true},
     {.statements = step_11, .is_additive = true},
+    {.statements = step_12, .fn = router_history_create, .is_additive = true},
 };
 
 struct secrets {

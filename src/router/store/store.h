@@ -10,6 +10,7 @@
  *   keys.c     API keys and their limits
  *   responses.c  stored responses of the Responses API
  *   outbox.c   messages about alerts
+ *   history.c  figures of the last seven days
  *   schema.c   the tables, and how an older database becomes a newer one
  *   sql.h      the SQL that sqlite.c and postgres.c share
  *   backup.c   a copy of the SQLite file

@@ -414,6 +414,8 @@ static void a_database_of_the_first_version_becomes_the_newest_with_what_it_hold
                                        "DROP TABLE silences",
                                        "DROP TABLE alert_told",
                                        "DROP TABLE alert_outbox",
+                                       "DROP TABLE history",
+                                       "DROP TABLE history_gpus",
                                        "UPDATE schema_version SET number = 1",
                                        "INSERT INTO models (folded_id, id, source, format, "
                                        "manifest, chat_template, created_ms) VALUES ('a', 'A', "

@@ -1,0 +1,233 @@
+#include "router/store/history.h"
+
+#include <pthread.h>
+
+#include "base/buf.h"
+
+const struct router_level router_levels[ROUTER_LEVELS] = {
+    {10, 3600}, {300, 24 * 3600}, {1800, 7 * 24 * 3600}};
+
+const char *const router_gpu_names[ROUTER_GPU_TOLD] = {
+    "utilization_percent", "memory_busy_percent", "temperature_celsius", "power_milliwatts",
+    "clock_mhz"};
+
+/* ---- the statements: made once of the names of columns, and never freed ---- */
+
+#define HISTOGRAM(letter)                                                                      \
+    letter "0", letter "1", letter "2", letter "3", letter "4", letter "5", letter "6",        \
+        letter "7", letter "8", letter "9", letter "10", letter "11", letter "12",             \
+        letter "13", letter "14", letter "15"
+static const char *const request_columns[] = {
+    "requests",          "errors",     "cancelled", "prompt_tokens",    "completion_tokens",
+    "cached_tokens",     "running_ms", "queued_ms", HISTOGRAM("wait_"), HISTOGRAM("first_"),
+    HISTOGRAM("inter_"),
+};
+_Static_assert(sizeof(request_columns) / sizeof(request_columns[0]) == ROUTER_FIGURES,
+               "a name for each column of history");
+static const char *const gpu_columns[] = {
+    "samples",          "memory_used", "memory_total",     "utilization",
+    "utilization_told", "memory_busy", "memory_busy_told", "temperature",
+    "temperature_told", "power",       "power_told",       "clock",
+    "clock_told",
+};
+_Static_assert(sizeof(gpu_columns) / sizeof(gpu_columns[0]) == ROUTER_GPU_FIGURES,
+               "a name for each column of history_gpus");
+
+enum { KEYS = 5, TEXT_MAX = 8192 }; /* columns before the figures */
+
+static struct kind {
+    const char *table, *subject, *place;
+    const char *const *columns;
+    size_t count;
+    char create[TEXT_MAX], insert[TEXT_MAX], select[TEXT_MAX];
+} kinds[ROUTER_HISTORY_KINDS] = {
+    {.table = "history",
+     .subject = "model",
+     .place = "node",
+     .columns = request_columns,
+     .count = ROUTER_FIGURES},
+    {.table = "history_gpus",
+     .subject = "node",
+     .place = "device",
+     .columns = gpu_columns,
+     .count = ROUTER_GPU_FIGURES},
+};
+
+size_t router_history_figures(enum router_history_kind kind)
+{
+    return kinds[kind].count;
+}
+
+static void keep(struct lr_buf *buf, char out[TEXT_MAX])
+{
+    memcpy(out, lr_buf_z(buf), buf->len + 1);
+    lr_buf_clear(buf);
+}
+
+static void make_create(const struct kind *k, struct lr_buf *buf)
+{
+    lr_buf_addf(buf,
+                "CREATE TABLE %s (level BIGINT NOT NULL, slot BIGINT NOT NULL, part TEXT NOT "
+                "NULL, %s TEXT NOT NULL, %s TEXT NOT NULL",
+                k->table, k->subject, k->place);
+    for (size_t i = 0; i < k->count; i++)
+        lr_buf_addf(buf, ", %s BIGINT NOT NULL", k->columns[i]);
+    lr_buf_addf(buf, ", PRIMARY KEY (level, slot, part, %s, %s))", k->subject, k->place);
+}
+
+static void make_insert(const struct kind *k, struct lr_buf *buf)
+{
+    lr_buf_addf(buf, "INSERT INTO %s (level, slot, part, %s, %s", k->table, k->subject,
+                k->place);
+    for (size_t i = 0; i < k->count; i++)
+        lr_buf_addf(buf, ", %s", k->columns[i]);
+    lr_buf_add_z(buf, ") VALUES (");
+    for (size_t i = 1; i <= KEYS + k->count; i++)
+        lr_buf_addf(buf, "%s$%zu", i != 1 ? ", " : "", i);
+    lr_buf_addf(buf, ") ON CONFLICT (level, slot, part, %s, %s) DO UPDATE SET ", k->subject,
+                k->place);
+    for (size_t i = 0; i < k->count; i++)
+        lr_buf_addf(buf, "%s%s = excluded.%s", i != 0 ? ", " : "", k->columns[i],
+                    k->columns[i]);
+}
+
+/* The rows of one slot become one row; those of different devices stay apart. */
+static void make_select(const struct kind *k, bool is_apart, struct lr_buf *buf)
+{
+    lr_buf_add_z(buf, is_apart ? "SELECT slot, node, device" : "SELECT slot, '', ''");
+    for (size_t i = 0; i < k->count; i++)
+        lr_buf_addf(buf, ", CAST(SUM(%s) AS BIGINT)", k->columns[i]);
+    lr_buf_addf(buf, " FROM %s WHERE level = $1 AND slot >= $2 AND slot < $3", k->table);
+    lr_buf_add_z(buf, is_apart ? " AND ($4 = '' OR node = $4) GROUP BY slot, node, device "
+                                 "ORDER BY node, device, slot"
+                               : " AND ($4 = '' OR node = $4) AND ($5 = '' OR model = $5) "
+                                 "GROUP BY slot ORDER BY slot");
+}
+
+static void make_texts(void)
+{
+    struct lr_buf buf;
+    lr_buf_init(&buf, TEXT_MAX - 1);
+    for (size_t i = 0; i < ROUTER_HISTORY_KINDS; i++) {
+        struct kind *k = &kinds[i];
+        make_create(k, &buf);
+        keep(&buf, k->create);
+        make_insert(k, &buf);
+        keep(&buf, k->insert);
+        make_select(k, i == ROUTER_HISTORY_GPUS, &buf);
+        keep(&buf, k->select);
+    }
+    lr_buf_free(&buf);
+}
+
+static const struct kind *kind_of(enum router_history_kind kind)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    (void)pthread_once(&once, make_texts);
+    return &kinds[kind];
+}
+
+/* ---- writing ---- */
+
+lr_code router_history_create(struct router_sql *sql, struct lr_error *err)
+{
+    lr_code code = LR_OK;
+    for (size_t i = 0; code == LR_OK && i < ROUTER_HISTORY_KINDS; i++)
+        code = router_sql_plain(sql, kind_of(i)->create, err);
+    return code;
+}
+
+lr_code router_history_write(struct router_sql *sql, const struct router_history_row *row,
+                             struct lr_error *err)
+{
+    const struct kind *k = kind_of(row->kind);
+    struct router_sql_value values[KEYS + ROUTER_FIGURES] = {
+        ROUTER_INT(row->level), ROUTER_INT(row->slot_s), ROUTER_Z(row->part),
+        ROUTER_Z(row->subject), ROUTER_Z(row->place)};
+    for (size_t i = 0; i < k->count; i++)
+        values[KEYS + i] = ROUTER_INT(row->figures[i]);
+    return router_sql_run(sql, k->insert, values, KEYS + k->count, NULL, NULL, err);
+}
+
+lr_code router_history_sweep(struct router_sql *sql, int64_t now_s, struct lr_error *err)
+{
+    lr_code code = LR_OK;
+    for (size_t i = 0; code == LR_OK && i < ROUTER_LEVELS; i++) {
+        /* A slot more than a range shows: its first slot may have begun before the range. */
+        int64_t since_s = now_s - router_levels[i].kept_s - 2 * router_levels[i].slot_s;
+        code = ROUTER_SQL(sql, "DELETE FROM history WHERE level = $1 AND slot < $2", NULL, NULL,
+                          err, ROUTER_INT(i), ROUTER_INT(since_s));
+        if (code == LR_OK)
+            code = ROUTER_SQL(sql, "DELETE FROM history_gpus WHERE level = $1 AND slot < $2",
+                              NULL, NULL, err, ROUTER_INT(i), ROUTER_INT(since_s));
+    }
+    return code;
+}
+
+/* ---- reading ---- */
+
+struct reading {
+    router_history_fn fn;
+    void *ctx;
+    struct router_history_row row;
+    size_t count;
+};
+
+static lr_code take_row(void *ctx, const struct router_row *row, struct lr_error *err)
+{
+    struct reading *r = ctx;
+    r->row.slot_s = router_row_int(row, 0);
+    LR_COPY(r->row.subject, router_row_text(row, 1));
+    LR_COPY(r->row.place, router_row_text(row, 2));
+    for (size_t i = 0; i < r->count; i++)
+        r->row.figures[i] = router_row_int(row, 3 + (int)i);
+    return r->fn(r->ctx, &r->row, err);
+}
+
+lr_code router_history_read(struct router_sql *sql, enum router_history_kind kind,
+                            const struct router_history_question *q, router_history_fn fn,
+                            void *ctx, struct lr_error *err)
+{
+    struct reading reading = {fn, ctx, {.kind = kind, .level = q->level}, kinds[kind].count};
+    const struct router_sql_value values[] = {ROUTER_INT(q->level), ROUTER_INT(q->since_s),
+                                              ROUTER_INT(q->until_s), ROUTER_TEXT(q->node),
+                                              ROUTER_TEXT(q->model)};
+    return router_sql_run(sql, kind_of(kind)->select, values,
+                          kind == ROUTER_HISTORY_REQUESTS ? 5 : 4, take_row, &reading, err);
+}
+
+struct naming {
+    router_history_name_fn fn;
+    void *ctx;
+    bool is_node;
+};
+
+static lr_code take_name(void *ctx, const struct router_row *row, struct lr_error *err)
+{
+    const struct naming *naming = ctx;
+    (void)err;
+    naming->fn(naming->ctx, naming->is_node, router_row_text(row, 0));
+    return LR_OK;
+}
+
+lr_code router_history_names(struct router_sql *sql, const struct router_history_question *q,
+                             router_history_name_fn fn, void *ctx, struct lr_error *err)
+{
+    struct naming naming = {fn, ctx, false};
+    lr_code code = ROUTER_SQL(sql,
+                              "SELECT DISTINCT model FROM history WHERE level = $1 AND slot >= "
+                              "$2 AND slot < $3 AND model <> '' ORDER BY model LIMIT 1000",
+                              take_name, &naming, err, ROUTER_INT(q->level),
+                              ROUTER_INT(q->since_s), ROUTER_INT(q->until_s));
+    naming.is_node = true;
+    if (code == LR_OK)
+        code =
+            ROUTER_SQL(sql,
+                       "SELECT DISTINCT node FROM (SELECT node, level, slot FROM history "
+                       "UNION ALL SELECT node, level, slot FROM history_gpus) AS both_tables "
+                       "WHERE level = $1 AND slot >= $2 AND slot < $3 AND node <> '' ORDER "
+                       "BY node LIMIT 1000",
+                       take_name, &naming, err, ROUTER_INT(q->level), ROUTER_INT(q->since_s),
+                       ROUTER_INT(q->until_s));
+    return code;
+}
