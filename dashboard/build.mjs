@@ -14,16 +14,24 @@ import { join } from './join.mjs';
 
 const root = path.dirname(fileURLToPath(import.meta.url));
 const out = process.argv[2];
+const read = (name) => fs.readFileSync(path.join(root, name), 'utf8');
 
-// Which file of a package stands behind a bare import.  uPlot ships no small module: its
-// script gets an export of the one name it defines.
+// Which file of a package stands behind a bare import.  uPlot and temml ship no small module:
+// their scripts get an export of the one name they define.  A module that is `alone` imports nothing.
 const vendor = {
   preact: { file: 'preact/dist/preact.mjs' },
   'preact/hooks': { file: 'preact/hooks/dist/hooks.mjs' },
   htm: { file: 'htm/dist/htm.mjs' },
   'htm/preact': { file: 'htm/preact/index.mjs' },
-  uplot: { file: 'uplot/dist/uPlot.iife.min.js', after: '\nexport default uPlot;\n' },
+  uplot: { file: 'uplot/dist/uPlot.iife.min.js', after: '\nexport default uPlot;\n', alone: true },
+  'markdown-it': { file: 'markdown-it/dist/browser/markdown-it.esm.min.mjs', alone: true },
+  temml: { file: 'temml/dist/temml.min.js', after: '\nexport default temml;\n', alone: true },
 };
+// The languages of lib/code.js.
+for (const [, name] of read('lib/code.js').matchAll(/import\('(@highlightjs\/[^']+)'\)/g))
+  vendor[name] = { file: name, alone: true };
+// Packages whose code is inside markdown-it's file.
+const inside = ['entities', 'linkify-it', 'mdurl', 'punycode.js', 'uc.micro'];
 const types = {
   '.js': 'text/javascript; charset=utf-8',
   '.css': 'text/css; charset=utf-8',
@@ -32,9 +40,18 @@ const types = {
   '.html': 'text/html; charset=utf-8',
 };
 
-const read = (name) => fs.readFileSync(path.join(root, name), 'utf8');
-const vendorPath = (name) => `vendor/${name.replace('/', '-')}.js`;
+const vendorPath = (name) =>
+  `vendor/${name
+    .replace('/', '-')
+    .replace(/^@.*\//, 'code-')
+    .replace(/(\.min)?\.js$/, '')}.js`;
 const hash = (bytes) => crypto.createHash('sha256').update(bytes).digest('hex').slice(0, 16);
+
+function license(name) {
+  const file = fs.readdirSync(path.join(root, 'node_modules', name)).find((one) => /^licen[cs]e/i.test(one));
+  if (!file) throw new Error(`${name} has no licence file`);
+  return read(`node_modules/${name}/${file}`);
+}
 
 function rewrite(from, text) {
   const relative = (name) => {
@@ -59,11 +76,10 @@ for (const lang of ['en', 'ja']) {
   modules.set(`i18n/${lang}.js`, `export default ${JSON.stringify(texts)};\n`);
   headings += `<div class="page" lang="${lang}"><div class="page-head"><div class="page-title"><p class="h1" elementtiming="frame">${texts.overview.title}</p><p class="lead">${texts.overview.lead}</p></div></div></div>`;
 }
-for (const [name, { file, after = '' }] of Object.entries(vendor))
-  modules.set(
-    vendorPath(name),
-    rewrite(vendorPath(name), read(`node_modules/${file}`).replace(/\n\/\/# sourceMappingURL=.*\s*$/, '\n') + after),
-  );
+for (const [name, { file, after = '', alone = false }] of Object.entries(vendor)) {
+  const text = read(`node_modules/${file}`).replace(/\n\/\/# sourceMappingURL=.*\s*$/, '\n') + after;
+  modules.set(vendorPath(name), alone ? text : rewrite(vendorPath(name), text));
+}
 
 const files = join(modules, ['i18n/en.js', 'pages/overview.js', 'app.js'], 'app.js');
 const sheets = fs
@@ -77,8 +93,8 @@ files.set(
 files.set('icon.svg', read('icon.svg'));
 files.set(
   'licenses.txt',
-  [...new Set(Object.values(vendor).map(({ file }) => file.split('/')[0]))]
-    .map((name) => `${name}\n\n${read(`node_modules/${name}/LICENSE`)}`)
+  [...new Set(Object.values(vendor).map(({ file }) => /^(@[^/]+\/)?[^/]+/.exec(file)[0])), ...inside]
+    .map((name) => `${name}\n\n${license(name)}`)
     .join('\n\n'),
 );
 

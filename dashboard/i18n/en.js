@@ -1,3 +1,4 @@
+import chat from './en/chat.js';
 import common from './en/common.js';
 import keys from './en/keys.js';
 import models from './en/models.js';
@@ -7,4 +8,4 @@ import playground from './en/playground.js';
 import register from './en/register.js';
 import signin from './en/signin.js';
 
-export default { common, keys, models, nodes, overview, playground, register, signin };
+export default { chat, common, keys, models, nodes, overview, playground, register, signin };

@@ -1,3 +1,4 @@
+import chat from './ja/chat.js';
 import common from './ja/common.js';
 import keys from './ja/keys.js';
 import models from './ja/models.js';
@@ -7,4 +8,4 @@ import playground from './ja/playground.js';
 import register from './ja/register.js';
 import signin from './ja/signin.js';
 
-export default { common, keys, models, nodes, overview, playground, register, signin };
+export default { chat, common, keys, models, nodes, overview, playground, register, signin };

@@ -1,53 +1,39 @@
-// lib/prose.js - a model's text for reading: paragraphs, code between ``` fences, `code`
-// in a line.  Everything else stays as it was written; nothing is ever read as HTML.
+// lib/prose.js - a model's text for reading: markdown, code, formulas (lib/markdown.js).
+//
+// The parser is loaded on demand: prepareProse() asks for it before the first text is there.
+// Until the parser has arrived the text is shown as it was written; nothing is ever read as HTML.
 import { html } from 'htm/preact';
-import { useMemo } from 'preact/hooks';
-import { CopyButton } from './ui.js';
+import { useEffect, useMemo, useRef, useState } from 'preact/hooks';
 
-/** @returns {{code: boolean, language?: string, text: string}[]} an open fence goes to the end */
-export function blocks(text) {
-  const out = [];
-  let lines = [];
-  let fence = null;
-  const end = () => {
-    if (lines.length && (fence || lines.some((l) => l.trim())))
-      out.push({ code: fence !== null, language: fence?.language, text: lines.join('\n') });
-    lines = [];
-  };
-  for (const line of text.split('\n')) {
-    const mark = /^ {0,3}(`{3,}|~{3,})\s*([\w+#.-]*)\s*$/.exec(line);
-    if (fence === null && mark) {
-      end();
-      fence = { mark: mark[1], language: mark[2] };
-    } else if (
-      fence !== null &&
-      mark &&
-      !mark[2] &&
-      mark[1][0] === fence.mark[0] &&
-      mark[1].length >= fence.mark.length
-    ) {
-      end();
-      fence = null;
-    } else {
-      lines.push(line);
-    }
-  }
-  end();
-  return out;
+let markdown = null;
+let loading = null;
+
+export function prepareProse() {
+  loading ??= import('./markdown.js').then(
+    (module) => {
+      markdown = module;
+    },
+    () => {
+      loading = null;
+    },
+  );
+  return loading;
 }
-
-const inline = (text) =>
-  text.split(/(`[^`\n]+`)/).map((part, i) => (i % 2 ? html`<code>${part.slice(1, -1)}</code>` : part));
 
 /** The same text is the same nodes: a long conversation costs nothing while its end grows. */
 export function Prose({ text }) {
-  return useMemo(
-    () =>
-      html`<div class="prose">${blocks(text).map((block, i) =>
-        block.code
-          ? html`<div class="code" key=${i}><div class="code-head"><span>${block.language}</span><${CopyButton} text=${block.text} /></div><pre tabindex="0">${block.text}</pre></div>`
-          : html`<p key=${i}>${inline(block.text.trim())}</p>`,
-      )}</div>`,
-    [text],
-  );
+  const [isReady, setReady] = useState(markdown !== null);
+  const open = useRef(null);
+  useEffect(() => {
+    let isHere = true;
+    if (!isReady) prepareProse().then(() => isHere && setReady(markdown !== null));
+    return () => {
+      isHere = false;
+    };
+  }, []);
+  return useMemo(() => {
+    if (!isReady) return html`<div class="prose"><p>${text}</p></div>`;
+    open.current ??= markdown.openDocument();
+    return html`<div class="prose">${open.current.show(text)}</div>`;
+  }, [text, isReady]);
 }

@@ -9,6 +9,7 @@ import { ask, speed, toClients, toCurl } from '../lib/chat.js';
 import { newChat, openChats, toolsProblem, toRequest } from '../lib/chats.js';
 import { t } from '../lib/i18n.js';
 import { live } from '../lib/live.js';
+import { prepareProse } from '../lib/prose.js';
 import { Button, CopyButton, confirm, Dialog, Empty, ErrorNote, Icon, Page } from '../lib/ui.js';
 import { History, Settings } from './play_panel.js';
 import { Turns } from './play_turns.js';
@@ -251,6 +252,9 @@ export default function Playground({ route, me }) {
     setChosen(id);
     change({ ...settings, model: id });
   };
+  useEffect(() => {
+    prepareProse();
+  }, []);
   useEffect(() => setChosen(''), [route.id]);
   useEffect(() => setChats(store.list()), [chat]);
 

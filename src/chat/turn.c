@@ -364,6 +364,16 @@ void chat_turn_flush(struct chat_turn *t)
         keep(t);
 }
 
+void chat_turn_comment(struct chat_turn *t, const char *text)
+{
+    if (!is_running(t) || !t->request->stream || t->codec->keep_alive != NULL)
+        return;
+    lr_buf_add_z(&t->out, ": ");
+    lr_buf_add_z(&t->out, text);
+    lr_buf_add_z(&t->out, "\n\n");
+    put(t);
+}
+
 void chat_turn_keep_alive(struct chat_turn *t)
 {
     if (!is_running(t) || !t->request->stream)

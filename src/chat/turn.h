@@ -152,6 +152,9 @@ bool chat_turn_is_complete(const struct chat_turn *t);
 /* Sends a comment in a streamed answer, so that the client sees activity; begins the stream. */
 void chat_turn_keep_alive(struct chat_turn *t);
 
+/* Sends a comment of one line where the stream has comments; begins the stream. */
+void chat_turn_comment(struct chat_turn *t, const char *text);
+
 /* The answer of sink.keep; ends the turn. */
 void chat_turn_kept(struct chat_turn *t, bool is_kept);
 

@@ -1,10 +1,9 @@
-// The dashboard's parts without a view: streams, quoting for a shell, requests, prose, usage.
+// The dashboard's parts without a view: streams, quoting for a shell, requests, usage.
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
 import { test } from 'node:test';
 import { EventParser, shellQuote, speed, toCurl } from '../../dashboard/lib/chat.js';
 import { noSettings, openChats, toolsProblem, toRequest } from '../../dashboard/lib/chats.js';
-import { blocks } from '../../dashboard/lib/prose.js';
 import { byKey, toColumns } from '../../dashboard/pages/usage.js';
 
 test('events are parsed the same for any chunking of the stream and any line ends', () => {
@@ -114,19 +113,6 @@ test('the speed counts from the first token, and for a burst of tokens from the 
   assert.equal(speed({ usage: null, pieces: 10, firstMs: 990, lastMs: 1000 }), 10);
   assert.equal(speed({ usage: null, pieces: 1, firstMs: 10, lastMs: 10 }), null);
   assert.equal(speed({ usage: null, pieces: 0, firstMs: null, lastMs: null }), null);
-});
-
-test('prose: fences become code, an unclosed fence to the end; all other text stays unchanged', () => {
-  assert.deepEqual(blocks('a\nb'), [{ code: false, language: undefined, text: 'a\nb' }]);
-  assert.deepEqual(blocks('x\n```js\ncode\n\n<b>\n```\ny'), [
-    { code: false, language: undefined, text: 'x' },
-    { code: true, language: 'js', text: 'code\n\n<b>' },
-    { code: false, language: undefined, text: 'y' },
-  ]);
-  assert.deepEqual(blocks('````\n```\ninner\n````'), [{ code: true, language: '', text: '```\ninner' }]);
-  assert.deepEqual(blocks('~~~py\nopen'), [{ code: true, language: 'py', text: 'open' }]);
-  assert.deepEqual(blocks('a ``` b'), [{ code: false, language: undefined, text: 'a ``` b' }]);
-  assert.deepEqual(blocks(''), []);
 });
 
 test('conversations survive a broken, a full and a missing storage', () => {

@@ -5,6 +5,7 @@
 
 #include "base/list.h"
 #include "base/log.h"
+#include "router/relay/progress.h"
 
 /* ---- usage: tokens as the engines counted them ---- */
 
@@ -221,6 +222,7 @@ void router_relay_watch(struct router_relay *relay)
             end_if_revoked(call);
         router_call_watch_keep(call, now_ms);
         router_background_watch(call, now_ms);
+        router_call_tell_progress(call);
         if (now_ms - call->wrote_ms >= relay->keep_alive_ms)
             chat_turn_keep_alive(&call->turn);
         router_call_drop(call);
@@ -518,6 +520,7 @@ lr_code router_api_complete(struct router *r, struct net_request *req, struct lr
     chat_turn_init(&call->turn, chat_codec_of(net_request_path(req)), net_request_arena(req),
                    &generator, &sink, call);
     call->turn.terms.is_strict = call->relay->strict_fields || net_request_is_strict(req);
+    call->tells_progress = router_progress_is_wanted(req);
     router_call_hold(call);
     if (take_rate(call) && chat_turn_read(&call->turn, net_request_body(req), &name) &&
         admit(call, name))

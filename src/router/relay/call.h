@@ -70,6 +70,7 @@ struct router_call {
     struct router_background *background; /* owned; NULL: the client waits */
     struct router_load *load;    /* owned: stored responses that the request refers to */
     struct router_keep_job *job; /* under way: stores the answer; NULL: none */
+    bool tells_progress;         /* the client asked what its request waits for (progress.h) */
     char trace[64];              /* traceparent; "" where the client sent none */
     char why[96];                /* why this node: X-LLM-Router-Reason */
 };

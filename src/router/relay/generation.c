@@ -358,6 +358,7 @@ static lr_code take_event(struct router_generation *g, const struct wire_frame *
         struct wire_error error;
         struct wire_lost lost;
         struct wire_prefill prefill;
+        struct wire_loading loading;
     } m;
     lr_code code = LR_OK;
     switch (event->type) {
@@ -389,15 +390,22 @@ static lr_code take_event(struct router_generation *g, const struct wire_frame *
         on_accepted(g, event->body);
         break;
     case WIRE_PREFILL:
+        if (wire_prefill_decode(event->body, &m.prefill, NULL) != LR_OK)
+            break;
+        g->attempt.prefill_done = m.prefill.done;
+        g->attempt.prefill_total = m.prefill.total;
         /* A continuation computes more than the prompt, whose size was told before. */
-        if (g->usage.prompt_tokens == 0 &&
-            wire_prefill_decode(event->body, &m.prefill, NULL) == LR_OK) {
+        if (g->usage.prompt_tokens == 0) {
             g->usage.prompt_tokens = m.prefill.total;
             chat_turn_prompt_tokens(&g->call->turn, g->index, m.prefill.total);
         }
         break;
     case WIRE_LOADING:
         g->attempt.loaded_ns = g->attempt.heard_ns;
+        if (wire_loading_decode(event->body, &m.loading, NULL) == LR_OK) {
+            g->attempt.load_done = m.loading.done;
+            g->attempt.load_total = m.loading.total;
+        }
         break;
     default:
         break; /* signs of life */

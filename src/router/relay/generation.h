@@ -51,6 +51,8 @@ struct router_attempt {
     uint64_t sent_ns, heard_ns; /* heard: the node's last event */
     uint64_t loaded_ns;         /* the node's last event about loading; 0: nothing was loaded */
     uint64_t first_ns, last_ns; /* tokens */
+    uint64_t load_done, load_total;       /* as the engine counts; total 0: it does not load */
+    uint32_t prefill_done, prefill_total; /* tokens of the prompt; total 0: not begun */
 };
 
 struct router_generation {

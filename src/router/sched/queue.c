@@ -124,6 +124,24 @@ struct router_waiter *router_queue_next_key(const struct router_queue *queue,
     return next != queue->head ? next->first : NULL;
 }
 
+size_t router_queue_ahead(const struct router_queue *queue, const struct router_waiter *waiter)
+{
+    size_t before = 0; /* of its own key */
+    for (const struct router_waiter *w = waiter->prev; w != NULL; w = w->prev)
+        before++;
+    size_t ahead = before;
+    size_t turns = before + 1; /* of the keys that come before its own in a round */
+    const struct router_key_queue *entry = queue->head;
+    do {
+        if (entry == waiter->queue)
+            turns = before;
+        else
+            ahead += entry->count < turns ? entry->count : turns;
+        entry = entry->next;
+    } while (entry != queue->head);
+    return ahead;
+}
+
 static double weigh(struct router_queue_weight weight, uint64_t key, size_t waiting)
 {
     return (double)waiting + (weight.of != NULL ? weight.of(weight.ctx, key) : 0);

@@ -58,6 +58,9 @@ struct router_waiter *router_queue_next_key(const struct router_queue *queue,
 /* Takes any ticket out; nothing happens where the ticket does not wait. */
 void router_queue_remove(struct router_queue *queue, struct router_waiter *waiter);
 
+/* How many tickets have their turn before this one, which waits. */
+size_t router_queue_ahead(const struct router_queue *queue, const struct router_waiter *waiter);
+
 /* How many tickets of this key wait. */
 size_t router_queue_key_count(const struct router_queue *queue, uint64_t key);
 

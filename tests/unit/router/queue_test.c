@@ -157,6 +157,24 @@ static void bytes_are_bounded_for_all_and_by_half_for_one_key(void **state)
     assert_int_equal(all.bytes, 0);
 }
 
+static void each_ticket_knows_how_many_come_first(void **state)
+{
+    static const int keys[] = {1, 1, 1, 2, 2, 3, 1, 3, 3, 3};
+    enum { COUNT = sizeof(keys) / sizeof(keys[0]) };
+    size_t ahead[COUNT];
+    (void)state;
+    for (int i = 0; i < COUNT; i++)
+        push(i, (uint64_t)keys[i]);
+    for (int i = 0; i < COUNT; i++)
+        ahead[i] = router_queue_ahead(&q, &w[i]);
+    for (size_t turn = 0; turn < COUNT; turn++) {
+        const struct router_waiter *next = router_queue_pop(&q);
+        assert_int_equal(ahead[next - w], turn);
+        if (q.count != 0)
+            assert_int_equal(router_queue_ahead(&q, router_queue_peek(&q)), 0);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -166,6 +184,7 @@ int main(void)
         cmocka_unit_test_teardown(three_keys_take_turns, reset),
         cmocka_unit_test_teardown(one_who_comes_back_goes_to_the_front_of_its_key_queue, reset),
         cmocka_unit_test_teardown(anybody_may_leave, reset),
+        cmocka_unit_test_teardown(each_ticket_knows_how_many_come_first, reset),
         cmocka_unit_test_teardown(a_walk_sees_everybody_and_may_remove, reset),
         cmocka_unit_test_teardown(
             the_last_of_the_longest_key_queue_makes_room_for_a_shorter_one, reset),

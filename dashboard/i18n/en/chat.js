@@ -1,0 +1,6 @@
+export default {
+  table: 'Table',
+  image: 'Image',
+  taskOpen: 'Open',
+  taskDone: 'Done',
+};
