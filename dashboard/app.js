@@ -6,10 +6,11 @@
 import { html, render, Component } from 'htm/preact';
 import { useEffect, useState } from 'preact/hooks';
 import { api } from './lib/api.js';
+import { clock } from './lib/format.js';
 import { getLang, onLang, setLang, t } from './lib/i18n.js';
 import { live, useLive } from './lib/live.js';
 import { href, parseRoute, useRoute } from './lib/route.js';
-import { Button, Empty, Icon, Skeleton, Toasts } from './lib/ui.js';
+import { Button, Empty, Icon, Note, Skeleton, Toasts } from './lib/ui.js';
 
 const pages = {
   overview: { load: () => import('./pages/overview.js'), admin: true },
@@ -21,8 +22,9 @@ const pages = {
 const hidden = { signin: { load: () => import('./pages/signin.js') } };
 
 /** A module that is gone belongs to a router that was replaced meanwhile: take the new page, but
- * not again and again. */
-function reloadOnce() {
+ * not again and again, and not from a router that does not answer. */
+async function reloadOnce() {
+  if (!(await fetch('/', { cache: 'no-store' }).catch(() => null))) return false;
   const last = Number(sessionStorage.getItem('lr.reloaded') ?? 0);
   if (Date.now() - last < 30000) return false;
   sessionStorage.setItem('lr.reloaded', String(Date.now()));
@@ -44,8 +46,8 @@ function View({ name, ...props }) {
   useEffect(() => {
     fetchView(name).then(
       () => setOutcome('arrived'),
-      () => {
-        if (!reloadOnce()) setOutcome('failed');
+      async () => {
+        if (!(await reloadOnce())) setOutcome('failed');
       },
     );
   }, [name]);
@@ -103,6 +105,24 @@ function Link() {
   return html`<p class="link ${link}" role="status"><span class="dot" aria-hidden="true"></span><span>${text}</span></p>`;
 }
 
+const LOST_SHOWN_MS = 1500; // a router that hands over is back before
+
+/** With the router down, what the page shows is old, and the page says since when. */
+function Lost() {
+  const link = useLive('link');
+  const [since, setSince] = useState(0);
+  useEffect(() => {
+    if (link !== 'lost') {
+      setSince(0);
+      return undefined;
+    }
+    const began = Date.now();
+    const timer = setTimeout(() => setSince(began), LOST_SHOWN_MS);
+    return () => clearTimeout(timer);
+  }, [link]);
+  return html`<div class="lost" role="status">${since > 0 && html`<${Note} tone="bad">${t('common.lost', { time: clock(since / 1000) })}<//>`}</div>`;
+}
+
 /** Tells a screen reader what changes while one looks elsewhere. */
 function Announcer() {
   const [text, setText] = useState('');
@@ -157,7 +177,7 @@ function Shell({ me, onSignOut }) {
       <div class="side-foot">${me.role === 'admin' && html`<${Link} />`}
         <div class="side-tools"><${LanguageSwitch} /><${ThemeSwitch} />
         ${me.signed_in && html`<${Button} kind="quiet" icon="leave" label=${`${t('common.signOut')} (${me.name})`} onClick=${onSignOut} />`}</div></div></header>
-    <main id="main" tabindex="-1">${body}</main></div><${Toasts} /><${Announcer} />`;
+    <main id="main" tabindex="-1">${me.role === 'admin' && html`<${Lost} />`}${body}</main></div><${Toasts} /><${Announcer} />`;
 }
 
 /** For theme.js: whether the next visit begins with the page or with a sign-in. */

@@ -1,17 +1,19 @@
-// lib/chart.js - a small live chart over time.
+// lib/chart.js - a chart over time, with a time axis and a legend.
 //
 //   <Chart label="Tokens per second" times=${[seconds...]} series=${[{label, values, tone: 1}]}
-//          format=${(v) => text} height=${88} />
-// A live chart shows the last 15 minutes.  With `slotS` the chart shows all data, with one bar
-// for each interval of that many seconds, and a time axis.
-// Colours come from the stylesheet (--chart-1, --chart-2), so that both themes fit.  The
+//          format=${(v) => text} height=${108} windowS=${900} />
+// The chart shows the last `windowS` seconds of its data, or less while there is less.  With `slotS` the
+// chart shows all data, with one bar for each interval of that many seconds; with `stacked` the
+// bars of the series stand on each other.
+// Colours come from the stylesheet (--chart-1 ...), so that both themes fit.  The
 // picture has a text for screen readers; the figures are also beside the picture.
+//   <Legend series=${[{label, tone}]} />  the colour of each series
 import { html } from 'htm/preact';
 import { useEffect, useRef } from 'preact/hooks';
 import { getLang } from './i18n.js';
 
-const WINDOW_S = 900;
 const WINDOW_LEAST_S = 120;
+const DAY_S = 86400;
 const NARROW_PX = 220;
 
 /** A canvas takes colours, not variables: the browser resolves them on an element, once a theme. */
@@ -30,22 +32,32 @@ function color(name) {
 let library;
 const load = () => (library ??= import('uplot').then((module) => module.default));
 
-/** Hours within a day, days beyond. */
-const slotText = (slotS) => (_, seconds) =>
-  seconds.map((s) =>
-    new Intl.DateTimeFormat(
-      getLang(),
-      slotS < 86400 ? { timeStyle: 'short' } : { month: 'short', day: 'numeric' },
-    ).format(new Date(s * 1000)),
+/** Hours and minutes within a day, days beyond. */
+const axisText = (slotS, windowS) => {
+  const isLong = slotS ? slotS >= DAY_S : windowS > 2 * DAY_S;
+  const form = new Intl.DateTimeFormat(
+    getLang(),
+    isLong ? { month: 'short', day: 'numeric' } : { hour: '2-digit', minute: '2-digit', hourCycle: 'h23' },
   );
+  return (_, seconds) => seconds.map((s) => form.format(new Date(s * 1000)));
+};
 
-function options(Plot, node, { series, format, height, slotS }) {
+/** The values of a series and of all below it, so that each bar ends where the next begins. */
+export function stack(columns) {
+  let below = [];
+  return columns.map((values) => {
+    below = values.map((v, i) => (below[i] ?? 0) + (v ?? 0));
+    return below;
+  });
+}
+
+function options(Plot, node, { series, format, height, slotS, windowS }) {
   const top = 1.2; // some air above the highest value
   const font = `11px ${getComputedStyle(document.body).fontFamily}`;
   return {
     width: node.clientWidth || 300,
     height,
-    padding: [4, 0, slotS ? 0 : 6, slotS ? 14 : 0],
+    padding: [4, 0, 0, slotS ? 14 : 0],
     legend: { show: false },
     cursor: { x: true, y: false, points: { size: 6 }, drag: { x: false, y: false } },
     scales: {
@@ -54,21 +66,20 @@ function options(Plot, node, { series, format, height, slotS }) {
         range: (_, low, high) =>
           slotS
             ? [low - slotS / 2, high + slotS / 2]
-            : [Math.max(high - WINDOW_S, Math.min(low, high - WINDOW_LEAST_S)), high],
+            : [Math.max(high - windowS, Math.min(low, high - WINDOW_LEAST_S)), high],
       },
       y: { range: (_, low, high) => [0, high > 0 ? high * top : 1] },
     },
     axes: [
       {
-        show: Boolean(slotS),
-        size: 24,
+        size: 22,
         gap: 4,
-        space: 70,
+        space: slotS ? 70 : 60,
         font,
         stroke: color('--text-3'),
         ticks: { show: false },
         grid: { show: false },
-        values: slotText(slotS),
+        values: axisText(slotS, windowS),
       },
       {
         show: node.clientWidth >= NARROW_PX,
@@ -99,11 +110,27 @@ function options(Plot, node, { series, format, height, slotS }) {
   };
 }
 
-export function Chart({ label, times, series, format, height = 88, slotS = 0, onHover }) {
+/** A swatch and a name for each series. */
+export const Legend = ({ series, class: more = '' }) =>
+  html`<ul class="legend ${more}" aria-hidden="true">${series.map((s) => html`<li key=${s.label}><span class="line" data-tone=${s.tone ?? 1}></span>${s.label}</li>`)}</ul>`;
+
+export function Chart({
+  label,
+  times,
+  series,
+  format,
+  height = 108,
+  slotS = 0,
+  windowS = 900,
+  stacked = false,
+  onHover,
+}) {
   const host = useRef(null);
   const plot = useRef(null);
   const latest = useRef(null);
-  latest.current = [times, ...series.map((s) => s.values)];
+  const columns = series.map((s) => s.values);
+  // The highest sum is drawn first, and the lower ones over it.
+  latest.current = [times, ...(stacked ? stack(columns).reverse() : columns)];
   useEffect(() => {
     let isOver = false;
     const make = async () => {
@@ -111,7 +138,13 @@ export function Chart({ label, times, series, format, height = 88, slotS = 0, on
       // A page that is left loses its elements at once, and is told so after the next paint.
       if (isOver || !host.current) return;
       plot.current?.destroy();
-      const o = options(Plot, host.current, { series, format, height, slotS });
+      const o = options(Plot, host.current, {
+        series: stacked ? [...series].reverse() : series,
+        format,
+        height,
+        slotS,
+        windowS,
+      });
       o.hooks = { setCursor: [(u) => onHover?.(u.cursor.idx ?? null)] };
       plot.current = new Plot(o, latest.current, host.current);
     };
@@ -135,7 +168,7 @@ export function Chart({ label, times, series, format, height = 88, slotS = 0, on
       plot.current?.destroy();
       plot.current = null;
     };
-  }, [series.length, height, slotS]);
+  }, [series.map((s) => s.label).join('\n'), height, slotS, windowS, stacked]);
   useEffect(() => {
     plot.current?.setData(latest.current);
   }, [times, series]);

@@ -3,7 +3,8 @@
 //   const models = useLive('models')     in a component: {items, error, isLoaded}; re-renders on
 //                                        change.  The first use of a list starts its updates.
 //   const stats  = useLive('stats')      {points: Stats[] (15 minutes, a point every five
-//                                        seconds, newest last), now: Stats|null (this second)}
+//                                        seconds, newest last), now: Stats|null (this second),
+//                                        minute: Stats|null (the last minute)}
 //   const alerts = useLive('alerts')     {items: Alert[], error, isLoaded}
 //   const downloads = useLive('downloads')   Map of `${node} ${model}` -> Download, while they run
 //   const link   = useLive('link')       'connecting' | 'open' | 'lost'
@@ -55,7 +56,7 @@ const lists = {
 };
 
 const empty = () => ({ items: [], error: null, isLoaded: false });
-const noStats = () => ({ points: [], now: null });
+const noStats = () => ({ points: [], now: null, minute: null });
 const state = {
   link: 'connecting',
   stats: noStats(),
@@ -133,9 +134,31 @@ function toPoints(answer) {
   }));
 }
 
+const MINUTE_POINTS = 60 / STEP_S;
+const rates = ['requests_per_second', 'tokens_per_second', 'errors_per_second'];
+
+/** Rates as means over the last minute; of what is measured now and then the last measurement; all else as it is now.
+ * A single second says "0 requests" above a busy chart. */
+export function lastMinute(points, now) {
+  const last = points.slice(-MINUTE_POINTS);
+  if (last.length === 0) return now;
+  const mean = (name) => last.reduce((sum, p) => sum + p[name], 0) / last.length;
+  const measured = (name) =>
+    (now?.[name]?.p50 ?? null) !== null
+      ? now[name]
+      : (last.findLast((p) => p[name].p50 !== null)?.[name] ?? { p50: null, p99: null });
+  return {
+    ...(now ?? last.at(-1)),
+    ...Object.fromEntries(rates.map((name) => [name, mean(name)])),
+    first_token_ms: measured('first_token_ms'),
+    inter_token_ms: measured('inter_token_ms'),
+  };
+}
+
 async function readStats() {
   try {
-    set('stats', { ...state.stats, points: toPoints(await api.get(`/v0/stats?step=${STEP_S}`)).slice(-POINTS_KEPT) });
+    const points = toPoints(await api.get(`/v0/stats?step=${STEP_S}`)).slice(-POINTS_KEPT);
+    set('stats', { ...state.stats, points, minute: lastMinute(points, state.stats.now) });
     seconds = [];
   } catch {
     /* the stream brings what comes from now on */
@@ -152,12 +175,11 @@ function takeStats(event) {
   if (seconds.length >= STEP_S) {
     const mean = (name) => seconds.reduce((sum, s) => sum + s[name], 0) / seconds.length;
     const point = { ...now };
-    for (const name of ['requests_per_second', 'tokens_per_second', 'errors_per_second', 'queue', 'in_flight'])
-      point[name] = mean(name);
+    for (const name of [...rates, 'queue', 'in_flight']) point[name] = mean(name);
     points = [...points.slice(1 - POINTS_KEPT), point];
     seconds = [];
   }
-  set('stats', { points, now });
+  set('stats', { points, now, minute: lastMinute(points, now) });
   ticks++;
   for (const [name, { everyS }] of Object.entries(lists)) if (ticks % everyS === 0) stale(name);
   dropSilentDownloads();

@@ -6,7 +6,7 @@ import { Badge } from './ui.js';
 const tones = {
   ready: 'good',
   present: 'plain',
-  absent: 'plain',
+  absent: 'faint',
   failed: 'bad',
   waiting: 'warn',
   draining: 'warn',
@@ -15,6 +15,9 @@ const tones = {
   starting: 'busy',
   loading: 'busy',
 };
+
+/** Nothing is served from it until somebody acts, or a retry works. @param {string} state */
+export const isBroken = (state) => state === 'failed' || state === 'waiting';
 
 /** @param {string} state a state of the API */
 export const stateName = (state) => (tones[state] ? t(`models.state.${state}`) : state);

@@ -7,7 +7,8 @@
 //     {id: 'state', label: 'State', cell: (m) => html`<${Badge}>...`, text: (m) => m.state},
 //     {id: 'size', label: 'Size', cell: ..., sort: (m) => m.size, end: true}]}
 //     filter="Filter models" empty=${vnode} actions=${vnode} pageSize=${50} />
-// `text` is what the filter looks at; `end` aligns numbers at the end.
+// `text` is what the filter looks at; `end` aligns numbers at the end.  With `rowHref`, a function of
+// a row, a click anywhere in the row opens that page; the keyboard has the link in the first cell.
 import { html } from 'htm/preact';
 import { useEffect, useMemo, useRef, useState } from 'preact/hooks';
 import { t } from './i18n.js';
@@ -48,7 +49,28 @@ function Pager({ count, size, at, onPage }) {
     <${Button} kind="quiet" icon="next" label=${t('common.next')} disabled=${at >= pages - 1} onClick=${() => onPage(at + 1)} /></nav>`;
 }
 
-export function Table({ caption, rows, columns, rowKey, filter, empty, actions, pageSize = 50, initialSort }) {
+/** Opens the row's page, unless the click was for something inside the row, or ends a selection of text. */
+function openRow(event, to) {
+  if (!to || event.defaultPrevented || event.target.closest('a, button, input, select, label, summary, textarea'))
+    return;
+  if (getSelection()?.toString()) return;
+  if (event.ctrlKey || event.metaKey || event.button === 1) open(to, '_blank', 'noopener');
+  else if (event.button === 0) location.hash = to;
+}
+
+export function Table({
+  caption,
+  rows,
+  columns,
+  rowKey,
+  filter,
+  empty,
+  actions,
+  pageSize = 50,
+  initialSort,
+  rowHref,
+  rowClass,
+}) {
   const [query, setQuery] = useState('');
   const [sort, setSort] = useState(initialSort);
   const [page, setPage] = useState(0);
@@ -75,10 +97,11 @@ export function Table({ caption, rows, columns, rowKey, filter, empty, actions, 
       <thead><tr>${columns.map((c) => html`<${Head} column=${c} sort=${sort} onSort=${setSort} />`)}</tr></thead>
       <tbody>${shown.map(
         (row) =>
-          html`<tr key=${rowKey(row)}>${columns.map((c, i) =>
-            i === 0
-              ? html`<th scope="row" class=${c.end ? 'end' : ''}>${c.cell(row)}</th>`
-              : html`<td class=${c.end ? 'end' : ''} data-label=${c.hidden ? undefined : c.label}><div class="cell">${c.cell(row)}</div></td>`,
+          html`<tr key=${rowKey(row)} class="${rowHref?.(row) ? 'opens' : ''} ${rowClass?.(row) ?? ''}" onClick=${rowHref && ((e) => openRow(e, rowHref(row)))} onAuxClick=${rowHref && ((e) => openRow(e, rowHref(row)))}>${columns.map(
+            (c, i) =>
+              i === 0
+                ? html`<th scope="row" class=${c.end ? 'end' : ''}>${c.cell(row)}</th>`
+                : html`<td class=${c.end ? 'end' : ''} data-label=${c.hidden ? undefined : c.label}><div class="cell">${c.cell(row)}</div></td>`,
           )}</tr>`,
       )}
       ${shown.length === 0 && html`<tr><td class="none" colspan=${columns.length}>${t('common.nothingFound')}</td></tr>`}</tbody></table></div>

@@ -149,7 +149,7 @@ export function Toasts() {
 /** What the API said, with what helps to find it in the log. */
 export function ErrorNote({ error, onDismiss }) {
   if (!error) return null;
-  return html`<div class="note bad" role="alert"><${Icon} name="alert" /><div class="note-text"><p class="error-message">${error.message}</p>
+  return html`<div class="note bad" role="alert"><${Icon} name="alert" /><div class="note-text"><p class="error-message">${error.code === 'unreachable' ? t('common.unreachable') : error.message}</p>
     ${error.status > 0 && html`<p class="note-facts">${['HTTP ' + error.status, error.code, error.requestId].filter(Boolean).join(' · ')}</p>`}</div>
     ${onDismiss && html`<${Button} kind="quiet" icon="close" label=${t('common.dismiss')} onClick=${onDismiss} />`}</div>`;
 }

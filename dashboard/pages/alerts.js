@@ -58,6 +58,15 @@ function AlertItem({ alert }) {
     ${asks && html`<${SilenceDialog} alert=${alert} onClose=${() => setAsks(false)} />`}</li>`;
 }
 
+/** Without an alert all may still not be well: a node that was offline before this router began raises none. */
+function Calm({ hasSilenced }) {
+  const nodes = useLive('nodes').items.filter((n) => !n.online).length;
+  const models = useLive('models').items.filter((m) => !m.ready && ['failed', 'waiting'].includes(m.state)).length;
+  const isWell = nodes === 0 && models === 0;
+  return html`<p class="card calm ${isWell ? '' : 'uneasy'}"><${Icon} name=${isWell ? 'check' : 'alert'} /><span>${isWell && !hasSilenced ? t('overview.calm') : t('overview.noAlerts')}
+    ${nodes > 0 && html` <a href=${href('nodes')}>${t('overview.butNodes', { count: nodes })}</a>`}${models > 0 && html` <a href="#/models?state=failed">${t('overview.butModels', { count: models })}</a>`}</span></p>`;
+}
+
 export function Alerts() {
   const { items, error, isLoaded } = useLive('alerts');
   const open = items.filter((a) => a.open);
@@ -68,7 +77,7 @@ export function Alerts() {
     <div aria-live="polite">${
       open.length > 0
         ? html`<ul class="card alerts">${open.map((a) => html`<${AlertItem} key=${a.id} alert=${a} />`)}</ul>`
-        : isLoaded && !error && html`<p class="card calm"><${Icon} name="check" />${t('overview.calm')}</p>`
+        : isLoaded && !error && html`<${Calm} hasSilenced=${false} />`
     }</div>
     ${over.length > 0 && html`<details><summary>${t('overview.earlier')} (${over.length})</summary><ul class="card alerts">${over.map((a) => html`<${AlertItem} key=${a.id} alert=${a} />`)}</ul></details>`}</section>`;
 }

@@ -7,7 +7,7 @@ import { bytes, dateTime, duration, figure, number } from '../lib/format.js';
 import { t } from '../lib/i18n.js';
 import { live, useLive, useResource } from '../lib/live.js';
 import { go, href } from '../lib/route.js';
-import { StateBadge, stateName } from '../lib/states.js';
+import { isBroken, StateBadge, stateName } from '../lib/states.js';
 import { Table } from '../lib/table.js';
 import {
   Badge,
@@ -92,7 +92,9 @@ function placeColumns(downloads, id, order, act) {
       cell: (p) =>
         p.can_run
           ? html`<span class="row end">${p.loaded ? button(p, 'unload') : button(p, 'load')}${button(p, p.pinned ? 'unpin' : 'pin')}</span>`
-          : '',
+          : p.online && isBroken(p.state)
+            ? html`<${Button} class="small" icon="reload" busy=${order.busy === `load ${p.node}`} label=${t('models.loadOn', { node: p.name })} onClick=${() => act('load', p)}>${t('models.again')}<//>`
+            : '',
     },
   ];
 }
@@ -234,7 +236,7 @@ export default function Model({ id }) {
       [t('models.registered'), dateTime(model.created)],
     ]} /></section>
     <section class="section"><h2>${t('models.onNodes')}</h2>
-      <${Table} caption=${t('models.onNodes')} rows=${model.nodes} rowKey=${(p) => p.node} columns=${columns} filter=${model.nodes.length > 8 ? t('models.filterNodes') : undefined} pageSize=${25}
+      <${Table} caption=${t('models.onNodes')} rows=${model.nodes} rowKey=${(p) => p.node} columns=${columns} rowHref=${(p) => href('nodes', p.node)} rowClass=${(p) => (p.online && isBroken(p.state) ? 'broken' : '')} filter=${model.nodes.length > 8 ? t('models.filterNodes') : undefined} pageSize=${25}
         empty=${html`<p class="card calm">${t('models.noNodes')}</p>`} /></section>
     <section class="section"><h2>${t('models.aliases')}</h2><${Aliases} model=${model} onChange=${reload} /></section>
     <section class="section"><h2>${t('models.manifest')}</h2><${Manifest} model=${model} /></section><//>`;

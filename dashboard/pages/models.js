@@ -1,13 +1,14 @@
 // pages/models.js - every registered model; one model: pages/model.js.
 import { html } from 'htm/preact';
 import { useMemo, useState } from 'preact/hooks';
+import { api, segment } from '../lib/api.js';
 import { bytes, number } from '../lib/format.js';
 import { t } from '../lib/i18n.js';
-import { useLive } from '../lib/live.js';
+import { live, useLive } from '../lib/live.js';
 import { href } from '../lib/route.js';
-import { StateBadge, stateName } from '../lib/states.js';
+import { isBroken, StateBadge, stateName } from '../lib/states.js';
 import { Table } from '../lib/table.js';
-import { Button, Empty, ErrorNote, Meter, Page, Skeleton } from '../lib/ui.js';
+import { Button, Empty, ErrorNote, Meter, Page, Skeleton, toast, useOrder } from '../lib/ui.js';
 import Model from './model.js';
 import { Register } from './register.js';
 
@@ -38,7 +39,15 @@ function fetching(downloads, id) {
   return total > 0 ? { done, total } : null;
 }
 
-function columns(downloads) {
+/** What the filter offers: the states as the overview counts them. */
+const kinds = {
+  loaded: (m) => m.state === 'ready',
+  disk: (m) => m.ready && m.state !== 'ready',
+  failed: (m) => !m.ready && isBroken(m.state),
+  absent: (m) => !m.ready && m.state === 'absent',
+};
+
+function columns(downloads, busy, loadAgain) {
   return [
     {
       id: 'model',
@@ -66,12 +75,12 @@ function columns(downloads) {
       id: 'where',
       label: t('models.where'),
       cell: (m) =>
-        html`<span class="small">${
-          order
-            .filter((s) => m.states[s])
-            .map((s) => `${number(m.states[s])} ${stateName(s)}`)
-            .join(', ') || '–'
-        }</span>`,
+        html`<span class="small">${order
+          .filter((s) => m.states[s])
+          .map(
+            (s, i) =>
+              html`${i > 0 ? ', ' : ''}<span class=${isBroken(s) ? 'bad-text' : ''}>${`${number(m.states[s])} ${stateName(s)}`}</span>`,
+          )}${Object.keys(m.states).length === 0 ? '–' : ''}</span>`,
     },
     {
       id: 'load',
@@ -87,6 +96,16 @@ function columns(downloads) {
       sort: (m) => m.weight_bytes,
       cell: (m) => (m.weight_bytes ? bytes(m.weight_bytes) : '–'),
     },
+    {
+      id: 'actions',
+      label: t('models.actions'),
+      hidden: true,
+      end: true,
+      cell: (m) =>
+        isBroken(m.state) &&
+        !m.ready &&
+        html`<${Button} class="small" icon="reload" busy=${busy === m.id} label=${t('models.againOne', { id: m.id })} onClick=${() => loadAgain(m)}>${t('models.again')}<//>`,
+    },
   ];
 }
 
@@ -94,16 +113,31 @@ function List({ route }) {
   const { items, error, isLoaded } = useLive('models');
   const downloads = useLive('downloads');
   const [isOpen, setOpen] = useState(route.query.has('register'));
-  const shown = useMemo(() => columns(downloads), [downloads]);
+  const orders = useOrder();
+  const loadAgain = async (m) => {
+    if (await orders.run(m.id, () => api.post(`/v0/models/${segment(m.id)}/load`)))
+      toast(t('models.done.again', { id: m.id }));
+    live.refresh('models');
+  };
+  const shown = useMemo(() => columns(downloads, orders.busy, loadAgain), [downloads, orders.busy]);
+  const kind = kinds[route.query.get('state')] ? route.query.get('state') : '';
+  const rows = useMemo(() => (kind ? items.filter(kinds[kind]) : items), [items, kind]);
+  const states = html`<label class="inline"><span class="visually-hidden">${t('models.stateLabel')}</span><select value=${kind} onChange=${(
+    e,
+  ) => {
+    location.hash = e.currentTarget.value ? `#/models?state=${e.currentTarget.value}` : '#/models';
+  }}><option value="">${t('models.kind_all')}</option>${Object.keys(kinds).map((name) => html`<option value=${name}>${t(`models.kind_${name}`)} (${number(items.filter(kinds[name]).length)})</option>`)}</select></label>`;
   const open = html`<${Button} kind="primary" icon="plus" onClick=${() => setOpen(true)}>${t('models.register')}<//>`;
   return html`<${Page} title=${t('models.title')} lead=${t('models.lead')} actions=${items.length > 0 && open}>
-    <${ErrorNote} error=${error} />
+    <${ErrorNote} error=${error} /><${ErrorNote} error=${orders.error} onDismiss=${orders.dismiss} />
     ${
       !isLoaded
         ? html`<${Skeleton} lines=${6} />`
-        : html`<${Table} caption=${t('models.title')} rows=${items} rowKey=${(m) => m.id} columns=${shown}
-      filter=${items.length > 8 ? t('models.filter') : undefined} initialSort=${{ id: 'model', down: false }}
-      empty=${!error && html`<${Empty} icon="models" title=${t('models.emptyTitle')} text=${t('models.emptyText')}>${open}<//>`} />`
+        : items.length === 0
+          ? !error &&
+            html`<${Empty} icon="models" title=${t('models.emptyTitle')} text=${t('models.emptyText')}>${open}<//>`
+          : html`<${Table} caption=${t('models.title')} rows=${rows} rowKey=${(m) => m.id} columns=${shown} rowHref=${(m) => href('models', m.id)} rowClass=${(m) => (isBroken(m.state) && !m.ready ? 'broken' : '')}
+      filter=${items.length > 8 ? t('models.filter') : undefined} actions=${(items.length > 8 || kind) && states} initialSort=${{ id: 'model', down: false }} />`
     }
     <${Register} open=${isOpen} onClose=${() => setOpen(false)} /><//>`;
 }

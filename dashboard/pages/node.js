@@ -7,7 +7,7 @@ import { bytes, clock, dateTime, number } from '../lib/format.js';
 import { t } from '../lib/i18n.js';
 import { live, useLive, useResource } from '../lib/live.js';
 import { go, href } from '../lib/route.js';
-import { StateBadge, stateName } from '../lib/states.js';
+import { isBroken, StateBadge, stateName } from '../lib/states.js';
 import { Table } from '../lib/table.js';
 import { Badge, Button, confirm, Empty, ErrorNote, Facts, Note, Page, Skeleton, toast, useOrder } from '../lib/ui.js';
 import { Memory } from './memory.js';
@@ -52,7 +52,7 @@ const modelColumns = () => [
 
 function Models({ models }) {
   const columns = useMemo(modelColumns, []);
-  return html`<section class="section"><h2>${t('nodes.models')}</h2><${Table} caption=${t('nodes.models')} rows=${models} rowKey=${(m) => m.id} columns=${columns} pageSize=${25}
+  return html`<section class="section"><h2>${t('nodes.models')}</h2><${Table} caption=${t('nodes.models')} rows=${models} rowKey=${(m) => m.id} columns=${columns} rowHref=${(m) => href('models', m.id)} rowClass=${(m) => (isBroken(m.state) ? 'broken' : '')} pageSize=${25}
     filter=${models.length > 8 ? t('models.filter') : undefined} initialSort=${{ id: 'model', down: false }} empty=${html`<p class="card calm">${t('nodes.noModels')}</p>`} /></section>`;
 }
 

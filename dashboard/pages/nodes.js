@@ -95,9 +95,11 @@ function List() {
     ${
       !isLoaded
         ? html`<${Skeleton} lines=${6} />`
-        : html`<${Table} caption=${t('nodes.title')} rows=${items} rowKey=${(n) => n.id} columns=${shown}
-      filter=${items.length > 8 ? t('nodes.filter') : undefined} initialSort=${{ id: 'name', down: false }}
-      empty=${!error && html`<${Empty} icon="nodes" title=${t('nodes.emptyTitle')} text=${t('nodes.emptyText')}>${add}<//>`} />`
+        : items.length === 0
+          ? !error &&
+            html`<${Empty} icon="nodes" title=${t('nodes.emptyTitle')} text=${t('nodes.emptyText')}>${add}<//>`
+          : html`<${Table} caption=${t('nodes.title')} rows=${items} rowKey=${(n) => n.id} columns=${shown} rowHref=${(n) => href('nodes', n.id)} rowClass=${(n) => (n.online ? '' : 'broken')}
+      filter=${items.length > 8 ? t('nodes.filter') : undefined} initialSort=${{ id: 'name', down: false }} />`
     }
     <${AddNode} open=${isOpen} onClose=${() => setOpen(false)} /><//>`;
 }

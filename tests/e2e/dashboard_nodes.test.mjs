@@ -50,7 +50,7 @@ test('a node is killed and comes back: the list and the overview say so without 
   const overview = await browser.open(`${router.url}/#/overview`);
   const row = page.getByRole('row', { name: /n0/ });
   await row.getByText('online', { exact: true }).waitFor();
-  await overview.getByText('of 1 is online').waitFor();
+  await overview.getByText('1 of 1 is in service').waitFor();
   const { port, dir } = node;
   await node.stop('SIGKILL');
   await row.getByText('offline', { exact: true }).waitFor();
@@ -223,7 +223,7 @@ test('a node, a model, an engine and a log line that contain markup are shown as
   for (const text of [HOSTILE, `because ${HOSTILE}`]) await page.getByText(text, { exact: true }).first().waitFor();
   await page.look('node-hostile');
   await page.visit('#/overview');
-  await page.getByText('of 2 are online').waitFor();
+  await page.getByText('2 of 2 are in service').waitFor();
   await page.visit(`#/models/${encodeURIComponent(HOSTILE)}`);
   await page
     .getByRole('heading', { name: `Model ${HOSTILE} not found` })

@@ -141,7 +141,7 @@ test('one model on a hundred nodes, the list of nodes, and the overview', async 
   await page.look('scale-nodes');
   await timed('overview', 5000, async () => {
     await page.visit('#/overview');
-    await page.getByText('of 100 are online').waitFor();
+    await page.getByText('of 100 are in service').waitFor();
   });
   page.watch.assertClean();
 });

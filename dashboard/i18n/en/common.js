@@ -15,6 +15,8 @@ export default {
   linkLost: 'Connection lost. Reconnecting.',
   linkOpen: 'Live',
   linkConnecting: 'Connecting',
+  lost: 'The router has not answered since {time}. The page shows the state of that time and connects again by itself.',
+  unreachable: 'The router does not answer. Is it running?',
   close: 'Close',
   cancel: 'Cancel',
   dismiss: 'Dismiss',

@@ -15,6 +15,8 @@ export default {
   linkLost: '接続が切れました。再接続しています。',
   linkOpen: 'ライブ',
   linkConnecting: '接続中',
+  lost: 'ルーターは {time} から応答していません。表示はその時点の状態です。自動的に再接続します。',
+  unreachable: 'ルーターが応答しません。起動しているか確認してください。',
   close: '閉じる',
   cancel: 'キャンセル',
   dismiss: '消す',

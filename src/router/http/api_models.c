@@ -7,7 +7,7 @@
 enum { REGISTRY_BYTES = 16 << 20, AT_ONCE = 16 };
 
 static const char *const states[ROUTER_MODEL_STATES] = {
-    "failed",  "absent",   "waiting",  "fetching", "verifying",
+    "absent",  "failed",   "waiting",  "fetching", "verifying",
     "present", "draining", "starting", "loading",  "ready"}; /* the better, the later */
 
 static size_t rank(const char *state)
