@@ -16,6 +16,7 @@ const pages = {
   overview: { load: () => import('./pages/overview.js'), admin: true },
   models: { load: () => import('./pages/models.js'), admin: true },
   nodes: { load: () => import('./pages/nodes.js'), admin: true },
+  requests: { load: () => import('./pages/requests.js'), admin: true },
   playground: { load: () => import('./pages/playground.js'), admin: false },
   keys: { load: () => import('./pages/keys.js'), admin: true },
 };

@@ -6,6 +6,7 @@ import nodes from './en/nodes.js';
 import overview from './en/overview.js';
 import playground from './en/playground.js';
 import register from './en/register.js';
+import requests from './en/requests.js';
 import signin from './en/signin.js';
 
-export default { chat, common, keys, models, nodes, overview, playground, register, signin };
+export default { chat, common, keys, models, nodes, overview, playground, register, requests, signin };

@@ -6,6 +6,7 @@ import nodes from './ja/nodes.js';
 import overview from './ja/overview.js';
 import playground from './ja/playground.js';
 import register from './ja/register.js';
+import requests from './ja/requests.js';
 import signin from './ja/signin.js';
 
-export default { chat, common, keys, models, nodes, overview, playground, register, signin };
+export default { chat, common, keys, models, nodes, overview, playground, register, requests, signin };

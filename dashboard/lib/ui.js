@@ -25,6 +25,7 @@ const paths = {
   models: 'M10 2.5l6.5 3.7v7.6L10 17.5l-6.5-3.7V6.2zM3.5 6.2L10 10l6.5-3.8M10 10v7.5',
   nodes: 'M3.5 3.5h13v5h-13zM3.5 11.5h13v5h-13zM6.5 6h.01M6.5 14h.01',
   playground: 'M3 4.5h14v9H9l-4 3v-3H3z',
+  requests: 'M3 5h9M3 10h14M3 15h6M15 3.5v3M12 13.5v3',
   keys: 'M12.5 9.5a3.5 3.5 0 1 0-3.3-2.3L3 13.4V17h3.6v-2.2h2.2v-2.2h1.5l.9-.9M13.2 6.3h.01',
   plus: 'M10 4v12M4 10h12',
   close: 'M5 5l10 10M15 5L5 15',

@@ -194,6 +194,7 @@ static void connect_modules(struct router *r)
             .key_usages = &r->key_usages,
             .history = &r->history,
             .keeper = &r->keeper,
+            .journal = &r->journal,
             .keep_alive_ms = (uint32_t)lr_settings_ms(r->settings, "keep-alive"),
             .strict_fields = lr_settings_bool(r->settings, "strict-fields"),
             .links = {.lock = &r->lock, .net = loop->net, .client = loop->client},
@@ -250,6 +251,10 @@ lr_code router_create(struct net_loops *loops, const struct lr_settings *setting
     if (code == LR_OK)
         code = open_store(r, err);
     if (code == LR_OK)
+        code = router_journal_init(&r->journal,
+                                   (size_t)lr_settings_int(r->settings, "request-log"),
+                                   lr_clock_wall_ms(NULL), err);
+    if (code == LR_OK)
         code = make_loops(r, err);
     if (code == LR_OK) {
         connect_modules(r);
@@ -291,6 +296,7 @@ void router_destroy(struct router *r)
     chat_prefix_index_free(&r->dispatch.sched.prefixes);
     router_keys_free(&r->keys);
     router_keeper_free(&r->keeper);
+    router_journal_free(&r->journal);
     router_webhook_free(&r->webhook);
     router_key_usages_free(&r->key_usages);
     router_history_free(&r->history);
@@ -344,7 +350,9 @@ static void take_figures(struct router *r)
                       (uint32_t)r->dispatch.sched.held, lr_clock_ms(NULL),
                       lr_clock_wall_ms(NULL));
     if (r->events.subscriber_count != 0) {
-        router_stats_put_newest(&r->stats, net_bus_begin(&r->events, "stats"));
+        struct lr_json_writer *w = net_bus_begin(&r->events, "stats");
+        router_stats_put_newest(&r->stats, w);
+        lr_json_member_u64(w, "request_log_changes", router_journal_changes(&r->journal));
         net_bus_send_live(&r->events);
     }
     router_unlock(r);

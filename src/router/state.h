@@ -82,6 +82,7 @@ struct router {
     _Atomic bool is_draining;
     struct router_metrics metrics; /* atomics: no lock */
     struct router_keeper keeper;
+    struct router_journal journal; /* has a lock of its own */
     struct router_webhook webhook; /* on loop 0 */
     router_node_fn on_node;        /* of `up` */
     void *on_node_arg;

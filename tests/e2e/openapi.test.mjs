@@ -124,6 +124,8 @@ test('the answers of the server have the members that the page lists', async () 
     ['/v0/keys', '/v0/keys'],
     ['/v0/usage', '/v0/usage'],
     ['/v0/audit', '/v0/audit'],
+    ['/v0/requests', '/v0/requests'],
+    ['/v0/requests/{id}', `/v0/requests/${(await call(`${up.url}/v0/requests`)).json.requests[0].id}`],
     ['/v0/logs', '/v0/logs?lines=3'],
     ['/v0/stats', '/v0/stats'],
     ['/v0/history', '/v0/history?range=24h'],

@@ -4,6 +4,7 @@ export default {
   overview: 'Overview',
   models: 'Models',
   nodes: 'Nodes',
+  requests: 'Requests',
   playground: 'Playground',
   keys: 'Keys and usage',
   keysShort: 'Keys',

@@ -4,6 +4,7 @@ export default {
   overview: '概要',
   models: 'モデル',
   nodes: 'ノード',
+  requests: 'リクエスト',
   playground: 'チャット',
   keys: 'キーと使用量',
   keysShort: 'キー',

@@ -154,6 +154,6 @@ router_api_fn router_api_complete, router_api_v1_models, router_api_v1_model, ro
     router_api_response, router_api_response_delete, router_api_response_items,
     router_api_response_cancel, router_api_ollama_version, router_api_ollama_tags,
     router_api_ollama_ps, router_api_ollama_show, router_api_ollama_pull,
-    router_api_ollama_delete;
+    router_api_ollama_delete, router_api_requests, router_api_one_request;
 
 #endif

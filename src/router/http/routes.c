@@ -53,6 +53,8 @@ static const struct router_route routes[] = {
     {{"PATCH", "v0/keys/*"}, ROUTER_ADMIN, router_api_key_change},
     {{"DELETE", "v0/keys/*"}, ROUTER_ADMIN, router_api_key_revoke},
     {{"GET", "v0/usage"}, ROUTER_ADMIN, router_api_usage},
+    {{"GET", "v0/requests"}, ROUTER_ADMIN, router_api_requests},
+    {{"GET", "v0/requests/*"}, ROUTER_ADMIN, router_api_one_request},
     {{"GET", "v0/audit"}, ROUTER_ADMIN, router_api_audit},
     {{"GET", "v0/logs"}, ROUTER_ADMIN, router_api_logs},
     {{"GET", "v0/events"}, ROUTER_ADMIN, router_api_events},

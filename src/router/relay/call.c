@@ -126,6 +126,7 @@ static void record_usage(struct router_call *call)
     struct router_usage *row = &call->usage;
     add_tokens(call, row);
     router_store_usage(relay->store, row);
+    router_log_usage(call);
     router_count(&relay->metrics->prompt_tokens, row->prompt_tokens);
     router_count(&relay->metrics->completion_tokens, row->completion_tokens);
     router_count(&relay->metrics->cached_tokens, row->cached_tokens);
@@ -259,17 +260,23 @@ static lr_code write_piece(void *owner, struct lr_str bytes)
     return net_stream_write(call->req, bytes);
 }
 
+static void end_answer(struct router_call *call, int status, const struct lr_error *err)
+{
+    note_end(call, status);
+    router_log_end(call, status, err);
+}
+
 static void finish(void *owner, lr_code status, struct lr_str bytes)
 {
     struct router_call *call = owner;
     if (call->req == NULL) {
-        note_end(call, lr_code_http(status));
+        end_answer(call, lr_code_http(status), NULL);
     } else if (call->turn.request->stream) {
-        note_end(call, 200);
+        end_answer(call, 200, NULL);
         begin_stream(call);
         (void)net_stream_finish(call->req, bytes);
     } else {
-        note_end(call, lr_code_http(status));
+        end_answer(call, lr_code_http(status), NULL);
         add_headers(call);
         net_respond(call->req, lr_code_http(status), "application/json", bytes);
     }
@@ -279,7 +286,7 @@ static void finish(void *owner, lr_code status, struct lr_str bytes)
 static void fail(void *owner, const struct lr_error *err, struct lr_str bytes)
 {
     struct router_call *call = owner;
-    note_end(call, lr_code_http(err != NULL ? err->code : LR_CANCELLED));
+    end_answer(call, lr_code_http(err != NULL ? err->code : LR_CANCELLED), err);
     if (err == NULL)
         router_count(&call->relay->metrics->cancelled, 1);
     if (call->req == NULL) {
@@ -384,6 +391,7 @@ static bool admit(struct router_call *call, struct lr_str name)
     lr_code code = find_model(call, name, &err);
     if (code == LR_UNAVAILABLE && access->caller.key != NULL)
         router_key_give_back(access->caller.key);
+    router_log_model(call, name);
     router_dispatch_unlock(call->relay->dispatch);
     if (code != LR_OK)
         chat_turn_fail(&call->turn, &err);
@@ -498,6 +506,7 @@ static void go_on(struct router_call *call)
     if (!chat_turn_prepare(&call->turn, &call->info->chat, lr_str_z(call->model->id)) ||
         !make_generations(call))
         return;
+    router_log_valid(call);
     if (call->background != NULL)
         router_background_begin(call, start);
     else
@@ -522,6 +531,7 @@ lr_code router_api_complete(struct router *r, struct net_request *req, struct lr
     call->turn.terms.is_strict = call->relay->strict_fields || net_request_is_strict(req);
     call->tells_progress = router_progress_is_wanted(req);
     router_call_hold(call);
+    router_log_arrival(call);
     if (take_rate(call) && chat_turn_read(&call->turn, net_request_body(req), &name) &&
         admit(call, name))
         router_call_load(call, go_on);

@@ -3,6 +3,7 @@
  *   call.c        the client's request becomes a call; its answer and its usage records
  *   generation.c  one choice of the answer, by attempts on nodes
  *   link.c        the connection between a loop and a node
+ *   journal.c     the request log; logged.c tells it
  *   keep.c        stored responses
  *   background.c  background requests
  *
@@ -22,6 +23,7 @@
 #include "router/relay/background.h"
 #include "router/relay/generation.h"
 #include "router/relay/keep.h"
+#include "router/relay/logged.h"
 
 /* The calls of one loop.  Thread: that loop. */
 struct router_relay {
@@ -34,6 +36,7 @@ struct router_relay {
     struct router_key_usages *key_usages; /* under the router's lock */
     struct router_history *history;       /* likewise */
     struct router_keeper *keeper;         /* NULL: nothing is stored */
+    struct router_journal *journal;       /* NULL: no request is logged */
     uint32_t keep_alive_ms;
     bool strict_fields; /* every request is strict (chat/codec.h) */
 
@@ -65,6 +68,7 @@ struct router_call {
     struct router_usage usage;            /* what is known when the client's answer ends */
     int64_t figures[ROUTER_FIGURES];      /* that the history does not have yet */
     uint64_t flowed;                      /* tokens that were counted in figures */
+    uint64_t record;                      /* in the request log; 0: none */
     uint64_t charged;                     /* tokens that were counted against the key's limit */
     struct router_key *key;               /* that pays; NULL: none */
     struct router_background *background; /* owned; NULL: the client waits */

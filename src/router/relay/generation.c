@@ -132,10 +132,17 @@ static void fail(struct router_generation *g, const struct lr_error *err)
 static void ask_for_slot(struct router_generation *g, bool again);
 
 static void count_retry(struct router_generation *g, enum router_outcome outcome,
-                        const char *why)
+                        const struct lr_error *why)
 {
+    static const enum router_step_kind steps[] = {
+        [ROUTER_BUSY] = ROUTER_STEP_BUSY,
+        [ROUTER_PREEMPTED] = ROUTER_STEP_PREEMPTED,
+        [ROUTER_LOST] = ROUTER_STEP_WORKER_LOST,
+        [ROUTER_FAILED] = ROUTER_STEP_FAILED_OVER,
+    };
     struct router_metrics *metrics = metrics_of(g);
     struct lr_log_ctx log = log_of(g);
+    router_log_step(g, steps[outcome], now_ns(g), why);
     if (outcome == ROUTER_BUSY || outcome == ROUTER_PREEMPTED) {
         router_count(outcome == ROUTER_BUSY ? &metrics->busy : &metrics->preempted, 1);
         return;
@@ -145,7 +152,7 @@ static void count_retry(struct router_generation *g, enum router_outcome outcome
     /* A worker's death is not counted here: strikes count those that are blamed on it. */
     g->failures += outcome != ROUTER_LOST;
     lr_log_warn(&log, "request.moved node=%s tokens=%zu attempt=%u reason=%s",
-                g->ticket.node->name, router_generation_tokens(g), g->failures, why);
+                g->ticket.node->name, router_generation_tokens(g), g->failures, why->text);
 }
 
 /* The attempt is over, and the generation is not. */
@@ -153,7 +160,7 @@ static void try_again(struct router_generation *g, enum router_outcome outcome,
                       const struct lr_error *why)
 {
     struct lr_error err;
-    count_retry(g, outcome, why->text);
+    count_retry(g, outcome, why);
     leave_node(g, outcome);
     g->attempt = (struct router_attempt){0};
     if (g->failures < FAILURES_MAX) {
@@ -208,6 +215,9 @@ static void note_token(struct router_generation *g)
     if (a->first_ns == 0) {
         a->first_ns = now;
         g->failures = 0;
+        if (a->loaded_ns != 0)
+            router_log_step(g, ROUTER_STEP_LOADED, a->loaded_ns, NULL);
+        router_log_step(g, ROUTER_STEP_FIRST_TOKEN, now, NULL);
         router_sched_token(&g->ticket);
     } else {
         router_observe(&metrics->inter_token, now - a->last_ns);
@@ -271,6 +281,8 @@ static void on_done(struct router_generation *g, const struct wire_done *m)
         return;
     }
     end(g);
+    if (g->call->generation_count > 1)
+        router_log_step(g, ROUTER_STEP_CHOICE_DONE, g->attempt.heard_ns, NULL);
     chat_turn_done(&g->call->turn, g->index, m->reason, &g->usage);
 }
 
@@ -341,8 +353,10 @@ static void on_event_stopped(struct router_generation *g, const struct wire_fram
 static void on_accepted(struct router_generation *g, struct lr_str body)
 {
     struct wire_accepted m;
-    if (g->state == ROUTER_GENERATION_SENT)
+    if (g->state == ROUTER_GENERATION_SENT) {
+        router_log_step(g, ROUTER_STEP_ACCEPTED, g->attempt.heard_ns, NULL);
         (void)router_generation_move(g, ROUTER_GENERATION_RUNNING);
+    }
     if (g->ticket.swap[0] != '\0' && wire_accepted_decode(body, &m, NULL) == LR_OK)
         router_swap_confirmed(&g->ticket, m.has_swapped);
 }
@@ -392,6 +406,8 @@ static lr_code take_event(struct router_generation *g, const struct wire_frame *
     case WIRE_PREFILL:
         if (wire_prefill_decode(event->body, &m.prefill, NULL) != LR_OK)
             break;
+        if (g->attempt.prefill_total == 0)
+            router_log_step(g, ROUTER_STEP_PREFILL, g->attempt.heard_ns, NULL);
         g->attempt.prefill_done = m.prefill.done;
         g->attempt.prefill_total = m.prefill.total;
         /* A continuation computes more than the prompt, whose size was told before. */
@@ -401,6 +417,8 @@ static lr_code take_event(struct router_generation *g, const struct wire_frame *
         }
         break;
     case WIRE_LOADING:
+        if (g->attempt.loaded_ns == 0)
+            router_log_step(g, ROUTER_STEP_LOADING, g->attempt.heard_ns, NULL);
         g->attempt.loaded_ns = g->attempt.heard_ns;
         if (wire_loading_decode(event->body, &m.loading, NULL) == LR_OK) {
             g->attempt.load_done = m.loading.done;
@@ -489,6 +507,7 @@ static void note_node(struct router_generation *g)
         call->granted_ns = g->attempt.sent_ns;
     if (g->index != 0)
         return;
+    router_log_node(g);
     (void)snprintf(call->access->node, sizeof(call->access->node), "%s", g->ticket.node->id);
     (void)snprintf(call->why, sizeof(call->why), "%s", g->ticket.why);
 }
@@ -507,6 +526,7 @@ static void begin_attempt(struct router_generation *g)
     if (!router_generation_move(g, ROUTER_GENERATION_SENT))
         return;
     note_node(g);
+    router_log_step(g, ROUTER_STEP_SENT, now, NULL);
     router_count(&metrics_of(g)->generations, 1);
     struct wire_generate ask = describe(g);
     lr_code code = router_link_submit(&g->call->relay->links, g->ticket.node, &ask,
@@ -536,6 +556,7 @@ static void ask_for_slot(struct router_generation *g, bool again)
         begin_attempt(g);
         break;
     case ROUTER_WAITING:
+        router_log_step(g, ROUTER_STEP_QUEUED, now_ns(g), NULL);
         (void)router_generation_move(g, ROUTER_GENERATION_QUEUED);
         break;
     case ROUTER_REFUSED:

@@ -81,6 +81,8 @@ static void choose(struct router_sched *s, struct router_ticket *t,
     t->replica = chosen->replica;
     if (t->prefixes != NULL)
         chat_prefix_index_note(&s->prefixes, t->node, t->prefixes);
+    t->chosen = (struct router_chosen){chosen->cost, chosen->cached, chosen->active,
+                                       (uint32_t)count, chosen->is_loaded};
     (void)snprintf(t->why, sizeof(t->why), "cost=%.0fms %s active=%u nodes=%zu cached=%.0f%%",
                    chosen->cost, chosen->is_loaded ? "loaded" : "loads-first", chosen->active,
                    count, chosen->cached * 100);

@@ -37,6 +37,14 @@ struct router_schedule;
 
 enum { ROUTER_FAILED_MAX = 8, ROUTER_TICKET_NAME_MAX = 112 };
 
+/* Why a node was chosen: what was known of its replica at that time. */
+struct router_chosen {
+    double cost_ms, cached; /* cached: share of the prompt, 0 to 1 */
+    uint32_t active;        /* sequences on it */
+    uint32_t nodes;         /* that could serve the ticket */
+    bool is_loaded;
+};
+
 /* A live ticket has a client that waits.  A batch ticket takes what live tickets leave. */
 enum router_priority { ROUTER_LIVE, ROUTER_BATCH, ROUTER_PRIORITIES };
 
@@ -83,7 +91,8 @@ struct router_ticket {
     struct router_ticket *next_held, **held_link; /* of replica->held */
     char swap[ROUTER_TICKET_NAME_MAX]; /* the ticket that leaves the node when this one comes
                                         * there; "": none, or that is settled */
-    char why[96];                      /* why this node: X-LLM-Router-Reason */
+    struct router_chosen chosen;       /* why this node */
+    char why[96];                      /* the same in words: X-LLM-Router-Reason */
 
     /* For dispatch.c: the scheduler does not look at these. */
     struct router_dispatch *dispatch;
