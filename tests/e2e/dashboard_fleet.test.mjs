@@ -202,9 +202,10 @@ test('every theme and size of the overview, the models and the nodes with things
 test('with the router gone the page says so and since when, and never that nothing is registered', async () => {
   const page = await browser.open(router.url);
   await page.locator('.tally').first().waitFor();
-  await until('the other pages are there', () =>
-    page.evaluate(() => performance.getEntriesByType('resource').some((r) => r.name.endsWith('/pages/nodes.js'))),
-  );
+  for (const name of ['Models', 'Nodes']) {
+    await page.visit(`#/${name.toLowerCase()}`); // the module of the page arrives
+    await page.getByRole('heading', { level: 1, name }).waitFor();
+  }
   await router.stop('SIGKILL');
   await page.getByText(/^The router has not answered since \d/).waitFor();
   for (const name of ['models', 'nodes', 'overview']) {
