@@ -1,8 +1,10 @@
 // lib/chat.js - one request to /v1/chat/completions, streamed; no view.
 //
 //   const answer = await ask(request, {signal, onChange: (answer) => ...})
+//   newAnswer()                the answer before its first piece
 //
-// `answer` grows with the stream and is passed to onChange after each piece (the same
+// Until the first piece, answer.progress says what the request waits for (the router's comments,
+// X-LLM-Router-Progress).  `answer` grows with the stream and is passed to onChange after each piece (the same
 // object); it is complete when the promise resolves.  A failure throws the API's error, also
 // in the middle of a stream; the last onChange has the part that had arrived.
 import { api, ApiError } from './api.js';
@@ -10,7 +12,8 @@ import { api, ApiError } from './api.js';
 /**
  * @typedef {{id: string, name: string, arguments: string}} ToolCall
  * @typedef {{content: string, reasoning: string, toolCalls: ToolCall[], finish: string|null,
- *   node: string, usage: {prompt_tokens: number, completion_tokens: number}|null,
+ *   node: string, usage: {prompt_tokens: number, completion_tokens: number, prompt_tokens_details?: {cached_tokens: number}}|null,
+ *   progress: {state: 'queued'|'sent'|'loading'|'prefill', ahead?: number, wait_ms?: number, done?: number, total?: number, node?: string}|null,
  *   pieces: number, firstMs: number|null, lastMs: number|null}} Answer
  */
 
@@ -20,8 +23,8 @@ export class EventParser {
 
   #data = [];
 
-  /** @param {string} text @returns {string[]} */
-  feed(text) {
+  /** @param {string} text @param {(comment: string) => void} [onComment] @returns {string[]} */
+  feed(text, onComment = () => {}) {
     const out = [];
     this.#rest += text;
     // A CR at the very end may be half of a CR LF.
@@ -31,6 +34,8 @@ export class EventParser {
       if (line === '') {
         if (this.#data.length) out.push(this.#data.join('\n'));
         this.#data = [];
+      } else if (line.startsWith(': ')) {
+        onComment(line.slice(2));
       } else if (line.startsWith('data:')) {
         this.#data.push(line.slice(line[5] === ' ' ? 6 : 5));
       }
@@ -40,17 +45,31 @@ export class EventParser {
 }
 
 /** @returns {Answer} */
-const nothing = () => ({
+export const newAnswer = () => ({
   content: '',
   reasoning: '',
   toolCalls: [],
   finish: null,
   node: '',
   usage: null,
+  progress: null,
   pieces: 0,
   firstMs: null,
   lastMs: null,
 });
+
+const PROGRESS = 'progress ';
+
+/** @param {Answer} answer @param {string} comment */
+function takeComment(answer, comment) {
+  if (!comment.startsWith(PROGRESS)) return;
+  try {
+    answer.progress = JSON.parse(comment.slice(PROGRESS.length));
+    answer.node = answer.progress.node ?? answer.node;
+  } catch {
+    /* of a router that says it in other words */
+  }
+}
 
 function takeDelta(answer, delta) {
   answer.content += delta.content ?? '';
@@ -91,12 +110,13 @@ function takeChunk(answer, chunk, began) {
  * @returns {Promise<Answer>}
  */
 export async function ask(request, { signal, onChange = () => {} } = {}) {
-  const answer = nothing();
+  const answer = newAnswer();
   const began = performance.now();
   const response = await api.raw('/v1/chat/completions', {
     method: 'POST',
     body: { ...request, stream: true, stream_options: { include_usage: true } },
     signal,
+    headers: { 'X-LLM-Router-Progress': '1' },
   });
   answer.node = response.headers.get('X-LLM-Router-Node') ?? '';
   const parser = new EventParser();
@@ -104,7 +124,7 @@ export async function ask(request, { signal, onChange = () => {} } = {}) {
   for (let isOver = false; !isOver; ) {
     const { done, value } = await reader.read();
     if (done) break;
-    for (const data of parser.feed(value)) {
+    for (const data of parser.feed(value, (comment) => takeComment(answer, comment))) {
       isOver = data === '[DONE]';
       if (!isOver) takeChunk(answer, JSON.parse(data), began);
     }
@@ -123,37 +143,4 @@ export function speed({ usage, pieces, firstMs, lastMs }) {
   const count = usage?.completion_tokens ?? pieces;
   if (firstMs === null || count < 2) return null;
   return lastMs - firstMs < BURST_MS ? (count * 1000) / lastMs : ((count - 1) * 1000) / (lastMs - firstMs);
-}
-
-/** One word for a POSIX shell, whatever is in it. @param {string} text */
-export const shellQuote = (text) => `'${text.replaceAll("'", "'\\''")}'`;
-
-/**
- * The request as a command.  The key is never in it: the shell's LLM_ROUTER_KEY is.
- * @param {Record<string, unknown>} request @param {{origin: string, needsKey: boolean}} where
- */
-export function toCurl(request, { origin, needsKey }) {
-  return [
-    `curl ${shellQuote(`${origin}/v1/chat/completions`)}`,
-    '-N',
-    `-H ${shellQuote('Content-Type: application/json')}`,
-    ...(needsKey ? ['-H "Authorization: Bearer $LLM_ROUTER_KEY"'] : []),
-    `--data-raw ${shellQuote(JSON.stringify({ ...request, stream: true }))}`,
-  ].join(' \\\n  ');
-}
-
-/** A line for each kind of client; most clients do not start without a key. */
-export function toClients(model, { origin, needsKey }) {
-  const key = needsKey ? '"$LLM_ROUTER_KEY"' : 'none';
-  const provider = `model_providers.llm-router={name="llm-router", base_url="${origin}/v1", wire_api="responses"${
-    needsKey ? ', env_key="LLM_ROUTER_KEY"' : ''
-  }}`;
-  return [
-    '# openai (Python, JavaScript)',
-    `export OPENAI_BASE_URL=${shellQuote(`${origin}/v1`)} OPENAI_API_KEY=${key}`,
-    '# Claude Code',
-    `ANTHROPIC_BASE_URL=${shellQuote(origin)} ANTHROPIC_AUTH_TOKEN=${key} claude --model ${shellQuote(model)}`,
-    '# Codex',
-    `codex -m ${shellQuote(model)} -c model_provider=llm-router -c ${shellQuote(provider)}`,
-  ].join('\n');
 }

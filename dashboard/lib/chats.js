@@ -2,7 +2,8 @@
 //
 //   const store = openChats(me.id)       one store per key: the next user of this browser
 //                                        does not see the conversations of the last user
-//   store.list()  store.put(chat)  store.remove(id)  store.clear()
+//   store.list()  store.put(chat)  store.rename(id, title)  store.remove(id)  store.clear()
+//   search(chats, words)  toMarkdown(chat)  branch(chat, messages)
 //   store.settings()  store.putSettings(settings)
 //
 // The newest conversation is first.  The oldest are deleted when there are too many or the
@@ -11,8 +12,8 @@
 /**
  * A message as the API takes it, and what the view shows beside it.
  * @typedef {{role: 'user'|'assistant'|'tool', content: string, reasoning?: string, toolCalls?: import('./chat.js').ToolCall[],
- *   toolCallId?: string, finish?: string|null, isStopped?: boolean, error?: {message: string, status: number, code: string|null, requestId: string},
- *   facts?: {tokens: number, speed: number|null, firstMs: number|null, model: string, node: string}}} Message
+ *   files?: {name: string, text: string}[], toolCallId?: string, finish?: string|null, isStopped?: boolean, error?: {message: string, status: number, code: string|null, requestId: string},
+ *   facts?: {tokens: number, speed: number|null, firstMs: number|null, model: string, node: string, prompt?: number, cached?: number}}} Message
  * @typedef {{id: string, title: string, model: string, at: number, messages: Message[]}} Chat
  */
 
@@ -67,6 +68,11 @@ export function openChats(owner) {
       chats = [{ ...chat, at: Date.now() }, ...chats.filter((c) => c.id !== chat.id)];
       save();
     },
+    /** @param {string} id @param {string} title */
+    rename(id, title) {
+      chats = chats.map((c) => (c.id === id ? { ...c, title } : c));
+      save();
+    },
     /** @param {string} id */
     remove(id) {
       chats = chats.filter((c) => c.id !== id);
@@ -76,10 +82,11 @@ export function openChats(owner) {
       chats = [];
       save();
     },
-    settings: () => ({ ...noSettings, ...read(settingsKey, {}) }),
-    putSettings(settings) {
+    /** @param {number} [lane] 1: the second of two that are compared */
+    settings: (lane = 0) => ({ ...noSettings, ...read(settingsKey + (lane ? '.2' : ''), {}) }),
+    putSettings(settings, lane = 0) {
       try {
-        localStorage.setItem(settingsKey, JSON.stringify(settings));
+        localStorage.setItem(settingsKey + (lane ? '.2' : ''), JSON.stringify(settings));
       } catch {
         /* storage is off */
       }
@@ -97,6 +104,7 @@ export const noSettings = {
   seed: '',
   effort: '',
   tools: '',
+  schema: '',
 };
 
 export const newChat = () => ({
@@ -107,15 +115,52 @@ export const newChat = () => ({
   messages: [],
 });
 
-/** What is wrong with a setting, or ''. @param {string} text */
-export function toolsProblem(text) {
+/** A new conversation that begins with these messages of another. @param {Chat} chat @param {Message[]} messages */
+export const branch = (chat, messages) => ({ ...newChat(), title: chat.title, model: chat.model, messages });
+
+/** Those with every word in the title or in a message. @param {Chat[]} chats @param {string} text */
+export function search(chats, text) {
+  const words = text.toLowerCase().split(/\s+/).filter(Boolean);
+  if (words.length === 0) return chats;
+  return chats.filter((chat) => {
+    const all = [chat.title, ...chat.messages.map((m) => m.content)].join('\n').toLowerCase();
+    return words.every((word) => all.includes(word));
+  });
+}
+
+/** @param {Chat} chat @param {{you: string, tool: string}} names */
+export function toMarkdown(chat, names) {
+  const name = (m) => (m.role === 'user' ? names.you : m.role === 'tool' ? names.tool : m.facts?.model || chat.model);
+  const calls = (m) => (m.toolCalls ?? []).map((c) => `\n\n\`\`\`json\n${c.name}(${c.arguments})\n\`\`\``).join('');
+  return `# ${chat.title}\n${chat.messages.map((m) => `\n## ${name(m)}\n\n${withFiles(m)}${calls(m)}\n`).join('')}`;
+}
+
+/** What is wrong with a setting, or ''. */
+const problemOf = (text, isRight, otherwise) => {
   if (!text.trim()) return '';
   try {
-    return Array.isArray(JSON.parse(text)) ? '' : 'list';
+    return isRight(JSON.parse(text)) ? '' : otherwise;
   } catch (error) {
     return error.message;
   }
-}
+};
+/** @param {string} text */
+export const toolsProblem = (text) => problemOf(text, Array.isArray, 'list');
+/** @param {string} text */
+export const schemaProblem = (text) =>
+  problemOf(text, (x) => x !== null && typeof x === 'object' && !Array.isArray(x), 'object');
+
+/** The text of a message with its files, each in a fence that its text cannot end. @param {Message} m */
+export const withFiles = (m) =>
+  [
+    m.content,
+    ...(m.files ?? []).map(({ name, text }) => {
+      const fence = '`'.repeat(Math.max(3, ...[...text.matchAll(/`+/g)].map(([run]) => run.length + 1)));
+      return `${name}\n${fence}\n${text}\n${fence}`;
+    }),
+  ]
+    .filter(Boolean)
+    .join('\n\n');
 
 const toApi = (m) => {
   if (m.role === 'tool') return { role: 'tool', tool_call_id: m.toolCallId, content: m.content };
@@ -135,7 +180,7 @@ const toApi = (m) => {
           }
         : {}),
     };
-  return { role: 'user', content: m.content };
+  return { role: 'user', content: withFiles(m) };
 };
 
 /** The request that continues a conversation. @param {Message[]} messages */
@@ -153,6 +198,10 @@ export function toRequest(messages, settings) {
     seed: number(settings.seed),
     reasoning_effort: settings.effort || undefined,
     tools: settings.tools.trim() && !toolsProblem(settings.tools) ? JSON.parse(settings.tools) : undefined,
+    response_format:
+      settings.schema?.trim() && !schemaProblem(settings.schema)
+        ? { type: 'json_schema', json_schema: { name: 'answer', strict: true, schema: JSON.parse(settings.schema) } }
+        : undefined,
   };
   return Object.fromEntries(Object.entries(request).filter(([, value]) => value !== undefined));
 }

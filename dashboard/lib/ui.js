@@ -45,6 +45,16 @@ const paths = {
   leave: 'M8 3.5H3.5v13H8M12 6l4 4-4 4M16 10H7.5',
   send: 'M10 16V4M5 9l5-5 5 5',
   stop: 'M5.5 5.5h9v9h-9z',
+  edit: 'M4 16l.8-3.5L13.5 3.8l2.7 2.7L7.5 15.2z',
+  branch:
+    'M6 6.7v6.6M6 6.7a1.8 1.8 0 1 0 0-3.6 1.8 1.8 0 0 0 0 3.6zM6 16.9a1.8 1.8 0 1 0 0-3.6 1.8 1.8 0 0 0 0 3.6zM14 8.7a1.8 1.8 0 1 0 0-3.6 1.8 1.8 0 0 0 0 3.6zM14 8.7c0 3.5-8 1.5-8 4.6',
+  list: 'M4 5.5h12M4 10h12M4 14.5h8',
+  sliders: 'M3.5 6.5h6M13.5 6.5h3M11.5 4.5v4M3.5 13.5h3M10.5 13.5h6M8.5 11.5v4',
+  code: 'M7 5.5L2.5 10 7 14.5M13 5.5l4.5 4.5-4.5 4.5',
+  file: 'M5 2.5h6.5L15 6v11.5H5zM11.5 2.5V6H15',
+  attach: 'M15.5 9.5l-6 6a3.5 3.5 0 0 1-5-5l6.5-6.5a2.4 2.4 0 0 1 3.4 3.4l-6.4 6.4a1.2 1.2 0 0 1-1.7-1.7l5.7-5.7',
+  save: 'M10 3v9.5M6 9l4 4 4-4M3.5 16.5h13',
+  columns: 'M3 3.5h14v13H3zM10 3.5v13',
   spark: 'M10 2.5l1.8 5.7 5.7 1.8-5.7 1.8L10 17.5l-1.8-5.7L2.5 10l5.7-1.8z',
 };
 
@@ -214,14 +224,16 @@ async function copyText(text) {
   area.remove();
 }
 
-export function CopyButton({ text, label = t('common.copy') }) {
+/** With `isBare` only the picture. */
+export function CopyButton({ text, label = t('common.copy'), isBare = false }) {
   const [done, setDone] = useState(false);
   const copy = async () => {
     await copyText(text);
     setDone(true);
     setTimeout(() => setDone(false), 2000);
   };
-  return html`<${Button} kind="quiet" icon=${done ? 'check' : 'copy'} onClick=${copy}>${done ? t('common.copied') : label}<//>`;
+  const said = done ? t('common.copied') : label;
+  return html`<${Button} kind="quiet" icon=${done ? 'check' : 'copy'} label=${isBare ? said : undefined} onClick=${copy}>${isBare ? '' : said}<//>`;
 }
 
 /** Runs an order, one at a time; keeps its error until dismissed. */

@@ -1,10 +1,11 @@
 // Chats in the browser: streams, stopping, reasoning, tools, curl, conversations.
 import assert from 'node:assert/strict';
 import { execFile } from 'node:child_process';
+import path from 'node:path';
 import { after, before, test } from 'node:test';
 import { promisify } from 'node:util';
 import { startBrowser } from './browser.mjs';
-import { call, DEMO, makeEcho, nodes, say, startUp, until } from './support.mjs';
+import { call, DEMO, makeEcho, nodes, ROOT, say, startUp, until } from './support.mjs';
 
 const HOSTILE = '<img src=x onerror="globalThis.broken = true"><script>globalThis.broken = true</script>';
 const weather = JSON.stringify([
@@ -115,11 +116,11 @@ test('reasoning is folded and opens by keyboard', async () => {
 
 test('a tool call is shown with its arguments; its result is sent and the model continues', async () => {
   const page = await open('demo');
-  await page.getByLabel('Tools (JSON)').fill('{"type": 1}');
+  await page.getByRole('textbox', { name: 'Tools (JSON)' }).fill('{"type": 1}');
   await page.getByText('Must be a list').waitFor();
   await page.getByRole('textbox', { name: 'Message' }).fill('What is the weather in Paris?');
   assert.equal(await page.getByRole('button', { name: 'Send' }).isDisabled(), true, 'not with broken tools');
-  await page.getByLabel('Tools (JSON)').fill(weather);
+  await page.getByRole('textbox', { name: 'Tools (JSON)' }).fill(weather);
   await page.getByLabel('Temperature').fill('0');
   await page.say('What is the weather in Paris?');
   const tool = page.locator('.tool');
@@ -137,15 +138,21 @@ test('a tool call is shown with its arguments; its result is sent and the model 
   await page.context().close();
 });
 
-test('copy as curl gives a command that sends the same request, with any characters', async () => {
+test('the code for curl and JavaScript sends the same request, with any characters', async () => {
   const page = await open('echo');
   await page.context().grantPermissions(['clipboard-read', 'clipboard-write']);
   const said = `it's "quoted" $HOME \`id\` \\n !! ${HOSTILE} 日本 \n second line`;
   await page.getByLabel('System prompt').fill("It's a system's prompt");
   await page.getByRole('textbox', { name: 'Message' }).fill(said);
-  await page.getByRole('button', { name: 'Copy as curl' }).click();
-  await page.getByRole('dialog').getByRole('button', { name: 'Copy command' }).click();
-  const command = await page.evaluate(() => navigator.clipboard.readText());
+  await page.getByRole('button', { name: 'Use in code' }).click();
+  const dialog = page.getByRole('dialog');
+  const copy = async (name) => {
+    await dialog.getByRole('tab', { name }).click();
+    await dialog.locator('.code-head button').click();
+    await dialog.getByText('Copied').waitFor();
+    return page.evaluate(() => navigator.clipboard.readText());
+  };
+  const command = await copy('curl');
   assert.match(command, /^curl 'http:\/\/127\.0\.0\.1:\d+\/v1\/chat\/completions' \\\n/);
   const { stdout } = await promisify(execFile)('bash', ['-c', `${command} -sS --noproxy '*'`]);
   const chunks = stdout
@@ -154,6 +161,18 @@ test('copy as curl gives a command that sends the same request, with any charact
     .filter((line) => line.startsWith('{'))
     .map(JSON.parse);
   assert.equal(chunks.map((c) => c.choices[0]?.delta?.content ?? '').join(''), said.trim());
+  const script = await copy('JavaScript');
+  const ran = await promisify(execFile)(process.execPath, ['--input-type=module', '-e', script], {
+    cwd: path.join(ROOT, 'tests'),
+  });
+  assert.equal(ran.stdout, said.trim());
+  const python = await copy('Python');
+  await promisify(execFile)('python3', ['-c', 'import ast, sys; ast.parse(sys.argv[1])', python]);
+  assert.match(await copy('Claude Code'), /ANTHROPIC_BASE_URL='http.*claude --model 'echo'/s);
+  await dialog.getByRole('tab', { name: 'Claude Code' }).press('ArrowRight');
+  assert.equal(await page.evaluate(() => document.activeElement.textContent), 'Codex');
+  assert.match(await dialog.locator('pre').textContent(), /^codex -m 'echo' -c model_provider=llm-router/);
+  await page.look('playground-code', { fullPage: false });
   await page.assertUnbroken();
   page.watch.assertClean();
   await page.context().close();

@@ -2,7 +2,8 @@
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
 import { test } from 'node:test';
-import { EventParser, shellQuote, speed, toCurl } from '../../dashboard/lib/chat.js';
+import { EventParser, speed } from '../../dashboard/lib/chat.js';
+import { shellQuote, snippets, toCurl } from '../../dashboard/lib/chat_snippets.js';
 import { noSettings, openChats, toolsProblem, toRequest } from '../../dashboard/lib/chats.js';
 import { byKey, toColumns } from '../../dashboard/pages/usage.js';
 
@@ -55,6 +56,8 @@ test('the curl command contains the request and never a key', () => {
   assert.match(command, /-H "Authorization: Bearer \$LLM_ROUTER_KEY"/);
   assert.doesNotMatch(toCurl({ model: 'm' }, { origin: 'https://host:1', needsKey: false }), /Authorization/);
   assert.match(command, /"stream":true/);
+  for (const { id, text } of snippets({ model: 'm', messages: [] }, { origin: 'https://host:1', needsKey: true }))
+    assert.match(text, /LLM_ROUTER_KEY/, id);
 });
 
 test('a request contains the fields that were set and no others; tool calls are sent back with their results', () => {
