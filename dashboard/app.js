@@ -141,9 +141,12 @@ function Announcer() {
   return html`<p class="visually-hidden" role="status" aria-live="polite">${text}</p>`;
 }
 
+/** Roles that see every page; the router refuses a viewer's changes. */
+const readsAll = (me) => me.role === 'admin' || me.role === 'viewer';
+
 function Navigation({ page, me }) {
   return html`<nav class="nav" aria-label=${t('common.navigation')}><ul>${Object.entries(pages)
-    .filter(([, p]) => !p.admin || me.role === 'admin')
+    .filter(([, p]) => !p.admin || readsAll(me))
     .map(
       ([name]) => html`
     <li key=${name}><a href=${href(name)} aria-current=${page === name ? 'page' : undefined}><${Icon} name=${name} /><span>${t(name === 'keys' ? 'common.keysShort' : `common.${name}`)}</span></a></li>`,
@@ -154,7 +157,7 @@ function Shell({ me, onSignOut }) {
   const route = useRoute();
   const page = pages[route.page];
   useEffect(() => {
-    if (me.role === 'admin') live.start();
+    if (readsAll(me)) live.start();
     return () => live.stop();
   }, [me.role]);
   useEffect(() => {
@@ -163,7 +166,7 @@ function Shell({ me, onSignOut }) {
   let body;
   if (!page) {
     body = html`<${Empty} icon="search" title=${t('common.notFoundTitle')} text=${t('common.notFoundText')}><a class="button primary" href="#/overview">${t('common.toOverview')}</a><//>`;
-  } else if (page.admin && me.role !== 'admin') {
+  } else if (page.admin && !readsAll(me)) {
     body = html`<${Empty} icon="keys" title=${t('common.notAllowedTitle')} text=${t('common.notAllowedText')}><a class="button primary" href="#/playground">${t('common.playground')}</a><//>`;
   } else {
     body = html`<${Guard} name=${route.page}><${View} key=${route.page} name=${route.page} route=${route} me=${me} /><//>`;
@@ -175,7 +178,8 @@ function Shell({ me, onSignOut }) {
   return html`<a class="skip" href="#main" onClick=${skip}>${t('common.skip')}</a>
     <div class="shell"><header class="side"><a class="brand" href="#/overview"><span class="mark" aria-hidden="true"></span><span>llm-router</span></a>
       <${Navigation} page=${route.page} me=${me} />
-      <div class="side-foot">${me.role === 'admin' && html`<${Link} />`}
+      <div class="side-foot">${readsAll(me) && html`<${Link} />`}
+        ${me.signed_in && html`<p class="small muted who" title=${me.name}>${me.name} · ${me.role}</p>`}
         <div class="side-tools"><${LanguageSwitch} /><${ThemeSwitch} />
         ${me.signed_in && html`<${Button} kind="quiet" icon="leave" label=${`${t('common.signOut')} (${me.name})`} onClick=${onSignOut} />`}</div></div></header>
     <main id="main" tabindex="-1">${me.role === 'admin' && html`<${Lost} />`}${body}</main></div><${Toasts} /><${Announcer} />`;
@@ -192,11 +196,27 @@ function remember(me) {
   return me;
 }
 
+/** The OpenID provider of /v0/whoami, for the sign-in page. */
+let provider;
+
+/** After the way over the OpenID provider: the page where the sign-in began. */
+function returnToPage() {
+  try {
+    const page = sessionStorage.getItem('lr.page');
+    sessionStorage.removeItem('lr.page');
+    if (page && !location.hash) location.replace(page);
+  } catch {
+    /* storage is off */
+  }
+}
+
 /** Who is there: /v0/whoami's answer, null for nobody, an error where nothing answers. */
 async function identify() {
   try {
     const me = await api.get('/v0/whoami');
     api.setCsrf(me.csrf ?? '');
+    provider = me.sign_in;
+    if (me.signed_in) returnToPage();
     return remember(me.role === 'public' ? null : me);
   } catch (error) {
     return error.status === 401 ? remember(null) : error;
@@ -208,8 +228,12 @@ function App({ first }) {
   const [, setLangCount] = useState(0);
   const ask = async () => setMe(await identify());
   const signOut = async () => {
-    await api.del('/v0/session').catch(() => {});
+    const answer = await api.del('/v0/session').catch(() => null);
     api.setCsrf('');
+    if (answer?.redirect) {
+      location.assign(answer.redirect); // the provider ends its own session and comes back
+      return;
+    }
     await ask();
   };
   useEffect(() => {
@@ -219,7 +243,7 @@ function App({ first }) {
   if (me instanceof Error)
     return html`<main id="main"><${Empty} icon="alert" title=${me.message} text=""><${Button} kind="primary" onClick=${ask}>${t('common.reload')}<//><//></main>`;
   if (me === null)
-    return html`<main id="main" class="bare" key=${getLang()}><${View} name="signin" onDone=${ask} /><div class="bare-tools"><${LanguageSwitch} /><${ThemeSwitch} /></div></main><${Toasts} />`;
+    return html`<main id="main" class="bare" key=${getLang()}><${View} name="signin" onDone=${ask} provider=${provider} /><div class="bare-tools"><${LanguageSwitch} /><${ThemeSwitch} /></div></main><${Toasts} />`;
   return html`<${Shell} key=${getLang()} me=${me} onSignOut=${signOut} />`;
 }
 

@@ -34,6 +34,7 @@ function Form({ form, onChange, onSubmit }) {
       html`<fieldset class="roles"><legend class="legend">${t('keys.role')}</legend>${[
         'api',
         'admin',
+        'viewer',
         'node',
         'metrics',
       ].map(

@@ -1,12 +1,21 @@
-// pages/signin.js - asks for a key and starts a session with it.
+// pages/signin.js - asks for a key and starts a session with it, or leads to the OpenID provider.
 import { html } from 'htm/preact';
 import { useEffect, useRef, useState } from 'preact/hooks';
 import { api } from '../lib/api.js';
 import { t } from '../lib/i18n.js';
 import { Button, ErrorNote, Field, useOrder } from '../lib/ui.js';
 
-/** @param {{onDone: () => void}} props */
-export default function SignIn({ onDone }) {
+/** The page to come back to after the way over the provider. */
+function rememberPage() {
+  try {
+    sessionStorage.setItem('lr.page', location.hash);
+  } catch {
+    /* storage is off */
+  }
+}
+
+/** @param {{onDone: () => void, provider?: {name: string, path: string}}} props */
+export default function SignIn({ onDone, provider }) {
   const [key, setKey] = useState('');
   const { busy, error, run, dismiss } = useOrder();
   const input = useRef(null);
@@ -28,10 +37,11 @@ export default function SignIn({ onDone }) {
     <p class="brand"><span class="mark" aria-hidden="true"></span><span>llm-router</span></p>
     <h1>${t('signin.title')}</h1>
     <${ErrorNote} error=${error} onDismiss=${dismiss} />
+    ${provider && html`<a class="button primary signin-provider" href=${provider.path} onClick=${rememberPage}>${t('signin.with', { name: provider.name })}</a><p class="small muted signin-or">${t('signin.or')}</p>`}
     <${Field} label=${t('signin.key')} hint=${t('signin.hint')}>${(
       props,
     ) => html`<input ref=${input} type="password" name="key" autocomplete="current-password" spellcheck=${false}
       autocapitalize="off" placeholder="lr-…" ...${props} value=${key} onInput=${(e) => setKey(e.currentTarget.value)} />`}<//>
-    <${Button} kind="primary" type="submit" busy=${busy === 'in'}>${t('signin.action')}<//>
+    <${Button} kind=${provider ? 'plain' : 'primary'} type="submit" busy=${busy === 'in'}>${t('signin.action')}<//>
     <details class="small"><summary>${t('signin.noKey')}</summary><p class="muted">${t('signin.noKeyText')}</p><pre tabindex="0"><code>llm-router keys create --role admin</code></pre></details></form></div>`;
 }

@@ -27,8 +27,8 @@ static void load(void)
     void *library = lr_library_open_known(LR_LIBRARY_CURL);
     if (library == NULL) {
         outcome = lr_fail(&reason, LR_UNAVAILABLE,
-                          "talking to the hub needs libcurl, which is not installed (Debian "
-                          "and Ubuntu: apt install libcurl4)");
+                          "the hub, an OpenID provider and a collector of traces need libcurl, "
+                          "which is not installed (Debian and Ubuntu: apt install libcurl4)");
         return;
     }
     if (!take(library, "curl_global_init", &global_init) ||

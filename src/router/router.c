@@ -8,6 +8,7 @@
 #include "net/logs.h"
 #include "net/settings.h"
 #include "net/url.h"
+#include "router/http/session_store.h"
 #include "router/state.h"
 
 enum {
@@ -58,7 +59,9 @@ static lr_code read_settings(struct router *r, struct lr_error *err)
     code = net_cidrs_read(s, "trusted-proxy", &r->proxies, err);
     if (code == LR_OK)
         code = net_cidrs_read(s, "node-network", &r->node_networks, err);
-    return code == LR_OK ? router_cors_check(s, r->needs_key, err) : code;
+    if (code == LR_OK)
+        code = router_cors_check(s, r->needs_key, err);
+    return code == LR_OK ? router_oidc_init(&r->oidc, s, r->needs_key, err) : code;
 }
 
 lr_code router_check_settings(const struct lr_settings *settings, struct lr_error *err)
@@ -102,6 +105,20 @@ static lr_code lock_file(struct router *r, const char *database, struct lr_error
                          database);
 }
 
+static lr_code load_sessions(struct router *r, struct router_sql *sql, struct lr_error *err)
+{
+    struct router_session_row *rows = malloc(ROUTER_SESSIONS_MAX * sizeof(*rows));
+    struct lr_strmap map;
+    lr_strmap_init(&map);
+    lr_code code = rows != NULL ? router_sessions_read(sql, rows, &map, err)
+                                : lr_fail(err, LR_OUT_OF_RAM, "no memory for sessions");
+    if (code == LR_OK)
+        router_sessions_merge(&r->sessions, &r->keys, &map, lr_clock_wall_ms(NULL));
+    lr_strmap_free(&map);
+    free(rows);
+    return code;
+}
+
 static lr_code open_store(struct router *r, struct lr_error *err)
 {
     const char *dir = lr_settings_str(r->settings, "data-dir");
@@ -131,7 +148,9 @@ static lr_code open_store(struct router *r, struct lr_error *err)
         code = router_nodes_load(&r->nodes, sql, err);
     if (code == LR_OK)
         code = router_silences_load(&r->alerts.silences, sql, lr_clock_wall_ms(NULL), err);
-    return code;
+    if (code == LR_OK && router_store_is_shared(r->store))
+        code = router_fleet_name(sql, r->sessions.fleet, err);
+    return code == LR_OK ? load_sessions(r, sql, err) : code;
 }
 
 static lr_code make_loops(struct router *r, struct lr_error *err)
@@ -172,6 +191,7 @@ static void connect_modules(struct router *r)
     r->reach.client = r->loop_states[0].client;
     r->reach.offline_ms = lr_settings_ms(r->settings, "node-timeout");
     r->sync.keys = &r->keys;
+    r->sync.sessions = &r->sessions;
     r->sync.store = r->store;
     r->sync.reach = &r->reach;
     r->webhook.lock = &r->lock;
@@ -278,6 +298,7 @@ void router_destroy(struct router *r)
         router_relay_free(&r->loop_states[i].relay);
     }
     router_webhook_stop(&r->webhook);
+    router_oidc_free(&r->oidc);
     atomic_store(&r->keeper.is_stopping, true);
     net_timer_stop(r->watch);
     net_timer_stop(r->drain.timer);
@@ -295,6 +316,7 @@ void router_destroy(struct router *r)
     router_nodes_free(&r->nodes);
     chat_prefix_index_free(&r->dispatch.sched.prefixes);
     router_keys_free(&r->keys);
+    router_sessions_free(&r->sessions);
     router_keeper_free(&r->keeper);
     router_journal_free(&r->journal);
     router_webhook_free(&r->webhook);
@@ -372,6 +394,7 @@ static void every_second(void *arg)
         net_tls_look(false);
     router_reach_second(&r->reach);
     router_sync_second(&r->sync);
+    router_sessions_second(r);
     router_keeper_second(&r->keeper);
     if (r->drain.timer == NULL) /* its successor sends, or the next start */
         router_webhook_second(&r->webhook);
@@ -423,8 +446,7 @@ static lr_code start_server(struct router *r, struct lr_error *err)
 
 static struct router_memory memory_of(struct router *r)
 {
-    return (struct router_memory){
-        .nodes = &r->nodes, .sessions = &r->sessions, .keys = &r->keys};
+    return (struct router_memory){.nodes = &r->nodes};
 }
 
 /* The last step of a start that takes over: from here on clients are this router's.  Until the
@@ -470,6 +492,8 @@ lr_code router_start(struct router *r, char admin_key[64], struct lr_error *err)
         router_takeover_recall(&memory);
     if (code == LR_OK)
         code = router_store_start(r->store, err);
+    if (code == LR_OK)
+        code = router_oidc_start(&r->oidc, err);
     for (unsigned i = 0; code == LR_OK && i < r->loop_count; i++)
         net_loop_post(r->loop_states[i].net, start_loop, &r->loop_states[i]);
     return code;
@@ -485,6 +509,7 @@ static void end_drain(struct router *r, uint32_t grace_ms)
         return;
     drain->is_cut = true;
     router_store_hurry(r->store);
+    router_oidc_cancel(&r->oidc);
     if (!drain->is_leaving)
         net_server_stop(r->server, grace_ms, drain->done, drain->arg);
     else if (!drain->has_left)

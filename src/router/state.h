@@ -26,6 +26,7 @@
 #include "router/http/history.h"
 #include "router/http/session.h"
 #include "router/http/stats.h"
+#include "router/oidc/oidc.h"
 #include "router/relay/call.h"
 #include "router/router.h"
 #include "router/sched/dispatch.h"
@@ -83,6 +84,7 @@ struct router {
     struct router_metrics metrics; /* atomics: no lock */
     struct router_keeper keeper;
     struct router_journal journal; /* has a lock of its own */
+    struct router_oidc oidc;       /* has a lock of its own */
     struct router_webhook webhook; /* on loop 0 */
     router_node_fn on_node;        /* of `up` */
     void *on_node_arg;

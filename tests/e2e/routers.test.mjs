@@ -6,6 +6,7 @@ import fs from 'node:fs';
 import path from 'node:path';
 import { after, before, test } from 'node:test';
 import { startHub } from '../support/hub.mjs';
+import { Browser, SECRET, startProvider } from '../support/oidc.mjs';
 import { addNode, keep } from './fleet.mjs';
 import {
   call,
@@ -135,4 +136,49 @@ test('a node that starts while the router it was given is away joins the other r
   // The token is of no use without the router that would take it.
   node = keep(await startNode(named, { name: 'loyal', dir: node.dir, token: 'lr-none', args: ['--model', model] }));
   await until('it is back', async () => (await isOnline(first)) && (await isOnline(second)), 20000);
+});
+
+test('routers that share a database share sessions: begun, finished and used on different routers, and ended on all', async (t) => {
+  const own = await startProvider({ people: { ada: { email: 'ada@example.com', groups: ['admins'] } } });
+  t.after(() => own.close());
+  const settings = [
+    ...['--database', url, '--require-key', '--oidc-issuer', own.issuer, '--oidc-client-id', 'router'],
+    ...['--oidc-scopes', 'openid email groups', '--oidc-admin-group', 'admins'],
+  ];
+  const secret = { LLM_ROUTER_OIDC_CLIENT_SECRET: SECRET };
+  const first = keep(await startRouter({ args: settings, env: secret }));
+  const second = keep(await startRouter({ args: settings, env: secret }));
+  own.open([first.url, second.url]);
+  // Cookies of the two ports are one jar, as behind one name.
+  const browser = new Browser();
+  const jar = browser.jar(first.url);
+  browser.jar = (origin) => (origin === own.issuer ? Browser.prototype.jar.call(browser, origin) : jar);
+  const callback = await browser.follow(`${first.url}/v0/oidc/start`, 'ada', (u) => u.includes('/v0/oidc/callback?'));
+  const answer = await browser.fetch(callback);
+  assert.equal(answer.status, 302, await answer.text());
+  // At once, without waiting for the routers to tell each other.
+  const seen = (await browser.api(second, '/v0/whoami')).json;
+  assert.deepEqual([seen.name, seen.role], ['ada@example.com', 'admin']);
+  const made = await browser.api(second, '/v0/keys', { method: 'POST', body: { name: 'x' }, csrf: seen.csrf });
+  assert.equal(made.status, 201, made.text);
+  assert.equal((await browser.api(first, '/v0/keys')).status, 200);
+  assert.equal((await browser.api(second, '/v0/session', { method: 'DELETE', csrf: seen.csrf })).status, 200);
+  await until(
+    'the session is over on the first router, too',
+    async () => (await browser.api(first, '/v0/keys')).status === 401,
+    5000,
+  );
+  // A key that is revoked on one router ends its sessions on the other.
+  const key = (await call(`${first.url}/v0/keys`, { body: { role: 'admin' }, key: first.adminKey })).json;
+  const in2 = await until('the other router knows the key', async () => {
+    const tried = await call(`${second.url}/v0/session`, { body: { key: key.key } });
+    return tried.status === 200 && tried;
+  });
+  const cookie = in2.headers.get('set-cookie').split(';')[0];
+  assert.equal((await call(`${first.url}/v0/keys`, { headers: { cookie } })).status, 200);
+  assert.equal((await call(`${first.url}/v0/keys/${key.id}`, { method: 'DELETE', key: first.adminKey })).status, 200);
+  await until(
+    'it has ended',
+    async () => (await call(`${second.url}/v0/keys`, { headers: { cookie } })).status === 401,
+  );
 });

@@ -8,6 +8,7 @@ export default {
   unnamed: 'Unnamed',
   role: 'Role',
   role_api: 'Can use models.',
+  role_viewer: 'Can read every page and change nothing.',
   role_admin: 'Can do everything, including this page.',
   role_metrics: 'Can read /metrics and nothing else.',
   role_node: 'Lets any number of machines join as nodes. For one machine, create a token on the Nodes page instead.',

@@ -8,6 +8,7 @@ export default {
   unnamed: '名前なし',
   role: '権限',
   role_api: 'モデルと会話できます。',
+  role_viewer: 'すべてのページを閲覧できますが、変更はできません。',
   role_admin: 'このページを含むすべての操作ができます。',
   role_metrics: '/metrics だけを読めます。',
   role_node: '何台のマシンでもノードとして参加させます。1 台だけなら、ノードのページでトークンを作ります。',

@@ -2,7 +2,9 @@
 
 #include <stdlib.h>
 
+#include "base/clock.h"
 #include "base/log.h"
+#include "router/http/session.h"
 
 /* ---- writing nodes ---- */
 
@@ -308,17 +310,23 @@ void router_sync(void *arg, struct router_sql *sql)
     struct router_nodes nodes;
     struct router_silences silences = {0};
     struct urls urls = {0};
+    struct router_session_row *rows = malloc(ROUTER_SESSIONS_MAX * sizeof(*rows));
+    struct lr_strmap sessions;
     struct lr_error err;
+    lr_strmap_init(&sessions);
     router_keys_init(&keys);
     router_registry_init(&registry);
     router_nodes_init(&nodes);
-    lr_code code = router_keys_load(&keys, sql, &err);
+    lr_code code = rows != NULL ? router_keys_load(&keys, sql, &err)
+                                : lr_fail(&err, LR_OUT_OF_RAM, "no memory for sessions");
     if (code == LR_OK)
         code = router_registry_load(&registry, sql, &err);
     if (code == LR_OK)
         code = router_nodes_load(&nodes, sql, &err);
     if (code == LR_OK)
         code = router_silences_load(&silences, sql, lr_clock_wall_ms(NULL), &err);
+    if (code == LR_OK)
+        code = router_sessions_read(sql, rows, &sessions, &err);
     bool is_shared = router_store_is_shared(sync->store);
     if (code == LR_OK && is_shared)
         code = read_fleet(sync->own_url, sql, &urls, &err);
@@ -329,6 +337,7 @@ void router_sync(void *arg, struct router_sql *sql)
         merge_models(sync, &registry);
         merge_nodes(sync, &nodes);
         sync->alerts->silences = silences;
+        router_sessions_merge(sync->sessions, sync->keys, &sessions, lr_clock_wall_ms(NULL));
     }
     if (code == LR_OK && is_shared) {
         memcpy(sync->urls, urls.list, sizeof(sync->urls));
@@ -341,4 +350,6 @@ void router_sync(void *arg, struct router_sql *sql)
         lr_log_warn(NULL, "store.not_read reason=%s", err.text);
     router_keys_free(&keys);
     router_nodes_free(&nodes);
+    lr_strmap_free(&sessions);
+    free(rows);
 }

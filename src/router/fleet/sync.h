@@ -21,6 +21,7 @@ struct router_sync {
     struct router_alerts *alerts;
     struct router_dispatch *dispatch; /* tickets may wait for a node or a model that changes */
     struct router_reach *reach;       /* nodes are told of registrations */
+    struct router_sessions *sessions;
 
     char own_url[ROUTER_URL_MAX];
     char urls[ROUTER_FLEET_MAX][ROUTER_URL_MAX]; /* of all routers, this one too */

@@ -11,7 +11,7 @@
  *   opens the database, loads it, makes
  *   everything that can fail
  *   {"ready":true}                       -->
- *                                        <--     {"go":true} and its sessions and nodes
+ *                                        <--     {"go":true} and its nodes
  *   accepts clients                              accepts no more, finishes what it has, ends
  *
  * The old router goes on as before whenever the new router ends or is too late:

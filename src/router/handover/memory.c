@@ -3,34 +3,9 @@
 #include "base/json.h"
 #include "base/log.h"
 
-enum {
-    LINE_BYTES = 64 << 20, /* memory for reading one line */
-    HEX = 2 * LR_SHA256_LEN,
-};
+enum { LINE_BYTES = 64 << 20 }; /* memory for reading one line */
 
 /* ---- writing ---- */
-
-static void write_sessions(const struct router_sessions *sessions, struct lr_buf *out)
-{
-    struct lr_json_writer w;
-    char hash[LR_SHA256_HEX_LEN + 1];
-    lr_json_writer_init(&w, out);
-    lr_json_begin_object(&w);
-    lr_json_member_u64(&w, "next_id", sessions->next_id);
-    lr_json_member_array(&w, "sessions");
-    for (size_t i = 0; i < ROUTER_SESSIONS_MAX; i++) {
-        const struct router_session *s = &sessions->all[i];
-        if (s->key == NULL)
-            continue;
-        lr_sha256_hex(s->hash, hash);
-        LR_JSON_ITEM(&w, LR_UINT("id", s->id), LR_TEXT("key", s->key->id),
-                     LR_TEXT("hash", hash), LR_TEXT("csrf", s->csrf),
-                     LR_UINT("made_ms", s->made_ms), LR_UINT("used_ms", s->used_ms));
-    }
-    lr_json_end_array(&w);
-    lr_json_end_object(&w);
-    lr_buf_add_char(out, '\n');
-}
 
 static void describe_model(const struct router_replica *replica, struct wire_fleet_model *out)
 {
@@ -128,61 +103,12 @@ static void write_node(const struct router_node *node, struct lr_buf *out)
 void router_memory_write(const struct router_memory *memory, struct lr_buf *out)
 {
     const struct router_node *node;
-    write_sessions(memory->sessions, out);
+    lr_buf_add_z(out, "{}\n");
     for (size_t at = 0; (node = router_nodes_next(memory->nodes, &at)) != NULL;)
         write_node(node, out);
 }
 
 /* ---- reading ---- */
-
-static bool read_hash(struct lr_str text, unsigned char out[LR_SHA256_LEN])
-{
-    static const char digits[] = "0123456789abcdef";
-    if (text.len != HEX)
-        return false;
-    for (size_t i = 0; i < HEX; i++) {
-        const char *digit = memchr(digits, text.ptr[i], 16);
-        if (digit == NULL)
-            return false;
-        unsigned char value = (unsigned char)(digit - digits);
-        out[i / 2] = (unsigned char)(i % 2 == 0 ? value << 4 : out[i / 2] | value);
-    }
-    return true;
-}
-
-static void read_session(const struct router_memory *memory, const struct lr_json *v,
-                         size_t used[2])
-{
-    struct router_session s = {0};
-    struct lr_str key, hash, csrf;
-    if (!lr_json_str(lr_json_get(v, "key"), &key) ||
-        !lr_json_str(lr_json_get(v, "hash"), &hash) ||
-        !lr_json_str(lr_json_get(v, "csrf"), &csrf) || csrf.len != ROUTER_SESSION_RANDOM ||
-        !read_hash(hash, s.hash) || !lr_json_u64(lr_json_get(v, "id"), &s.id) ||
-        !lr_json_u64(lr_json_get(v, "made_ms"), &s.made_ms) ||
-        !lr_json_u64(lr_json_get(v, "used_ms"), &s.used_ms) ||
-        (s.key = router_keys_find(memory->keys, key)) == NULL)
-        return;
-    LR_COPY(s.csrf, csrf);
-    size_t half = s.key->role == ROUTER_ADMIN ? 0 : 1;
-    if (used[half] < ROUTER_SESSIONS_EACH)
-        memory->sessions->all[half * ROUTER_SESSIONS_EACH + used[half]++] = s;
-}
-
-static void read_sessions(const struct router_memory *memory, struct lr_arena *arena,
-                          struct lr_str line)
-{
-    const struct lr_json *v = NULL, *list;
-    size_t used[2] = {0};
-    uint64_t next_id;
-    if (lr_json_parse(arena, line, NULL, &v, NULL) != LR_OK)
-        return;
-    list = lr_json_get(v, "sessions");
-    for (uint32_t i = 0; lr_json_is(list, LR_JSON_ARRAY) && i < list->count; i++)
-        read_session(memory, &list->items[i], used);
-    if (lr_json_u64(lr_json_get(v, "next_id"), &next_id) && next_id > memory->sessions->next_id)
-        memory->sessions->next_id = next_id;
-}
 
 /* The node joins once more at its next heartbeat: events that its alerts stand on come with
  * that join. */
@@ -216,11 +142,9 @@ void router_memory_read(const struct router_memory *memory, struct lr_str text, 
     struct lr_str line, where = {0};
     lr_arena_init(&arena, LINE_BYTES);
     for (size_t i = 0; lr_str_split(&text, '\n', &line) && line.len != 0; i++) {
-        if (i == 0)
-            read_sessions(memory, &arena, line);
-        else if (i % 2 == 1)
+        if (i % 2 == 1)
             where = line;
-        else
+        else if (i != 0)
             read_node(memory, &arena, where, line, now_ms);
         if (i % 2 == 0)
             lr_arena_free(&arena);

@@ -1,28 +1,24 @@
-/* router/handover/memory.h - what a router knows and its database does not: the sessions of the
- * dashboard, and the nodes as they said they are.
+/* router/handover/memory.h - what a router knows and its database does not: the nodes as they
+ * said they are.
  *
- * The text is lines of JSON: one object with the sessions, then two lines for each node, its
- * address and its join (wire/fleet.h).  The text holds secrets and is never in a file with a
- * name.  Thread: the router's lock is held.
+ * The text is lines of JSON: an object (empty; releases before kept sessions there), then two
+ * lines for each node, its address and its join (wire/fleet.h).  The text holds secrets and is
+ * never in a file with a name.  Thread: the router's lock is held.
  */
 #ifndef ROUTER_HANDOVER_MEMORY_H
 #define ROUTER_HANDOVER_MEMORY_H
 
 #include "router/fleet/nodes.h"
-#include "router/http/session.h"
-#include "router/store/keys.h"
 
 /* Borrowed. */
 struct router_memory {
     struct router_nodes *nodes;
-    struct router_sessions *sessions;
-    const struct router_keys *keys;
 };
 
 /* out->failed: no memory. */
 void router_memory_write(const struct router_memory *memory, struct lr_buf *out);
 
-/* What cannot be read is left out: such a node joins again, such a session signs in again. */
+/* What cannot be read is left out: such a node joins again. */
 void router_memory_read(const struct router_memory *memory, struct lr_str text,
                         uint64_t now_ms);
 

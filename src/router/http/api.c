@@ -4,20 +4,22 @@
 
 #include "base/random.h"
 #include "chat/codec.h"
+#include "router/http/session_store.h"
 #include "router/state.h"
 
 enum {
     ADMIN_BODY_MAX = 8 << 20,   /* of a request with a key */
     PUBLIC_BODY_MAX = 16 << 10, /* of any other request */
+    UNREAD_BODY_MAX = 1 << 20,  /* of a request whose session is yet to be read */
     ANSWER_MAX = 16 << 20,
     ERROR_MAX = 16 << 10,
 };
 
 const char *router_caller_name(const struct router_caller *caller)
 {
-    return caller->key != NULL    ? caller->key->id
-           : caller->node != NULL ? caller->node->id
-                                  : "local";
+    if (caller->key != NULL)
+        return caller->key->person[0] != '\0' ? caller->key->person : caller->key->id;
+    return caller->node != NULL ? caller->node->id : "local";
 }
 
 /* ---- answers ---- */
@@ -174,6 +176,18 @@ static bool answer_options(struct router *r, struct net_request *req)
     return true;
 }
 
+static void refuse(struct net_request *req, const struct lr_error *err)
+{
+    if (err->code == LR_UNAUTHENTICATED)
+        net_response_header(req, "WWW-Authenticate", LR_STR_LIT("Bearer"));
+    router_answer_error(req, err);
+}
+
+static bool needs_caller(const struct router_route *route)
+{
+    return route->role != ROUTER_PUBLIC || route->fn == router_api_whoami;
+}
+
 /* Routes and callers are checked before a byte of the body is read. */
 void router_api_head(void *arg, struct net_request *req)
 {
@@ -195,15 +209,18 @@ void router_api_head(void *arg, struct net_request *req)
     access->route = access->match.row;
     if (code == LR_OK)
         router_cors_answer(r->settings, req, access->route);
+    if (code == LR_OK && needs_caller(access->route) && router_session_is_unread(r, req)) {
+        access->reads_session = true;
+        net_request_limit_body(req, UNREAD_BODY_MAX);
+        return;
+    }
     if (code == LR_OK)
         code = router_authenticate(r, req, access->route, &access->caller, &err);
     if (code == LR_OK && atomic_load(&r->is_draining) && access->route->role != ROUTER_PUBLIC &&
         access->route->role != ROUTER_NODE)
         code = lr_fail(&err, LR_UNAVAILABLE, "this router is shutting down");
     if (code != LR_OK) {
-        if (code == LR_UNAUTHENTICATED)
-            net_response_header(req, "WWW-Authenticate", LR_STR_LIT("Bearer"));
-        router_answer_error(req, &err);
+        refuse(req, &err);
         return;
     }
     if (access->route->role != ROUTER_API)
@@ -211,11 +228,34 @@ void router_api_head(void *arg, struct net_request *req)
                                                                          : ADMIN_BODY_MAX);
 }
 
-void router_api_request(void *arg, struct net_request *req)
+static void handle(struct router *r, struct net_request *req)
 {
     struct lr_error err;
-    if (router_access(req)->route->fn(arg, req, &err) != LR_OK)
+    if (router_access(req)->route->fn(r, req, &err) != LR_OK)
         router_answer_error(req, &err);
+}
+
+/* The session was begun on another router a moment ago, or there is none. */
+static void on_session_read(void *arg, const struct lr_error *ignored)
+{
+    struct net_request *req = arg;
+    struct router_access *access = router_access(req);
+    struct lr_error err;
+    (void)ignored; /* without the database nobody is signed in */
+    lr_code code =
+        router_authenticate(access->router, req, access->route, &access->caller, &err);
+    if (code == LR_OK)
+        handle(access->router, req);
+    else
+        refuse(req, &err);
+}
+
+void router_api_request(void *arg, struct net_request *req)
+{
+    if (router_access(req)->reads_session)
+        router_session_fetch(arg, req, on_session_read, req);
+    else
+        handle(arg, req);
 }
 
 void router_api_end(void *arg, const struct net_request *req)

@@ -56,6 +56,7 @@ struct router_access {
     char model[96];
     char node[48];
     uint64_t prompt_tokens, completion_tokens;
+    bool reads_session;   /* the caller is known once the database was asked for the session */
     struct net_json json; /* of router_answer_begin */
 };
 static inline struct router_access *router_access(struct net_request *req)
@@ -136,9 +137,13 @@ LR_MUST_USE lr_code router_identify(struct router *r, const struct net_request *
 /* For net_bus: a stream of events outlives the check at its beginning, not the right to it. */
 bool router_may_listen(void *arg, struct net_request *req);
 
-/* The name of the session's cookie: with the port, since browsers keep cookies by host
- * alone and two routers on one host must not sign each other out. */
-struct lr_str router_cookie_name(uint16_t port, char out[32]);
+/* The name of the session's cookie.  Browsers keep cookies by host alone, and two routers on
+ * one host must not sign each other out: the name has the port, or, where several routers share
+ * a database and its sessions, the name of the database. */
+struct lr_str router_cookie_name(const struct router *r, char out[32]);
+
+/* api_oidc.c: "https://router.example.com", as the browser of this request knows the router. */
+const char *router_oidc_base(struct router *r, struct net_request *req, char out[2048]);
 
 /* Handlers. */
 router_api_fn router_api_complete, router_api_v1_models, router_api_v1_model, router_api_models,
@@ -148,7 +153,8 @@ router_api_fn router_api_complete, router_api_v1_models, router_api_v1_model, ro
     router_api_node_change, router_api_node_token, router_api_node_forward, router_api_keys,
     router_api_key_create, router_api_key_change, router_api_key_revoke, router_api_usage,
     router_api_audit, router_api_logs, router_api_events, router_api_whoami, router_api_sign_in,
-    router_api_sign_out, router_api_stats, router_api_history, router_api_alerts,
+    router_api_sign_out, router_api_sessions, router_api_session_end, router_api_oidc_start,
+    router_api_oidc_callback, router_api_stats, router_api_history, router_api_alerts,
     router_api_health, router_api_livez, router_api_readyz, router_api_alert_silence,
     router_api_alert_unsilence, router_api_metrics, router_api_dashboard, router_api_asset,
     router_api_response, router_api_response_delete, router_api_response_items,

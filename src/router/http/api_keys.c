@@ -103,7 +103,7 @@ static lr_code read_role(const struct lr_json *v, enum router_role *role, struct
     return lr_json_str(v, &name) && router_role_find(name, role)
                ? LR_OK
                : lr_fail(err, LR_INVALID_ARGUMENT,
-                         "\"role\" must be admin, api, node or metrics");
+                         "\"role\" must be admin, viewer, api, node or metrics");
 }
 
 /* `role` is what a new key has where the body does not say; NULL: the key exists. */

@@ -1,8 +1,10 @@
-/* router/http/api_session.c - signing in to the dashboard and out of it, and whoami. */
+/* router/http/api_session.c - signing in to the dashboard and out of it, whoami, and the list
+ * of sessions.  Signing in with an OpenID provider is in api_oidc.c. */
 #include <stdio.h>
 
 #include "net/guard.h"
 #include "router/http/api.h"
+#include "router/http/session_store.h"
 #include "router/state.h"
 
 /* Secure where the browser speaks TLS, with us or with the server in front.  A client
@@ -14,25 +16,35 @@ static bool is_secure(const struct net_request *req)
                                        lr_str_eq_nocase(proto, LR_STR_LIT("https")));
 }
 
-/* An empty value takes the cookie back. */
-static void set_cookie(struct router *r, struct net_request *req, const char *value)
+void router_cookie_set(struct net_request *req, const struct router_cookie *cookie)
 {
-    char name[32], text[256];
-    struct lr_str cookie = router_cookie_name(r->address.port, name);
-    uint64_t life_s = value[0] != '\0' ? r->sessions.life_ms / 1000 : 0;
-    (void)snprintf(text, sizeof(text),
-                   LR_STR_FMT "=%s; Path=/; Max-Age=%llu; HttpOnly; SameSite=Strict%s",
-                   LR_STR_ARG(cookie), value, (unsigned long long)life_s,
-                   is_secure(req) ? "; Secure" : "");
+    char text[256];
+    (void)snprintf(text, sizeof(text), "%s=%s; Path=%s; Max-Age=%llu; HttpOnly; SameSite=%s%s",
+                   cookie->name, cookie->value, cookie->path,
+                   (unsigned long long)(cookie->value[0] != '\0' ? cookie->life_s : 0),
+                   cookie->same_site, is_secure(req) ? "; Secure" : "");
     net_response_header(req, "Set-Cookie", lr_str_z(text));
     net_response_header(req, "Cache-Control", LR_STR_LIT("no-store"));
+}
+
+void router_session_cookie(struct router *r, struct net_request *req, const char *value)
+{
+    char name[32];
+    (void)router_cookie_name(r, name);
+    router_cookie_set(req, &(struct router_cookie){.name = name,
+                                                   .value = value,
+                                                   .path = "/",
+                                                   .same_site = "Strict",
+                                                   .life_s = r->sessions.life_ms / 1000});
 }
 
 static lr_code answer_identity(struct router *r, struct net_request *req,
                                const struct router_caller *caller, const char *csrf)
 {
     struct lr_json_writer *w = router_answer_begin(req);
-    const char *id = caller->role == ROUTER_PUBLIC ? "" : router_caller_name(caller);
+    const char *id = caller->role == ROUTER_PUBLIC ? ""
+                     : caller->key != NULL         ? caller->key->id
+                                                   : router_caller_name(caller);
     router_access(req)->caller = *caller;
     router_lock(r); /* an admin may rename the key meanwhile */
     LR_JSON_MEMBERS(w, LR_TEXT("id", id),
@@ -41,6 +53,12 @@ static lr_code answer_identity(struct router *r, struct net_request *req,
     LR_JSON_MEMBERS(w, LR_TEXT("role", router_role_name(caller->role)),
                     LR_FLAG("needs_key", r->needs_key),
                     LR_FLAG("signed_in", caller->session != 0), LR_TEXT("csrf", csrf));
+    if (router_oidc_is_on(&r->oidc)) {
+        lr_json_member_object(w, "sign_in");
+        LR_JSON_MEMBERS(w, LR_TEXT("name", r->oidc.config.title),
+                        LR_TEXT("path", "/v0/oidc/start"));
+        lr_json_end_object(w);
+    }
     return router_answer(req, 200);
 }
 
@@ -48,20 +66,17 @@ static lr_code answer_identity(struct router *r, struct net_request *req,
 lr_code router_api_whoami(struct router *r, struct net_request *req, struct lr_error *err)
 {
     struct router_caller caller;
-    char csrf[ROUTER_SESSION_RANDOM + 1] = "";
+    char csrf[LR_SHA256_HEX_LEN + 1] = "";
     lr_code code = router_identify(r, req, ROUTER_PUBLIC, &caller, err);
     if (code != LR_OK) {
         net_response_header(req, "WWW-Authenticate", LR_STR_LIT("Bearer"));
         return code;
     }
-    router_lock(r);
-    const struct router_session *session =
-        caller.session != 0 ? router_session_by_id(&r->sessions, caller.session,
-                                                   lr_clock_ms(NULL), lr_clock_wall_ms(NULL))
-                            : NULL;
-    if (session != NULL)
-        memcpy(csrf, session->csrf, sizeof(csrf));
-    router_unlock(r);
+    struct lr_str header, cookie;
+    char name[32];
+    if (caller.session != 0 && net_request_header(req, "Cookie", &header) &&
+        router_cookie_find(header, router_cookie_name(r, name), &cookie))
+        router_session_csrf(cookie, csrf);
     net_response_header(req, "Cache-Control", LR_STR_LIT("no-store"));
     return answer_identity(r, req, &caller, csrf);
 }
@@ -80,53 +95,63 @@ static lr_code check_form(const struct net_request *req, struct lr_error *err)
     return LR_OK;
 }
 
-/* Looking the key up by its hash takes a time that tells nothing about the key. */
-static lr_code sign_in(struct router *r, const char *address, struct lr_str text,
-                       struct router_caller *out, char value[ROUTER_SESSION_RANDOM + 1],
-                       char csrf[ROUTER_SESSION_RANDOM + 1], uint32_t *retry_s,
-                       struct lr_error *err)
+/* Looking the key up by its hash takes a time that tells nothing about the key.  Lock held. */
+static lr_code check_key(struct router *r, const char *address, struct lr_str text,
+                         struct router_key **key, uint32_t *retry_s, struct lr_error *err)
 {
     uint64_t now = lr_clock_ms(NULL);
     lr_code code = router_guess_check(&r->sessions, address, now, retry_s, err);
     if (code != LR_OK)
         return code;
-    code = router_keys_check(&r->keys, text, lr_clock_wall_ms(NULL), &out->key, err);
-    if (code == LR_OK && out->key->role != ROUTER_ADMIN && out->key->role != ROUTER_API)
-        code = lr_fail(err, LR_PERMISSION_DENIED,
-                       "%s is a key of role %s: sign in with one of role admin or api",
-                       out->key->id, router_role_name(out->key->role));
+    code = router_keys_check(&r->keys, text, lr_clock_wall_ms(NULL), key, err);
+    if (code == LR_OK && ((*key)->role == ROUTER_NODE || (*key)->role == ROUTER_METRICS))
+        code =
+            lr_fail(err, LR_PERMISSION_DENIED,
+                    "%s is a key of role %s: sign in with a key of role admin, viewer or api",
+                    (*key)->id, router_role_name((*key)->role));
     if (code == LR_UNAUTHENTICATED)
         router_guess_count(&r->sessions, address, now);
-    if (code != LR_OK)
-        return code;
-    const struct router_session *session =
-        router_session_make(&r->sessions, out->key, now, value);
-    out->role = out->key->role;
-    out->session = session->id;
-    memcpy(csrf, session->csrf, sizeof(session->csrf));
-    return LR_OK;
+    return code;
 }
 
-/* A browser that signs in again leaves no session behind. */
-static void end_session_before(struct router *r, const struct net_request *req)
+void router_session_end_before(struct router *r, const struct net_request *req)
 {
     struct router_caller before;
     if (router_identify(r, req, ROUTER_PUBLIC, &before, NULL) != LR_OK || before.session == 0)
         return;
     router_lock(r);
-    router_session_end(&r->sessions, before.session);
+    (void)router_session_stop(r, before.session, NULL, "", NULL, NULL, NULL);
     router_unlock(r);
+}
+
+/* In the request's memory. */
+struct signing_in {
+    struct net_request *req;
+    struct router_caller caller;
+    char value[ROUTER_SESSION_RANDOM + 1];
+};
+
+static void signed_in(void *arg, const struct lr_error *err)
+{
+    struct signing_in *s = arg;
+    struct router *r = router_access(s->req)->router;
+    char csrf[LR_SHA256_HEX_LEN + 1];
+    (void)err; /* the session is written later, then */
+    router_session_csrf(lr_str_z(s->value), csrf);
+    router_session_cookie(r, s->req, s->value);
+    lr_code ignored = answer_identity(r, s->req, &s->caller, csrf);
+    (void)ignored; /* always OK */
 }
 
 lr_code router_api_sign_in(struct router *r, struct net_request *req, struct lr_error *err)
 {
     const char *from = router_access(req)->from;
-    struct router_caller caller = {0};
-    char value[ROUTER_SESSION_RANDOM + 1], csrf[ROUTER_SESSION_RANDOM + 1];
+    struct router_key *key = NULL;
     uint32_t retry_s = 0;
     const struct lr_json *body;
     struct lr_str text;
-    lr_code code = check_form(req, err);
+    struct signing_in *s = router_memory(req, sizeof(*s), err);
+    lr_code code = s != NULL ? check_form(req, err) : LR_OUT_OF_RAM;
     if (code == LR_OK)
         code = router_body(req, &body, err);
     if (code == LR_OK && !lr_json_str(lr_json_get(body, "key"), &text))
@@ -134,29 +159,121 @@ lr_code router_api_sign_in(struct router *r, struct net_request *req, struct lr_
     if (code != LR_OK)
         return code;
     router_lock(r);
-    code = sign_in(r, from, lr_str_trim(text), &caller, value, csrf, &retry_s, err);
+    code = check_key(r, from, lr_str_trim(text), &key, &retry_s, err);
     router_unlock(r);
     if (code != LR_OK) {
         lr_log_warn(NULL, "session.refused from=%s reason=%s", from, err->text);
         net_response_retry_after(req, retry_s);
         return code;
     }
-    end_session_before(r, req);
-    router_store_audit(r->store, caller.key->id, "session.create", from, "");
-    set_cookie(r, req, value);
-    return answer_identity(r, req, &caller, csrf);
+    router_session_end_before(r, req);
+    s->req = req;
+    router_lock(r);
+    router_session_begin(r, req, key, s->value, &s->caller, signed_in, s);
+    router_unlock(r);
+    return LR_OK;
+}
+
+/* ---- signing out ---- */
+
+static void signed_out(void *arg, const struct lr_error *err)
+{
+    struct net_request *req = arg;
+    struct router *r = router_access(req)->router;
+    const struct router_caller *caller = &router_access(req)->caller;
+    char url[ROUTER_OIDC_URL];
+    (void)err; /* this router forgets the session at once; its row is deleted later */
+    router_session_cookie(r, req, "");
+    struct lr_json_writer *w = router_answer_begin(req);
+    lr_json_member_bool(w, "signed_out", true);
+    if (caller->key != NULL && caller->key->person[0] != '\0' &&
+        router_oidc_end_url(&r->oidc, router_oidc_base(r, req, (char[ROUTER_OIDC_URL]){0}),
+                            url))
+        lr_json_member_z(w, "redirect", url);
+    lr_code ignored = router_answer(req, 200);
+    (void)ignored; /* always OK */
 }
 
 lr_code router_api_sign_out(struct router *r, struct net_request *req, struct lr_error *err)
 {
     const struct router_access *access = router_access(req);
     (void)err;
-    if (access->caller.session != 0) {
-        router_lock(r);
-        router_session_end(&r->sessions, access->caller.session);
-        router_unlock(r);
-        router_store_audit(r->store, access->caller.key->id, "session.end", access->from, "");
+    router_lock(r);
+    bool is_ending =
+        access->caller.session != 0 &&
+        router_session_stop(r, access->caller.session, router_caller_name(&access->caller),
+                            access->from, net_request_loop(req), signed_out, req);
+    router_unlock(r);
+    if (!is_ending)
+        signed_out(req, NULL);
+    return LR_OK;
+}
+
+/* ---- the list of sessions ---- */
+
+/* A part of the hash: it names a session and says nothing about the cookie. */
+enum { PUBLIC_ID = 4 + 16 + 1 };
+static void public_id(const struct router_session *session, char out[PUBLIC_ID])
+{
+    char hex[LR_SHA256_HEX_LEN + 1];
+    lr_sha256_hex(session->hash, hex);
+    (void)snprintf(out, PUBLIC_ID, "ses-%.16s", hex);
+}
+
+static bool is_open(const struct router_session *session)
+{
+    return session->state == ROUTER_SESSION_NEW || session->state == ROUTER_SESSION_SAVED;
+}
+
+lr_code router_api_sessions(struct router *r, struct net_request *req, struct lr_error *err)
+{
+    struct lr_json_writer *w = router_answer_begin(req);
+    char id[PUBLIC_ID];
+    (void)err;
+    lr_json_member_array(w, "sessions");
+    router_lock(r);
+    for (size_t i = 0; i < ROUTER_SESSIONS_MAX; i++) {
+        const struct router_session *s = &r->sessions.all[i];
+        if (!is_open(s))
+            continue;
+        public_id(s, id);
+        LR_JSON_ITEM(
+            w, LR_TEXT("id", id), LR_TEXT("key", s->key->id), LR_TEXT("name", s->key->name),
+            LR_TEXT("role", router_role_name(s->key->role)),
+            LR_FLAG("person", s->key->person[0] != '\0'), LR_TEXT("from", s->from),
+            LR_INT("created", s->made_ms / 1000), LR_INT("last_used", s->used_ms / 1000),
+            LR_FLAG("own", s->id == router_access(req)->caller.session));
     }
-    set_cookie(r, req, "");
-    return router_answer_text(req, LR_STR_LIT("{\"signed_out\":true}"));
+    router_unlock(r);
+    lr_json_end_array(w);
+    return router_answer(req, 200);
+}
+
+static void session_ended(void *arg, const struct lr_error *err)
+{
+    struct net_request *req = arg;
+    if (err != NULL)
+        router_answer_error(req, err);
+    else
+        net_respond(req, 200, "application/json", LR_STR_LIT("{\"ended\":true}"));
+}
+
+lr_code router_api_session_end(struct router *r, struct net_request *req, struct lr_error *err)
+{
+    const struct router_access *access = router_access(req);
+    char id[PUBLIC_ID];
+    bool is_ending = false;
+    router_lock(r);
+    for (size_t i = 0; !is_ending && i < ROUTER_SESSIONS_MAX; i++) {
+        const struct router_session *s = &r->sessions.all[i];
+        if (!is_open(s))
+            continue;
+        public_id(s, id);
+        if (lr_str_eq_z(access->match.tail, id))
+            is_ending =
+                router_session_stop(r, s->id, router_caller_name(&access->caller), access->from,
+                                    net_request_loop(req), session_ended, req);
+    }
+    router_unlock(r);
+    return is_ending ? LR_OK : router_fail_absent("session", access->match.tail, err);
 }

@@ -15,9 +15,20 @@
 #include "router/http/api.h"
 #include "router/state.h"
 
-static bool may(enum router_role has, enum router_role wants)
+static bool is_safe(struct lr_str method)
 {
-    return wants == ROUTER_PUBLIC || has == wants || has == ROUTER_ADMIN;
+    return lr_str_eq_z(method, "GET") || lr_str_eq_z(method, "HEAD");
+}
+
+/* A viewer reads what an admin reads, and may sign out. */
+static bool may(const struct net_request *req, const struct router_route *route,
+                enum router_role has)
+{
+    enum router_role wants = route->role;
+    if (wants == ROUTER_PUBLIC || has == wants || has == ROUTER_ADMIN)
+        return true;
+    return has == ROUTER_VIEWER && wants != ROUTER_NODE &&
+           (is_safe(net_request_method(req)) || route->fn == router_api_sign_out);
 }
 
 /* "Authorization: Bearer KEY", or "x-api-key: KEY" as clients of Anthropic's API send it. */
@@ -52,24 +63,34 @@ static lr_code check_key(struct router *r, struct lr_str text, enum router_role 
     return code;
 }
 
-struct lr_str router_cookie_name(uint16_t port, char out[32])
+struct lr_str router_cookie_name(const struct router *r, char out[32])
 {
-    (void)snprintf(out, 32, "llm-router-%u", port);
+    if (r->sessions.fleet[0] != '\0')
+        (void)snprintf(out, 32, "llm-router-%s", r->sessions.fleet);
+    else
+        (void)snprintf(out, 32, "llm-router-%u", r->address.port);
     return lr_str_z(out);
+}
+
+static bool find_cookie(const struct router *r, const struct net_request *req,
+                        struct lr_str *out)
+{
+    char name[32];
+    struct lr_str header;
+    return net_request_header(req, "Cookie", &header) &&
+           router_cookie_find(header, router_cookie_name(r, name), out);
 }
 
 /* A cookie of a session that has ended counts as none. */
 static void by_session(struct router *r, const struct net_request *req,
                        struct router_caller *out)
 {
-    char name[32];
-    struct lr_str header, value;
-    if (!net_request_header(req, "Cookie", &header) ||
-        !router_cookie_find(header, router_cookie_name(r->address.port, name), &value))
+    struct lr_str value;
+    if (!find_cookie(r, req, &value))
         return;
     router_lock(r);
     const struct router_session *session =
-        router_session_find(&r->sessions, value, lr_clock_ms(NULL), lr_clock_wall_ms(NULL));
+        router_session_find(&r->sessions, value, lr_clock_wall_ms(NULL));
     if (session != NULL) {
         out->key = session->key;
         out->role = session->key->role;
@@ -116,32 +137,24 @@ lr_code router_identify(struct router *r, const struct net_request *req, enum ro
     return LR_OK;
 }
 
-static bool is_safe(struct lr_str method)
-{
-    return lr_str_eq_z(method, "GET") || lr_str_eq_z(method, "HEAD");
-}
-
 /* SameSite keeps other sites out; the token also keeps out other ports of this host. */
-static lr_code check_page(struct router *r, const struct net_request *req, uint64_t id,
-                          struct lr_error *err)
+static lr_code check_page(struct router *r, const struct net_request *req, struct lr_error *err)
 {
-    struct lr_str given;
-    bool is_right = false;
+    char csrf[LR_SHA256_HEX_LEN + 1];
+    struct lr_str given, cookie;
     if (is_safe(net_request_method(req)))
         return LR_OK;
     if (!net_request_header(req, "X-CSRF-Token", &given))
         return lr_fail(err, LR_PERMISSION_DENIED,
                        "a request by session cookie that changes something must carry the "
                        "csrf of GET /v0/whoami in the header X-CSRF-Token");
-    router_lock(r);
-    const struct router_session *session =
-        router_session_by_id(&r->sessions, id, lr_clock_ms(NULL), lr_clock_wall_ms(NULL));
-    if (session != NULL)
-        is_right = lr_str_eq_secret(given, lr_str_z(session->csrf));
-    router_unlock(r);
-    return is_right ? LR_OK
-                    : lr_fail(err, LR_PERMISSION_DENIED,
-                              "X-CSRF-Token is not this session's: reload the page");
+    if (find_cookie(r, req, &cookie)) {
+        router_session_csrf(cookie, csrf);
+        if (lr_str_eq_secret(given, lr_str_z(csrf)))
+            return LR_OK;
+    }
+    return lr_fail(err, LR_PERMISSION_DENIED,
+                   "X-CSRF-Token is not this session's: reload the page");
 }
 
 lr_code router_authenticate(struct router *r, const struct net_request *req,
@@ -171,9 +184,8 @@ lr_code router_authenticate(struct router *r, const struct net_request *req,
         return lr_fail(err, LR_UNAUTHENTICATED,
                        "send a key: \"Authorization: Bearer lr-...\" (llm-router keys "
                        "create makes one), or sign in to the dashboard");
-    if (!may(out->role, route->role))
-        return lr_fail(err, LR_PERMISSION_DENIED,
-                       "this needs a key of role %s; %s is one of role %s",
+    if (!may(req, route, out->role))
+        return lr_fail(err, LR_PERMISSION_DENIED, "this needs the role %s; %s has the role %s",
                        router_role_name(route->role), router_caller_name(out),
                        router_role_name(out->role));
     /* A node that lost the answer to its join may repeat it. */
@@ -185,7 +197,7 @@ lr_code router_authenticate(struct router *r, const struct net_request *req,
         if (code != LR_OK)
             return code;
     }
-    return out->session != 0 ? check_page(r, req, out->session, err) : LR_OK;
+    return out->session != 0 ? check_page(r, req, err) : LR_OK;
 }
 
 bool router_may_listen(void *arg, struct net_request *req)
@@ -195,8 +207,7 @@ bool router_may_listen(void *arg, struct net_request *req)
     int64_t wall_ms = lr_clock_wall_ms(NULL);
     router_lock(r);
     bool may = caller->session != 0
-                   ? router_session_by_id(&r->sessions, caller->session, lr_clock_ms(NULL),
-                                          wall_ms) != NULL
+                   ? router_session_by_id(&r->sessions, caller->session, wall_ms) != NULL
                    : caller->key == NULL || router_key_is_good(caller->key, wall_ms);
     router_unlock(r);
     return may;

@@ -22,6 +22,10 @@ static const struct router_route routes[] = {
     {{"GET", "v0/whoami"}, ROUTER_PUBLIC, router_api_whoami},
     {{"POST", "v0/session"}, ROUTER_PUBLIC, router_api_sign_in},
     {{"DELETE", "v0/session"}, ROUTER_API, router_api_sign_out},
+    {{"GET", "v0/sessions"}, ROUTER_ADMIN, router_api_sessions},
+    {{"DELETE", "v0/sessions/*"}, ROUTER_ADMIN, router_api_session_end},
+    {{"GET", "v0/oidc/start"}, ROUTER_PUBLIC, router_api_oidc_start},
+    {{"GET", "v0/oidc/callback"}, ROUTER_PUBLIC, router_api_oidc_callback},
 
     {{"POST", "v0/models/register"}, ROUTER_ADMIN, router_api_register},
     {{"GET", "v0/models"}, ROUTER_ADMIN, router_api_models},

@@ -6,10 +6,11 @@
 
 #include "base/random.h"
 #include "router/store/responses.h"
+#include "router/store/sessions.h"
 
 static const char *const role_names[] = {
     [ROUTER_PUBLIC] = "public", [ROUTER_API] = "api",         [ROUTER_ADMIN] = "admin",
-    [ROUTER_NODE] = "node",     [ROUTER_METRICS] = "metrics",
+    [ROUTER_NODE] = "node",     [ROUTER_METRICS] = "metrics", [ROUTER_VIEWER] = "viewer",
 };
 
 const char *router_role_name(enum router_role role)
@@ -19,7 +20,7 @@ const char *router_role_name(enum router_role role)
 
 bool router_role_find(struct lr_str name, enum router_role *out)
 {
-    for (enum router_role r = ROUTER_API; r <= ROUTER_METRICS; r++)
+    for (enum router_role r = ROUTER_API; r <= ROUTER_VIEWER; r++)
         if (lr_str_eq_z(name, role_names[r])) {
             *out = r;
             return true;
@@ -255,17 +256,20 @@ lr_code router_key_insert(struct router_sql *sql, const struct router_key *key,
                           struct lr_error *err)
 {
     char hash[LR_SHA256_HEX_LEN + 1];
+    /* The release before knows no viewers (schema.c). */
+    enum router_role stored_role = key->role == ROUTER_VIEWER ? ROUTER_METRICS : key->role;
     lr_sha256_hex(key->hash, hash);
     return ROUTER_SQL(sql,
                       "INSERT INTO keys (id, name, role, hash, created_ms, expires_ms, "
                       "revoked_ms, requests_per_minute, tokens_per_minute, models, uses, "
-                      "joins) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, 0)",
+                      "joins, viewer) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, 0, "
+                      "$12)",
                       NULL, NULL, err, ROUTER_Z(key->id), ROUTER_Z(key->name),
-                      ROUTER_Z(router_role_name(key->role)), ROUTER_Z(hash),
+                      ROUTER_Z(router_role_name(stored_role)), ROUTER_Z(hash),
                       ROUTER_INT(key->created_ms), ROUTER_INT(key->expires_ms),
                       ROUTER_INT(key->revoked_ms), ROUTER_INT(key->requests_per_minute),
                       ROUTER_INT(key->tokens_per_minute), ROUTER_Z(key->models),
-                      ROUTER_INT(key->uses));
+                      ROUTER_INT(key->uses), ROUTER_INT(key->role == ROUTER_VIEWER));
 }
 
 lr_code router_key_update(struct router_sql *sql, const char *id,
@@ -284,6 +288,8 @@ lr_code router_key_update(struct router_sql *sql, const char *id,
     }
     if (code == LR_OK && (change->given & ROUTER_KEY_REVOKED) != 0)
         code = router_responses_expire(sql, id, err);
+    if (code == LR_OK && (change->given & ROUTER_KEY_REVOKED) != 0)
+        code = router_session_delete_of(sql, id, err);
     return code;
 }
 
@@ -317,6 +323,8 @@ static lr_code load_row(void *ctx, const struct router_row *row, struct lr_error
     LR_COPY(key.models, router_row_text(row, 9));
     key.uses = (uint64_t)router_row_int(row, 10);
     key.joins = (uint64_t)router_row_int(row, 11);
+    if (router_row_int(row, 12) != 0)
+        key.role = ROUTER_VIEWER;
     return router_keys_add(keys, &key, err);
 }
 
@@ -324,7 +332,7 @@ lr_code router_keys_load(struct router_keys *keys, struct router_sql *sql, struc
 {
     return router_sql_run(sql,
                           "SELECT id, name, role, hash, created_ms, expires_ms, revoked_ms, "
-                          "requests_per_minute, tokens_per_minute, models, uses, joins FROM "
-                          "keys ORDER BY created_ms",
+                          "requests_per_minute, tokens_per_minute, models, uses, joins, "
+                          "viewer FROM keys ORDER BY created_ms",
                           NULL, 0, load_row, keys, err);
 }

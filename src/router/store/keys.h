@@ -11,8 +11,16 @@
 #include "base/strmap.h"
 #include "router/store/sql.h"
 
-/* What a route asks for.  admin may do what each of the others may. */
-enum router_role { ROUTER_PUBLIC, ROUTER_API, ROUTER_ADMIN, ROUTER_NODE, ROUTER_METRICS };
+/* What a route asks for.  admin may do what each of the others may; viewer may read what admin
+ * and metrics may, and changes nothing. */
+enum router_role {
+    ROUTER_PUBLIC,
+    ROUTER_API,
+    ROUTER_ADMIN,
+    ROUTER_NODE,
+    ROUTER_METRICS,
+    ROUTER_VIEWER
+};
 
 enum {
     ROUTER_KEY_RANDOM = 43,                      /* base62 characters: 256 bits */
@@ -39,6 +47,9 @@ struct router_key {
     uint64_t uses, joins; /* role node: how many nodes it lets in, 0: any number; and has */
     uint64_t number;      /* for the scheduler; 0 is the caller without a key */
     bool is_own; /* this program made it for a node that it starts itself; never stored */
+    /* A person who signed in with an OpenID provider has no key; this struct carries the rights
+     * and the use of that person (http/session.h).  The name in the audit log; "": a key. */
+    char person[96];
     /* live */
     struct router_bucket requests, tokens;
     uint64_t used_ms; /* wall */
@@ -73,8 +84,7 @@ LR_MUST_USE lr_code router_keys_load(struct router_keys *keys, struct router_sql
                                      struct lr_error *err);
 
 const char *router_role_name(enum router_role role);
-bool router_role_find(struct lr_str name,
-                      enum router_role *out); /* admin, api, node, metrics */
+bool router_role_find(struct lr_str name, enum router_role *out); /* each but public */
 
 /* Fills *key (id, hash, created_ms) and the text that only its owner will know. */
 void router_key_draw(struct router_key *key, int64_t now_ms, char text[ROUTER_KEY_TEXT]);

@@ -14,7 +14,7 @@ enum router_record { ROUTER_USAGE, ROUTER_AUDIT, ROUTER_RECORDS };
 
 struct router_audit {
     int64_t time_ms;
-    char actor[64], action[48], target[256], detail[512];
+    char actor[96], action[48], target[256], detail[512];
 };
 
 struct router_records {

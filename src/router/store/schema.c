@@ -122,6 +122,18 @@ static const char *const step_11[] = {
 /* The history of figures (store/history.h), which makes its tables itself. */
 static const char *const step_12[] = {NULL};
 
+/* Sessions of the dashboard (store/sessions.h), what is true of the whole database, and keys of
+ * role viewer: the release before reads such a key as one of role metrics, which may do less.
+ */
+static const char *const step_13[] = {
+    "CREATE TABLE sessions (hash TEXT PRIMARY KEY, key_id TEXT NOT NULL, name TEXT NOT NULL, "
+    "role TEXT NOT NULL, address TEXT NOT NULL, made_ms BIGINT NOT NULL, "
+    "used_ms BIGINT NOT NULL)",
+    "CREATE TABLE facts (name TEXT PRIMARY KEY, value TEXT NOT NULL)",
+    "ALTER TABLE keys ADD COLUMN viewer BIGINT NOT NULL DEFAULT 0",
+    NULL,
+};
+
 /* From step 10 on: .is_additive = true wherever possible. */
 static const struct router_schema_step steps[] = {
     {.statements = step_1},
@@ -136,6 +148,7 @@ static const struct router_schema_step steps[] = {
     {.statements = step_10, .is_additive = true},
     {.statements = step_11, .is_additive = true},
     {.statements = step_12, .fn = router_history_create, .is_additive = true},
+    {.statements = step_13, .is_additive = true},
 };
 
 struct secrets {

@@ -8,6 +8,7 @@
  *   store.c    the thread of the database
  *   records.c  usage records and the audit log, which are written in batches
  *   keys.c     API keys and their limits
+ *   sessions.c sessions of the dashboard
  *   responses.c  stored responses of the Responses API
  *   outbox.c   messages about alerts
  *   history.c  figures of the last seven days

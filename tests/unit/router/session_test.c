@@ -3,14 +3,16 @@
 
 #include "router/http/session.h"
 
-enum { IDLE = 1000, LIFE = 5000, NOW = 100000, WALL = 5000000 };
+enum { IDLE = 1000, LIFE = 5000, NOW = 100000 };
 
 static struct router_sessions s; /* large */
 
 static struct lr_str start(struct router_key *key, char value[ROUTER_SESSION_RANDOM + 1])
 {
+    struct router_session replaced;
     router_sessions_init(&s, IDLE, LIFE);
-    assert_non_null(router_session_make(&s, key, NOW, value));
+    assert_non_null(router_session_make(&s, key, "10.0.0.1", NOW, value, &replaced));
+    assert_int_equal(replaced.state, ROUTER_SESSION_FREE);
     return lr_str_z(value);
 }
 
@@ -22,11 +24,13 @@ static void only_the_hash_of_a_session_is_kept(void **state)
     struct lr_str text = start(&key, value);
     assert_int_equal(text.len, 43);
     assert_null(memmem(&s, sizeof(s), value, 20));
-    assert_ptr_equal(router_session_find(&s, text, NOW, WALL)->key, &key);
-    assert_string_not_equal(router_session_find(&s, text, NOW, WALL)->csrf, value);
+    assert_ptr_equal(router_session_find(&s, text, NOW)->key, &key);
+    char csrf[LR_SHA256_HEX_LEN + 1];
+    router_session_csrf(text, csrf);
+    assert_null(memmem(&s, sizeof(s), csrf, 20));
     value[5] ^= 1;
-    assert_null(router_session_find(&s, text, NOW, WALL));
-    assert_null(router_session_find(&s, LR_STR_LIT(""), NOW, WALL));
+    assert_null(router_session_find(&s, text, NOW));
+    assert_null(router_session_find(&s, LR_STR_LIT(""), NOW));
 }
 
 static void use_keeps_a_session_but_not_past_its_life(void **state)
@@ -35,27 +39,27 @@ static void use_keeps_a_session_but_not_past_its_life(void **state)
     char value[ROUTER_SESSION_RANDOM + 1];
     (void)state;
     struct lr_str text = start(&key, value);
-    for (uint64_t t = NOW; t < NOW + LIFE; t += IDLE - 1)
-        assert_non_null(router_session_find(&s, text, t, WALL));
-    assert_null(router_session_find(&s, text, NOW + LIFE, WALL));
+    for (int64_t t = NOW; t < NOW + LIFE; t += IDLE - 1)
+        assert_non_null(router_session_find(&s, text, t));
+    assert_null(router_session_find(&s, text, NOW + LIFE));
     text = start(&key, value);
-    assert_null(router_session_find(&s, text, NOW + IDLE, WALL));
-    assert_null(router_session_find(&s, text, NOW, WALL)); /* for good */
+    assert_null(router_session_find(&s, text, NOW + IDLE));
+    assert_null(router_session_find(&s, text, NOW)); /* for good */
 }
 
 static void a_session_ends_with_its_key(void **state)
 {
-    struct router_key key = {.id = "k", .expires_ms = WALL + 10};
+    struct router_key key = {.id = "k", .expires_ms = NOW + 10};
     char value[ROUTER_SESSION_RANDOM + 1];
     (void)state;
     struct lr_str text = start(&key, value);
-    uint64_t id = router_session_find(&s, text, NOW, WALL + 9)->id;
-    assert_non_null(router_session_by_id(&s, id, NOW, WALL + 9));
-    assert_null(router_session_by_id(&s, id, NOW, WALL + 10));
+    uint64_t id = router_session_find(&s, text, NOW + 9)->id;
+    assert_non_null(router_session_by_id(&s, id, NOW + 9));
+    assert_null(router_session_by_id(&s, id, NOW + 10));
     key.expires_ms = 0;
     text = start(&key, value);
-    key.revoked_ms = WALL;
-    assert_null(router_session_find(&s, text, NOW, WALL));
+    key.revoked_ms = NOW;
+    assert_null(router_session_find(&s, text, NOW));
 }
 
 static void with_too_many_sessions_the_least_recently_used_ends(void **state)
@@ -65,12 +69,83 @@ static void with_too_many_sessions_the_least_recently_used_ends(void **state)
         value[ROUTER_SESSION_RANDOM + 1];
     (void)state;
     (void)start(&key, first);
-    (void)router_session_make(&s, &key, NOW, second);
-    assert_non_null(router_session_find(&s, lr_str_z(first), NOW + 1, WALL));
+    struct router_session replaced;
+    (void)router_session_make(&s, &key, "", NOW, second, &replaced);
+    assert_non_null(router_session_find(&s, lr_str_z(first), NOW + 1));
     for (int i = 0; i < ROUTER_SESSIONS_EACH - 1; i++)
-        (void)router_session_make(&s, &key, NOW + 2, value);
-    assert_null(router_session_find(&s, lr_str_z(second), NOW + 3, WALL));
-    assert_non_null(router_session_find(&s, lr_str_z(first), NOW + 3, WALL));
+        (void)router_session_make(&s, &key, "", NOW + 2, value, &replaced);
+    assert_int_equal(replaced.state, ROUTER_SESSION_NEW);
+    assert_null(router_session_find(&s, lr_str_z(second), NOW + 3));
+    assert_non_null(router_session_find(&s, lr_str_z(first), NOW + 3));
+}
+
+static void a_session_that_was_ended_stays_ended_until_its_row_is_deleted(void **state)
+{
+    struct router_keys keys = {0};
+    struct router_key key = {.id = "k"};
+    char value[ROUTER_SESSION_RANDOM + 1];
+    (void)state;
+    struct lr_str text = start(&key, value);
+    struct router_session *session = router_session_find(&s, text, NOW);
+    struct router_session_row row = router_session_describe(session);
+    router_session_settle(&s, row.hash, ROUTER_SESSION_NEW);
+    assert_int_equal(session->state, ROUTER_SESSION_SAVED);
+    router_session_end(session);
+    assert_null(router_session_find(&s, text, NOW));
+    assert_false(router_session_adopt(&s, &keys, &row, NOW)); /* though the database has it */
+    router_session_settle(&s, row.hash, ROUTER_SESSION_NEW);  /* a late answer of a write */
+    assert_int_equal(session->state, ROUTER_SESSION_ENDED);
+    router_session_settle(&s, row.hash, ROUTER_SESSION_ENDED);
+    assert_int_equal(session->state, ROUTER_SESSION_FREE);
+}
+
+/* Rows of the database as the router reads them. */
+static void merge(const struct router_session_row *rows, size_t count, int64_t now_ms)
+{
+    struct router_keys keys = {0};
+    struct lr_strmap map;
+    lr_strmap_init(&map);
+    for (size_t i = 0; i < count; i++)
+        assert_true(lr_strmap_put(&map, lr_str((const char *)rows[i].hash, LR_SHA256_LEN),
+                                  (void *)(uintptr_t)&rows[i], NULL));
+    router_sessions_merge(&s, &keys, &map, now_ms);
+    lr_strmap_free(&map);
+}
+
+static void sessions_of_people_come_and_go_with_their_rows(void **state)
+{
+    struct router_session_row rows[2] = {
+        {.hash = {1},
+         .key_id = "user-1",
+         .name = "ada",
+         .role = ROUTER_ADMIN,
+         .made_ms = NOW,
+         .used_ms = NOW},
+        {.hash = {2},
+         .key_id = "user-1",
+         .name = "ada",
+         .role = ROUTER_VIEWER,
+         .made_ms = NOW + 1,
+         .used_ms = NOW},
+    };
+    (void)state;
+    router_sessions_init(&s, IDLE, LIFE);
+    merge(rows, 2, NOW);
+    assert_int_equal(s.person_count, 1);
+    assert_int_equal(s.people[0]->role, ROUTER_VIEWER); /* the newest sign-in decides */
+    assert_string_equal(s.people[0]->person, "ada (user-1)");
+    uint64_t second = 0;
+    for (size_t i = 0; i < ROUTER_SESSIONS_MAX; i++)
+        if (s.all[i].state == ROUTER_SESSION_SAVED && s.all[i].hash[0] == 2)
+            second = s.all[i].id;
+    assert_non_null(router_session_by_id(&s, second, NOW));
+    merge(rows, 1, NOW); /* another router has ended the second session */
+    assert_null(router_session_by_id(&s, second, NOW));
+    assert_int_equal(s.people[0]->role, ROUTER_ADMIN);
+    merge(rows, 0, NOW);
+    for (size_t i = 0; i < ROUTER_SESSIONS_MAX; i++)
+        assert_int_equal(s.all[i].state, ROUTER_SESSION_FREE);
+    router_sessions_free(&s);
 }
 
 static void ten_wrong_keys_a_minute_then_a_wait(void **state)
@@ -131,6 +206,8 @@ int main(void)
         cmocka_unit_test(use_keeps_a_session_but_not_past_its_life),
         cmocka_unit_test(a_session_ends_with_its_key),
         cmocka_unit_test(with_too_many_sessions_the_least_recently_used_ends),
+        cmocka_unit_test(a_session_that_was_ended_stays_ended_until_its_row_is_deleted),
+        cmocka_unit_test(sessions_of_people_come_and_go_with_their_rows),
         cmocka_unit_test(ten_wrong_keys_a_minute_then_a_wait),
         cmocka_unit_test(wrong_keys_from_one_ipv6_network_count_together),
         cmocka_unit_test(a_cookie_is_found_among_others),
