@@ -15,11 +15,17 @@ enum {
     ERROR_MAX = 16 << 10,
 };
 
+const char *router_caller_id(const struct router_caller *caller)
+{
+    return caller->key != NULL    ? caller->key->id
+           : caller->node != NULL ? caller->node->id
+                                  : "local";
+}
+
 const char *router_caller_name(const struct router_caller *caller)
 {
-    if (caller->key != NULL)
-        return caller->key->person[0] != '\0' ? caller->key->person : caller->key->id;
-    return caller->node != NULL ? caller->node->id : "local";
+    const struct router_key *key = caller->key;
+    return key != NULL && key->person[0] != '\0' ? key->person : router_caller_id(caller);
 }
 
 /* ---- answers ---- */

@@ -43,6 +43,9 @@ struct router_caller {
     enum router_role role;
     uint64_t session; /* signed in to the dashboard; 0: came with a key, or without */
 };
+/* The id of the key, the person or the node; "local": nobody in particular. */
+const char *router_caller_id(const struct router_caller *caller);
+/* The same for the audit log: a person has a name there. */
 const char *router_caller_name(const struct router_caller *caller);
 
 /* What is known about one HTTP request; the user pointer of net_request, in its arena. */

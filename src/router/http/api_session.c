@@ -42,9 +42,7 @@ static lr_code answer_identity(struct router *r, struct net_request *req,
                                const struct router_caller *caller, const char *csrf)
 {
     struct lr_json_writer *w = router_answer_begin(req);
-    const char *id = caller->role == ROUTER_PUBLIC ? ""
-                     : caller->key != NULL         ? caller->key->id
-                                                   : router_caller_name(caller);
+    const char *id = caller->role == ROUTER_PUBLIC ? "" : router_caller_id(caller);
     router_access(req)->caller = *caller;
     router_lock(r); /* an admin may rename the key meanwhile */
     LR_JSON_MEMBERS(w, LR_TEXT("id", id),

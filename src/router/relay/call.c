@@ -437,7 +437,7 @@ static void hash_prefixes(struct router_call *call)
         call->prefixes = calloc(turn->prompt_count, sizeof(*call->prefixes));
     for (uint32_t i = 0; call->prefixes != NULL && i < turn->prompt_count; i++)
         chat_prefix_hashes_make(&call->prefixes[i], lr_str_z(call->model->folded),
-                                lr_str_z(router_caller_name(&call->access->caller)),
+                                lr_str_z(router_caller_id(&call->access->caller)),
                                 &turn->prompts[i]);
 }
 

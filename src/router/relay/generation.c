@@ -489,7 +489,7 @@ static struct wire_generate describe(const struct router_generation *g)
     ask.model = lr_str_z(g->ticket.replica->id);
     ask.trace = lr_str_z(call->trace);
     ask.leaves = lr_str_z(g->ticket.swap);
-    ask.cache_scope = lr_str_z(router_caller_name(&call->access->caller));
+    ask.cache_scope = lr_str_z(router_caller_id(&call->access->caller));
     ask.generated = (const uint32_t *)(const void *)g->generated.data;
     ask.generated_count = router_generation_tokens(g);
     ask.no_queue = true;

@@ -213,7 +213,7 @@ static struct router_keep_job *make_job(struct router_call *call, struct chat_re
                                     .begun_ms = net_loop_now_ms(call->relay->links.net)};
     LR_COPY(job->id, lr_str_z(call->turn.id));
     LR_COPY(job->previous, call->turn.request->previous);
-    LR_COPY(job->key, lr_str_z(router_caller_name(&call->access->caller)));
+    LR_COPY(job->key, lr_str_z(router_caller_id(&call->access->caller)));
     return job;
 }
 
@@ -351,7 +351,7 @@ void router_call_load(struct router_call *call, void (*go_on)(struct router_call
     load->call = call;
     load->go_on = go_on;
     load->wanted = wanted;
-    LR_COPY(load->key, lr_str_z(router_caller_name(&call->access->caller)));
+    LR_COPY(load->key, lr_str_z(router_caller_id(&call->access->caller)));
     load->view = router_keeper_view(keeper, lr_str_z(load->key));
     lr_buf_init(&load->earlier, ROUTER_LOAD_BYTES);
     lr_buf_init(&load->items, ROUTER_LOAD_BYTES);
