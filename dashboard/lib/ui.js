@@ -3,7 +3,7 @@
 //   <Button onClick=... kind="primary|quiet|danger" busy=${bool} icon="plus">Text</Button>
 //   <Badge tone="good|warn|bad|busy|plain">ready</Badge>
 //   <Field label="Name" hint="..." error="...">${(props) => html`<input ...${props} />`}</Field>
-//   <Dialog open=${bool} title="..." onClose=${fn} footer=${vnode}>...</Dialog>
+//   <Dialog open=${bool} title="..." onClose=${fn} footer=${vnode} sticky=${bool}>...</Dialog>
 //   await confirm({title, text, action, danger, choice: 'Also delete files'})   -> null | {choice: bool}
 //   toast('Saved')                        a message that disappears after six seconds
 //   <ErrorNote error=${ApiError} onDismiss=${fn} />       the API's message, until dismissed
@@ -79,8 +79,9 @@ export function Field({ label, hint, error, children, class: more = '' }) {
     ${error && html`<p class="field-error" id="${id}-error">${error}</p>`}</div>`;
 }
 
-/** A modal <dialog>: the browser keeps the focus inside and gives it back. */
-export function Dialog({ open, title, onClose, children, footer, wide = false }) {
+/** A modal <dialog>: the browser keeps the focus inside and gives it back.  A sticky one shows what cannot be shown
+ * again: neither Esc nor the browser closes it, only a button of its footer. */
+export function Dialog({ open, title, onClose, children, footer, wide = false, sticky = false }) {
   const ref = useRef(null);
   const id = `dialog-${useId()}`; // confirm() renders beside the page, where useId counts anew
   useEffect(() => {
@@ -89,15 +90,21 @@ export function Dialog({ open, title, onClose, children, footer, wide = false })
     if (!open && dialog.open) dialog.close();
   }, [open]);
   return html`<dialog ref=${ref} class="dialog ${wide ? 'wide' : ''}" aria-labelledby=${id}
+    onKeyDown=${(event) => {
+      if (sticky && event.key === 'Escape') event.preventDefault();
+    }}
+    onClose=${() => {
+      if (sticky && open) ref.current.showModal(); // a browser may close it without asking
+    }}
     onCancel=${(event) => {
       if (event.target === ref.current) {
         event.preventDefault();
-        onClose();
+        if (!sticky) onClose();
       }
     }}>
     ${
       open &&
-      html`<header><h2 id=${id}>${title}</h2><${Button} kind="quiet" icon="close" label=${t('common.close')} onClick=${onClose} /></header>
+      html`<header><h2 id=${id}>${title}</h2>${!sticky && html`<${Button} kind="quiet" icon="close" label=${t('common.close')} onClick=${onClose} />`}</header>
     <div class="dialog-body">${children}</div>${footer && html`<footer>${footer}</footer>`}`
     }</dialog>`;
 }

@@ -1,16 +1,17 @@
-// pages/audit.js - the audit log, newest entry first (part of the keys page).
+// pages/audit.js - the audit log, newest entry first (a page of the keys).
 import { html } from 'htm/preact';
-import { useEffect, useState } from 'preact/hooks';
+import { useEffect, useRef, useState } from 'preact/hooks';
 import { api } from '../lib/api.js';
 import { dateTime } from '../lib/format.js';
 import { t } from '../lib/i18n.js';
+import { live } from '../lib/live.js';
 import { Table } from '../lib/table.js';
 import { Button, ErrorNote } from '../lib/ui.js';
 
-const PAGE = 10;
+const PAGE = 25;
 
-/** @param {{keys: {id: string, name: string}[], changes: number}} props changes: read again from the start */
-export function Audit({ keys, changes }) {
+/** @param {{keys: {id: string, name: string}[]}} props */
+export function Audit({ keys }) {
   const [log, setLog] = useState({ rows: [], until: 0, more: false, error: null, isLoaded: false });
   const [isBusy, setBusy] = useState(false);
   const names = new Map(keys.map((k) => [k.id, k.name || k.id]));
@@ -32,11 +33,17 @@ export function Audit({ keys, changes }) {
     }
     setBusy(false);
   };
-  // The log is written a moment after what it tells.
+  const shown = useRef(0);
+  shown.current = log.rows.length;
+  // The first page is live; older pages stay as they were read.
   useEffect(() => {
-    const timer = setTimeout(() => read({ rows: [], until: 0 }), changes ? 400 : 0);
-    return () => clearTimeout(timer);
-  }, [changes]);
+    let ticks = 0;
+    const first = () => read({ rows: [], until: 0 });
+    first();
+    return live.subscribe((event) => {
+      if (event.event === 'stats' && ++ticks % 3 === 0 && shown.current <= PAGE) first();
+    });
+  }, []);
   const columns = [
     {
       id: 'time',
@@ -64,7 +71,7 @@ export function Audit({ keys, changes }) {
       cell: (r) => html`<span class="break muted">${r.detail}</span>`,
     },
   ];
-  return html`<section class="section"><h2>${t('keys.audit')}</h2>
+  return html`<section class="section">
     <${ErrorNote} error=${log.error} />
     ${
       log.rows.length > 0

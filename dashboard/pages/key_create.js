@@ -3,6 +3,7 @@ import { html } from 'htm/preact';
 import { useEffect, useRef, useState } from 'preact/hooks';
 import { api, segment } from '../lib/api.js';
 import { t } from '../lib/i18n.js';
+import { useLive } from '../lib/live.js';
 import { Button, CopyButton, Dialog, ErrorNote, Field, Note, useOrder } from '../lib/ui.js';
 
 const DAY = 86400;
@@ -15,16 +16,26 @@ const asForm = (key) => ({
   tokens: key.tokens_per_minute ?? '',
   models: (key.models ?? []).join(', '),
 });
+const toModels = (text) => text.split(/[\s,]+/).filter(Boolean);
 // What the API takes; an expiry that stays is not said.
 const asBody = (form) => ({
   name: form.name.trim(),
   requests_per_minute: Number(form.requests),
   tokens_per_minute: Number(form.tokens),
-  models: form.models.split(/[\s,]+/).filter(Boolean),
+  models: toModels(form.models),
   ...(form.life === 'keep' ? {} : { expires_in: lives[form.life] }),
 });
 
+/** Names that no registered model has, as far as the models are known. */
+function useUnknownModels(text) {
+  const { items, isLoaded, error } = useLive('models');
+  if (!isLoaded || error) return [];
+  const known = new Set(items.flatMap((m) => [m.id, ...(m.aliases ?? [])]).map((id) => id.toLowerCase()));
+  return toModels(text).filter((id) => !known.has(id.toLowerCase()));
+}
+
 function Form({ form, onChange, onSubmit }) {
+  const unknown = useUnknownModels(form.models);
   const choices = form.role === undefined ? ['keep', ...Object.keys(lives)] : Object.keys(lives);
   const set = (name) => (event) => onChange({ ...form, [name]: event.currentTarget.value });
   return html`<form id="key-form" class="stack" onSubmit=${onSubmit}>
@@ -45,7 +56,8 @@ function Form({ form, onChange, onSubmit }) {
     <${Field} label=${t('keys.life')}>${(props) => html`<select ...${props} value=${form.life} onChange=${set('life')}>${choices.map((name) => html`<option value=${name}>${t(`keys.life_${name}`)}</option>`)}</select>`}<//>
     <div class="pairs"><${Field} label=${t('keys.requestsPerMinute')}>${(props) => html`<input type="number" min="0" max="1000000000" step="1" placeholder=${t('keys.noLimit')} ...${props} value=${form.requests} onInput=${set('requests')} />`}<//>
       <${Field} label=${t('keys.tokensPerMinute')}>${(props) => html`<input type="number" min="0" max="1000000000" step="1" placeholder=${t('keys.noLimit')} ...${props} value=${form.tokens} onInput=${set('tokens')} />`}<//></div>
-    <${Field} label=${t('keys.models')} hint=${t('keys.modelsHint')}>${(props) => html`<input autocomplete="off" spellcheck=${false} placeholder=${t('keys.allModels')} ...${props} value=${form.models} onInput=${set('models')} />`}<//></form>`;
+    <${Field} label=${t('keys.models')} hint=${t('keys.modelsHint')}>${(props) => html`<input autocomplete="off" spellcheck=${false} placeholder=${t('keys.allModels')} ...${props} value=${form.models} onInput=${set('models')} />`}<//>
+    ${unknown.length > 0 && html`<${Note} tone="warn"><p role="status">${t('keys.unknownModels', { count: unknown.length, models: unknown.join(', ') })}</p><//>`}</form>`;
 }
 
 function Shown({ made }) {
@@ -78,7 +90,7 @@ export function CreateKey({ open, onClose }) {
   const footer = made
     ? html`<${Button} kind="primary" onClick=${close}>${t('keys.stored')}<//>`
     : html`<${Button} onClick=${close}>${t('common.cancel')}<//><${Button} kind="primary" type="submit" form="key-form" busy=${busy === 'make'}>${t('keys.create')}<//>`;
-  return html`<${Dialog} open=${open} title=${t('keys.create')} onClose=${close} footer=${footer}>
+  return html`<${Dialog} open=${open} title=${t('keys.create')} onClose=${close} footer=${footer} sticky=${made !== null}>
     <${ErrorNote} error=${error} onDismiss=${dismiss} />
     ${made ? html`<${Shown} made=${made} />` : html`<${Form} form=${form} onChange=${setForm} onSubmit=${submit} />`}<//>`;
 }

@@ -1,14 +1,16 @@
-// pages/keys.js - keys, their usage over time, and the audit log.
+// pages/keys.js - keys of people and programs, join tokens, usage and the audit log, each on a page of its own.
 import { html } from 'htm/preact';
 import { useState } from 'preact/hooks';
 import { api, segment } from '../lib/api.js';
 import { ago, bytes, dateTime, duration, number } from '../lib/format.js';
 import { t } from '../lib/i18n.js';
 import { useResource } from '../lib/live.js';
+import { href } from '../lib/route.js';
 import { Table } from '../lib/table.js';
 import { Badge, Button, confirm, Empty, ErrorNote, Page, Skeleton, toast, useOrder } from '../lib/ui.js';
 import { Audit } from './audit.js';
 import { CreateKey, EditKey } from './key_create.js';
+import { AddNode } from './nodes.js';
 import { Usage } from './usage.js';
 
 const isExpired = (key) => key.expires !== undefined && key.expires * 1000 <= Date.now();
@@ -93,48 +95,98 @@ function KeyTable({ keys, me, onEdit, onRevoke, isShowingOver, onShowOver }) {
   return html`<${Table} caption=${t('keys.keys')} rows=${rows} rowKey=${(k) => k.id} columns=${columns} filter=${keys.length > 8 ? t('keys.filter') : undefined} actions=${actions} empty=${empty} pageSize=${25} />`;
 }
 
-export default function Keys({ me }) {
+/** Join tokens let machines in as nodes; they are keys of role node. */
+function TokenTable({ keys, onRevoke }) {
+  const columns = [
+    {
+      id: 'name',
+      label: t('keys.name'),
+      text: (k) => `${k.name} ${k.id}`,
+      sort: (k) => k.name.toLowerCase(),
+      cell: (k) => html`<span class="break">${k.name || html`<span class="muted">${t('keys.unnamed')}</span>`}</span><br /><code class="key-id">${k.id}</code>`,
+    },
+    { id: 'state', label: t('keys.state'), cell: (k) => (k.uses > 0 && k.joins >= k.uses && !isOver(k) ? html`<${Badge}>${t('keys.spent')}<//>` : html`<${State} item=${k} />`) },
+    {
+      id: 'uses',
+      label: t('keys.joins'),
+      sort: (k) => k.joins,
+      cell: (k) => (k.uses > 0 ? t('keys.joinsOf', { joins: number(k.joins), uses: number(k.uses) }) : t('keys.joinsAny', { joins: number(k.joins) })),
+    },
+    { id: 'created', label: t('keys.created'), sort: (k) => -k.created, cell: (k) => when(k.created) },
+    { id: 'expires', label: t('keys.expires'), sort: (k) => k.expires ?? Infinity, cell: (k) => when(k.expires) },
+    {
+      id: 'actions',
+      label: t('keys.actions'),
+      hidden: true,
+      end: true,
+      cell: (k) =>
+        !isOver(k) &&
+        html`<${Button} class="small" label=${t('keys.revokeOne', { name: k.name || k.id })} onClick=${() => onRevoke(k)}>${t('keys.revoke')}<//>`,
+    },
+  ];
+  return html`<${Table} caption=${t('keys.tokens')} rows=${keys} rowKey=${(k) => k.id} columns=${columns} filter=${keys.length > 8 ? t('keys.filter') : undefined} pageSize=${25}
+    empty=${html`<${Empty} icon="nodes" title=${t('keys.noTokensTitle')} text=${t('keys.noTokensText')} />`} />`;
+}
+
+const parts = ['', 'tokens', 'usage', 'audit'];
+
+const Parts = ({ part }) =>
+  html`<nav class="parts" aria-label=${t('keys.title')}><ul>${parts.map((name) => html`<li key=${name}><a href=${name ? href('keys', name) : href('keys')} aria-current=${part === name ? 'page' : undefined}>${t(`keys.part_${name || 'keys'}`)}</a></li>`)}</ul></nav>`;
+
+export default function Keys({ me, route }) {
+  const part = parts.includes(route.id) ? route.id : '';
   const { data, error, reload } = useResource('/v0/keys', { everyS: 10 });
   const [isCreating, setCreating] = useState(false);
   const [edited, setEdited] = useState(null);
   const [isShowingOver, setShowingOver] = useState(false);
-  const [changes, setChanges] = useState(0);
   const order = useOrder();
   const keys = [...(data?.keys ?? [])].sort((a, b) => Number(isOver(a)) - Number(isOver(b)) || b.created - a.created);
-  const changed = () => {
-    reload();
-    setChanges((n) => n + 1);
-  };
+  const people = keys.filter((k) => k.role !== 'node');
   const revoke = async (key) => {
     const answer = await confirm({
       title: t('keys.revokeTitle', { name: key.name || key.id }),
-      text: t(key.id === me.id ? 'keys.revokeOwnText' : 'keys.revokeText'),
+      text: t(key.role === 'node' ? 'keys.revokeTokenText' : key.id === me.id ? 'keys.revokeOwnText' : 'keys.revokeText'),
       action: t('keys.revoke'),
       danger: true,
     });
     if (!answer) return;
     if (await order.run(key.id, () => api.del(`/v0/keys/${segment(key.id)}`)))
       toast(t('keys.revokeDone', { name: key.name || key.id }));
-    changed();
+    reload();
   };
-  return html`<${Page} title=${t('keys.title')} lead=${t('keys.lead')} actions=${html`<${Button} kind="primary" icon="plus" onClick=${() => setCreating(true)}>${t('keys.create')}<//>`}>
+  const actions =
+    part === '' || part === 'tokens'
+      ? html`<${Button} kind="primary" icon="plus" onClick=${() => setCreating(true)}>${t(part ? 'keys.createToken' : 'keys.create')}<//>`
+      : undefined;
+  return html`<${Page} title=${t('keys.title')} lead=${t(`keys.lead_${part || 'keys'}`)} actions=${actions}>
+    <${Parts} part=${part} />
     <${ErrorNote} error=${order.error ?? error} onDismiss=${order.error ? order.dismiss : undefined} />
-    <section class="section"><h2>${t('keys.keys')}</h2>
-      ${data ? html`<${KeyTable} keys=${keys} me=${me} onEdit=${setEdited} onRevoke=${revoke} isShowingOver=${isShowingOver} onShowOver=${setShowingOver} />` : !error && html`<${Skeleton} />`}
-      ${data?.stored_responses && html`<p class="small muted">${storedText(data.stored_responses)}</p>`}</section>
-    <${Usage} keys=${keys} />
-    <${Audit} keys=${keys} changes=${changes} />
-    <${CreateKey} open=${isCreating} onClose=${() => {
+    ${!data && !error && html`<${Skeleton} />`}
+    ${
+      data &&
+      part === '' &&
+      html`<section class="section">
+      <${KeyTable} keys=${people} me=${me} onEdit=${setEdited} onRevoke=${revoke} isShowingOver=${isShowingOver} onShowOver=${setShowingOver} />
+      ${data.stored_responses && html`<p class="small muted">${storedText(data.stored_responses)}</p>`}</section>`
+    }
+    ${data && part === 'tokens' && html`<${TokenTable} keys=${keys.filter((k) => k.role === 'node')} onRevoke=${revoke} />`}
+    ${part === 'usage' && html`<${Usage} keys=${people} />`}
+    ${part === 'audit' && html`<${Audit} keys=${keys} />`}
+    ${part === 'tokens' && html`<${AddNode} open=${isCreating} onClose=${() => {
       setCreating(false);
-      changed();
-    }} />
+      reload();
+    }} />`}
+    ${part === '' && html`<${CreateKey} open=${isCreating} onClose=${() => {
+      setCreating(false);
+      reload();
+    }} />`}
     ${
       edited &&
       html`<${EditKey} key=${edited.id} item=${edited} onClose=${(isChanged) => {
         setEdited(null);
         if (isChanged) {
           toast(t('keys.editDone', { name: edited.name || edited.id }));
-          changed();
+          reload();
         }
       }} />`
     }<//>`;

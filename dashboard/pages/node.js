@@ -10,6 +10,7 @@ import { go, href } from '../lib/route.js';
 import { isBroken, StateBadge, stateName } from '../lib/states.js';
 import { Table } from '../lib/table.js';
 import { Badge, Button, confirm, Empty, ErrorNote, Facts, Note, Page, Skeleton, toast, useOrder } from '../lib/ui.js';
+import { Gpus } from './gpus.js';
 import { Memory } from './memory.js';
 
 const modelColumns = () => [
@@ -121,7 +122,7 @@ function Engines({ id }) {
     [order.busy],
   );
   return html`<section class="section"><h2>${t('nodes.engines')}</h2><${ErrorNote} error=${order.error} onDismiss=${order.dismiss} /><${ErrorNote} error=${error} />
-    ${data ? html`<${Table} caption=${t('nodes.engines')} rows=${data.engines} rowKey=${(e) => e.id} columns=${columns} />` : !error && html`<${Skeleton} />`}</section>`;
+    ${data ? html`<${Table} caption=${t('nodes.engines')} rows=${data.engines ?? []} rowKey=${(e) => e.id} columns=${columns} />` : !error && html`<${Skeleton} />`}</section>`;
 }
 
 function Log({ id }) {
@@ -152,7 +153,7 @@ function Insides({ id }) {
     concerns: (event) => event.node === id && event.event !== 'node.offline',
   });
   const models = data?.models ?? [];
-  return html`<${ErrorNote} error=${error} /><${Memory} id=${id} models=${models} />${data && html`<${Models} models=${models} />`}<${Engines} id=${id} /><${Log} id=${id} />`;
+  return html`<${ErrorNote} error=${error} /><${Memory} id=${id} models=${models} /><${Gpus} id=${id} />${data && html`<${Models} models=${models} />`}<${Engines} id=${id} /><${Log} id=${id} />`;
 }
 
 export default function Node({ id, Badge: NodeBadge }) {

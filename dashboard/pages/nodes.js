@@ -67,7 +67,7 @@ const columns = () => [
   { id: 'inflight', label: t('nodes.inFlight'), end: true, sort: (n) => n.inflight, cell: (n) => number(n.inflight) },
 ];
 
-function AddNode({ open, onClose }) {
+export function AddNode({ open, onClose }) {
   const [token, setToken] = useState('');
   const order = useOrder();
   const close = () => {
@@ -80,7 +80,8 @@ function AddNode({ open, onClose }) {
     if (answer) setToken(answer.key);
   };
   const command = `llm-router node --router ${location.origin} --token ${token}`;
-  return html`<${Dialog} open=${open} title=${t('nodes.addTitle')} onClose=${close} footer=${!token && html`<${Button} kind="primary" busy=${order.busy !== ''} onClick=${make}>${t('nodes.addMake')}<//>`}>
+  return html`<${Dialog} open=${open} title=${t('nodes.addTitle')} onClose=${close} sticky=${token !== ''}
+    footer=${token ? html`<${Button} kind="primary" onClick=${close}>${t('keys.stored')}<//>` : html`<${Button} kind="primary" busy=${order.busy !== ''} onClick=${make}>${t('nodes.addMake')}<//>`}>
     <${ErrorNote} error=${order.error} onDismiss=${order.dismiss} /><p>${t('nodes.addText')}</p>
     ${token && html`<div class="code wrap" role="status"><${CopyButton} text=${command} /><pre tabindex="0" aria-label=${t('nodes.addToken')}>${command}</pre></div>`}<//>`;
 }

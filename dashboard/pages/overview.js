@@ -2,9 +2,9 @@
 import { html } from 'htm/preact';
 import { useMemo, useState } from 'preact/hooks';
 import { Chart, Legend } from '../lib/chart.js';
-import { clock, duration, figure, number } from '../lib/format.js';
+import { clock, dateTime, duration, figure, number } from '../lib/format.js';
 import { t } from '../lib/i18n.js';
-import { useLive } from '../lib/live.js';
+import { useLive, useResource } from '../lib/live.js';
 import { href } from '../lib/route.js';
 import { Badge, Empty, ErrorNote, Icon, Page } from '../lib/ui.js';
 import { Alerts } from './alerts.js';
@@ -28,10 +28,45 @@ const cards = [
   { id: 'errors', value: (s) => s.errors_per_second, format: count, tone: 3 },
 ];
 
-function StatCard({ card, points, minute }) {
+/** Chosen in the tools above the charts; what a browser showed last is not remembered: the page begins live. */
+const ranges = { '15m': 900, '1h': 3600, '24h': 86400, '7d': 7 * 86400 };
+
+/** The columns of /v0/history as the points of a chart. */
+export function historyPoints(h) {
+  const pair = (column, i) => ({ p50: column.p50[i], p99: column.p99[i] });
+  return h.time.map((time, i) => ({
+    time,
+    requests_per_second: h.requests_per_second[i],
+    tokens_per_second: h.tokens_per_second[i],
+    errors_per_second: h.errors_per_second[i],
+    queue: h.queued[i],
+    in_flight: h.running[i],
+    first_token_ms: pair(h.first_token_ms, i),
+    inter_token_ms: pair(h.inter_token_ms, i),
+  }));
+}
+
+/** Means over the whole range; of percentiles the last one that was measured. */
+function wholeRange(points) {
+  if (points.length === 0) return null;
+  const mean = (name) => points.reduce((sum, p) => sum + p[name], 0) / points.length;
+  const last = (name) => points.findLast((p) => p[name].p50 !== null)?.[name] ?? { p50: null, p99: null };
+  return {
+    ...points.at(-1),
+    requests_per_second: mean('requests_per_second'),
+    tokens_per_second: mean('tokens_per_second'),
+    errors_per_second: mean('errors_per_second'),
+    queue: mean('queue'),
+    in_flight: mean('in_flight'),
+    first_token_ms: last('first_token_ms'),
+    inter_token_ms: last('inter_token_ms'),
+  };
+}
+
+function StatCard({ card, points, figures, windowS, isLive }) {
   const [hover, setHover] = useState(null);
   const title = t(`overview.${card.id}`);
-  const shown = hover === null ? (minute ?? points.at(-1)) : (points[hover] ?? points.at(-1));
+  const shown = hover === null ? (figures ?? points.at(-1)) : (points[hover] ?? points.at(-1));
   const value = shown ? card.value(shown) : null;
   const high = shown && card.high ? card.high(shown) : null;
   const most = Math.max(0, ...points.map((p) => (card.high ?? card.value)(p) ?? 0));
@@ -48,21 +83,46 @@ function StatCard({ card, points, minute }) {
       ? [{ label: t('overview.p99'), values: points.map((p) => card.high(p) ?? null), tone: 2, fill: false }, ...lines]
       : lines;
   }, [points]);
-  const aside =
-    hover !== null && shown
-      ? clock(shown.time)
-      : card.high
-        ? high === null
-          ? ''
-          : t('overview.p99Short', { value: card.format(high) })
-        : shown && card.aside
-          ? card.aside(shown)
-          : t('overview.lastMinute');
+  let aside = isLive ? t('overview.lastMinute') : t('overview.meanOf');
+  if (hover !== null && shown) aside = windowS > 86400 ? dateTime(shown.time) : clock(shown.time);
+  else if (card.high) aside = high === null ? '' : t('overview.p99Short', { value: card.format(high) });
+  else if (shown && card.aside && isLive) aside = card.aside(shown);
   return html`<section class="card stat"><div class="stat-head"><h2>${title}</h2>${card.high && html`<${Legend} series=${[...series].reverse()} />`}</div>
     <p class="stat-figure"><span class="stat-value">${value === null || value === undefined ? '–' : card.format(value)}</span>
     <span class="stat-aside">${aside}</span></p>
     <${Chart} label=${t('overview.chartText', { title, value: value === null || value === undefined ? '–' : card.format(value), most: card.format(most) })}
-      times=${times} series=${series} format=${card.format} height=${112} onHover=${setHover} /></section>`;
+      times=${times} series=${series} format=${card.format} height=${112} windowS=${windowS} onHover=${setHover} /></section>`;
+}
+
+const Choice = ({ label, value, onChange, children }) =>
+  html`<label class="inline"><span class="visually-hidden">${label}</span><select value=${value} onChange=${(e) => onChange(e.currentTarget.value)}>${children}</select></label>`;
+
+/** Six charts, of the last 15 minutes as they happen, or of a longer time, a model or a node from the history. */
+function Figures() {
+  const [wanted, setWanted] = useState({ range: '15m', model: '', node: '' });
+  const stats = useLive('stats');
+  const models = useLive('models').items;
+  const nodes = useLive('nodes').items;
+  const isLive = wanted.range === '15m' && !wanted.model && !wanted.node;
+  const { data, error } = useResource(
+    isLive
+      ? null
+      : `/v0/history?range=${wanted.range}&model=${encodeURIComponent(wanted.model)}&node=${encodeURIComponent(wanted.node)}`,
+    { everyS: 10 },
+  );
+  const history = useMemo(() => (data ? historyPoints(data) : []), [data]);
+  const points = isLive ? stats.points : history;
+  const figures = useMemo(() => (isLive ? stats.minute : wholeRange(history)), [isLive, stats.minute, history]);
+  const set = (name) => (value) => setWanted({ ...wanted, [name]: value });
+  return html`<section class="section" aria-labelledby="figures-title"><div class="section-head"><h2 id="figures-title">${t('overview.traffic')}</h2><div class="row chart-tools">
+      <${Choice} label=${t('overview.model')} value=${wanted.model} onChange=${set('model')}><option value="">${t('overview.allModels')}</option>${models.map((m) => html`<option value=${m.id}>${m.id}</option>`)}<//>
+      <${Choice} label=${t('overview.node')} value=${wanted.node} onChange=${set('node')}><option value="">${t('overview.allNodes')}</option>${nodes.map((n) => html`<option value=${n.id}>${n.name}</option>`)}<//>
+      <fieldset class="choice ranges"><legend class="visually-hidden">${t('overview.range')}</legend>${Object.keys(ranges).map(
+        (name) =>
+          html`<label key=${name}><input type="radio" name="range" value=${name} checked=${wanted.range === name} onChange=${() => set('range')(name)} /><span>${t(`overview.range_${name}`)}</span></label>`,
+      )}</fieldset></div></div>
+    <${ErrorNote} error=${error} />
+    <div class="stats">${cards.map((card) => html`<${StatCard} key=${card.id} card=${card} points=${points} figures=${figures} windowS=${ranges[wanted.range]} isLive=${isLive} />`)}</div></section>`;
 }
 
 const Tally = ({
@@ -131,9 +191,6 @@ function Fleet() {
 }
 
 export default function Overview() {
-  const { points, minute } = useLive('stats');
   return html`<${Page} title=${t('overview.title')} lead=${t('overview.lead')}>
-    <${Fleet} />
-    <div class="stats">${cards.map((card) => html`<${StatCard} key=${card.id} card=${card} points=${points} minute=${minute} />`)}</div>
-    <${Alerts} /><//>`;
+    <${Fleet} /><${Figures} /><${Alerts} /><//>`;
 }

@@ -89,6 +89,7 @@ test('a key is created, shown once, used, counted in the usage, revoked, and ref
   );
   assert.doesNotMatch(await page.content(), new RegExp(key.slice(3)), 'it is nowhere in the page any more');
   for (let i = 0; i < 3; i++) assert.equal((await talk(key)).status, 200);
+  await page.visit('#/keys/usage');
   await page.getByLabel('Usage of').selectOption({ label: 'Hanako' });
   const usage = page.getByRole('region', { name: 'Usage by key' }).getByRole('row').filter({ hasText: 'Hanako' });
   await until(
@@ -101,6 +102,7 @@ test('a key is created, shown once, used, counted in the usage, revoked, and ref
     ),
   );
 
+  await page.visit('#/keys');
   await page.getByRole('button', { name: 'Revoke Hanako' }).click();
   await page.getByRole('dialog').getByRole('button', { name: 'Cancel' }).click();
   assert.equal((await talk(key)).status, 200, 'not yet');
@@ -113,6 +115,7 @@ test('a key is created, shown once, used, counted in the usage, revoked, and ref
   await until('the row is gone', async () => (await row(page, 'Hanako').count()) === 0);
   await page.getByLabel(/Show \d+ revoked or expired/).check();
   assert.match(await row(page, 'Hanako').textContent(), /Revoked/);
+  await page.visit('#/keys/audit');
   const log = page.getByRole('region', { name: 'Audit log' });
   await log.getByRole('row').filter({ hasText: 'key.revoke' }).filter({ hasText: 'Hanako' }).waitFor();
   await log.getByRole('row').filter({ hasText: 'session.create' }).first().waitFor();
@@ -156,6 +159,7 @@ test('a key is edited while it is in use: the page shows the new limits, and ref
   );
   assert.doesNotMatch(await row(page, 'Jiro').textContent(), /requests/);
   assert.equal((await talk(key)).status, 404, 'it holds at once');
+  await page.visit('#/keys/audit');
   await page
     .getByRole('region', { name: 'Audit log' })
     .getByRole('row')
@@ -166,21 +170,74 @@ test('a key is edited while it is in use: the page shows the new limits, and ref
   await page.context().close();
 });
 
+test('a key that is shown once stays until the operator is done: Esc does not close it', async () => {
+  const page = await signIn();
+  const { key, dialog } = await create(page, 'Keiko');
+  for (let i = 0; i < 3; i++) await page.keyboard.press('Escape');
+  assert.equal(await dialog.locator('.made-key input').inputValue(), key);
+  assert.equal(await dialog.getByRole('button', { name: 'Close' }).count(), 0);
+  await dialog.getByRole('button', { name: 'Done' }).click();
+  await dialog.waitFor({ state: 'hidden' });
+  await page.getByRole('button', { name: 'Create key' }).click();
+  await dialog.getByLabel('Name').fill('not made');
+  await page.keyboard.press('Escape');
+  await dialog.waitFor({ state: 'hidden' });
+  page.watch.assertClean();
+  await page.context().close();
+});
+
+test('a limit to a model that does not exist is warned about before the key is made', async () => {
+  const page = await signIn();
+  await page.getByRole('button', { name: 'Create key' }).click();
+  const dialog = page.getByRole('dialog');
+  const models = dialog.getByLabel('Models', { exact: true });
+  await models.fill('echo, ehco');
+  await dialog.getByText('No registered model has the name ehco.').waitFor();
+  await models.fill('ECHO');
+  await dialog.getByText('No registered model').waitFor({ state: 'detached' });
+  page.watch.assertClean();
+  await page.context().close();
+});
+
+test('join tokens have a page of their own: made, counted and revoked there, and not among the keys of people', async () => {
+  const page = await signIn(router.adminKey, { at: '#/keys/tokens' });
+  const table = page.getByRole('region', { name: 'Join tokens' });
+  await table.getByText('1 of 1').first().waitFor(); // of the node of this test
+  await page.getByRole('button', { name: 'Create token' }).click();
+  await page.getByRole('dialog').getByRole('button', { name: 'Create a token' }).click();
+  await page.getByRole('dialog').getByText(/--token lr-/).waitFor();
+  await page.keyboard.press('Escape');
+  await page.getByRole('dialog').getByRole('button', { name: 'Done' }).click();
+  await table.getByText('0 of 1').waitFor();
+  await table.getByRole('row').filter({ hasText: '0 of 1' }).getByRole('button', { name: /^Revoke/ }).click();
+  await page.getByRole('dialog').getByRole('button', { name: 'Revoke' }).click();
+  await table.getByRole('row').filter({ hasText: '0 of 1' }).getByText('Revoked').waitFor();
+  await page.getByRole('link', { name: 'Keys', exact: true }).last().click();
+  await page.getByRole('region', { name: 'Keys' }).waitFor();
+  assert.equal(await page.getByRole('region', { name: 'Keys' }).getByText('join token').count(), 0);
+  page.watch.assertClean();
+  await page.context().close();
+});
+
 test('names are shown as text, never as HTML; an error of the API stays until it is dismissed', async () => {
   const page = await signIn();
   page.watch.allow(400);
   const { dialog } = await create(page, HOSTILE);
   await dialog.getByRole('button', { name: 'Done' }).click();
   await row(page, HOSTILE).waitFor();
+  await page.visit('#/keys/usage');
   await page.getByLabel('Usage of').selectOption({ label: HOSTILE });
+  await page.visit('#/keys');
   await page.getByRole('button', { name: `Revoke ${HOSTILE}` }).click();
   await page.getByRole('heading', { name: `Revoke ${HOSTILE}?` }).waitFor();
   await page.getByRole('dialog').getByRole('button', { name: 'Cancel' }).click();
+  await page.visit('#/keys/audit');
   await page.getByRole('region', { name: 'Audit log' }).getByText(HOSTILE).first().waitFor();
   assert.deepEqual(await page.evaluate(() => [globalThis.broken, document.querySelectorAll('main img').length]), [
     undefined,
     0,
   ]);
+  await page.visit('#/keys');
   await page.getByRole('button', { name: 'Create key' }).click();
   await page.getByRole('dialog').getByLabel('Name').fill('あ'.repeat(40)); // 120 bytes
   await page.getByRole('dialog').getByRole('button', { name: 'Create key' }).click();
@@ -251,9 +308,18 @@ test('keys and sign-in have no accessibility or layout fault in both themes and 
     const page = await browser.open(`${router.url}/#/keys`, { scheme, size });
     if (scheme === 'dark') await page.look('signin');
     await signIn(router.adminKey, { page });
-    await page.getByRole('region', { name: 'Usage by key' }).waitFor();
-    await page.getByRole('region', { name: 'Audit log' }).waitFor();
+    await page.getByRole('region', { name: 'Keys' }).waitFor();
     await page.look('keys');
+    for (const [part, region] of [
+      ['tokens', 'Join tokens'],
+      ['usage', 'Usage by key'],
+      ['audit', 'Audit log'],
+    ]) {
+      await page.visit(`#/keys/${part}`);
+      await page.getByRole('region', { name: region }).waitFor();
+      await page.look(`keys-${part}`);
+    }
+    await page.visit('#/keys');
     if (size === 'phone') {
       await page.getByRole('button', { name: 'Create key' }).click();
       await page.look('keys-create', { fullPage: false });

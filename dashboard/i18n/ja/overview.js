@@ -1,6 +1,6 @@
 export default {
   title: '概要',
-  lead: '直近 15 分間の状況です。',
+  lead: 'フリートの状況と、対応が必要なものです。',
   requests: 'リクエスト毎秒',
   tokens: 'トークン毎秒',
   firstToken: '最初のトークンまでの時間',
@@ -43,6 +43,17 @@ export default {
   butNodes: { other: '{count} 台のノードがオフラインです。' },
   butModels: { other: '{count} 個のモデルが失敗しています。' },
   now: '現在',
+  meanOf: '平均',
+  traffic: 'トラフィック',
+  model: 'モデル',
+  allModels: 'すべてのモデル',
+  node: 'ノード',
+  allNodes: 'すべてのノード',
+  range: '期間',
+  range_15m: '15 分',
+  range_1h: '1 時間',
+  range_24h: '24 時間',
+  range_7d: '7 日',
   lastMinute: '直近 1 分',
   emptyTitle: 'モデルがまだ登録されていません',
   emptyText: '登録すると、実行できるすべてのノードが自動的に取得します。',
@@ -79,5 +90,5 @@ export default {
     '証明書を更新してください。tls-cert と tls-key のファイルを差し替えると 10 秒以内に使われます。',
   'advice.database_failed':
     'データベースを復旧するか、ディスクの空きを増やしてください。その間もリクエストは処理され、利用量はメモリに保持されます。変更は拒否されます。',
-  chartText: '{title}: 現在 {value}、直近 15 分間の最大 {most}',
+  chartText: '{title}: {value}、表示期間の最大 {most}',
 };
