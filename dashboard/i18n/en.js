@@ -5,8 +5,9 @@ import models from './en/models.js';
 import nodes from './en/nodes.js';
 import overview from './en/overview.js';
 import playground from './en/playground.js';
+import reasons from './en/reasons.js';
 import register from './en/register.js';
 import requests from './en/requests.js';
 import signin from './en/signin.js';
 
-export default { chat, common, keys, models, nodes, overview, playground, register, requests, signin };
+export default { chat, common, keys, models, nodes, overview, playground, reasons, register, requests, signin };

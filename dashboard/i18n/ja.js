@@ -5,8 +5,9 @@ import models from './ja/models.js';
 import nodes from './ja/nodes.js';
 import overview from './ja/overview.js';
 import playground from './ja/playground.js';
+import reasons from './ja/reasons.js';
 import register from './ja/register.js';
 import requests from './ja/requests.js';
 import signin from './ja/signin.js';
 
-export default { chat, common, keys, models, nodes, overview, playground, register, requests, signin };
+export default { chat, common, keys, models, nodes, overview, playground, reasons, register, requests, signin };

@@ -51,6 +51,13 @@ export function stack(columns) {
   });
 }
 
+/** Values without a neighbour: a line would not show them. */
+function alone(u, series) {
+  const values = u.data[series];
+  const has = (i) => values[i] !== null && values[i] !== undefined;
+  return values.map((_, i) => i).filter((i) => has(i) && !has(i - 1) && !has(i + 1));
+}
+
 function options(Plot, node, { series, format, height, slotS, windowS }) {
   const top = 1.2; // some air above the highest value
   const font = `11px ${getComputedStyle(document.body).fontFamily}`;
@@ -101,7 +108,7 @@ function options(Plot, node, { series, format, height, slotS, windowS }) {
         label: s.label,
         stroke: color(`--chart-${s.tone ?? 1}`),
         width: slotS ? 0 : 1.5,
-        points: { show: false },
+        points: { show: !slotS, size: 4, fill: color(`--chart-${s.tone ?? 1}`), filter: alone },
         spanGaps: false,
         fill: s.fill === false ? undefined : color(slotS ? `--chart-${s.tone ?? 1}` : `--chart-${s.tone ?? 1}-fill`),
         ...(slotS ? { paths: Plot.paths.bars({ size: [0.72, 40], radius: 0.2 }) } : {}),

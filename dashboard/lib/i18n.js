@@ -6,8 +6,8 @@
 //   tOr('overview.advice.x', said)        the text, or the API's own text if there is none
 //   await setLang('ja')                   loads, remembers, and renders everything again
 //
-// A key's first part is its file.  Texts of the API itself (reasons, errors) are shown
-// unchanged and are not translated.
+// A key's first part is its file.  Reasons and alerts of the API have codes with texts in reasons.js; its
+// errors are shown unchanged.
 
 const loaders = {
   en: () => import('../i18n/en.js'),
@@ -42,9 +42,9 @@ export function onLang(fn) {
   return () => listeners.delete(fn);
 }
 
-/** The text, or what the API said where there is none. @param {string} key @param {string} fallback */
-export const tOr = (key, fallback) => {
-  const text = t(key);
+/** The text, or what the API said where there is none. @param {string} key @param {string} fallback @param {object} [values] */
+export const tOr = (key, fallback, values) => {
+  const text = t(key, values);
   return text === key ? fallback : text;
 };
 

@@ -1,6 +1,6 @@
 // lib/states.js - the name and the colour of each state of a model, for all pages.
 import { html } from 'htm/preact';
-import { t } from './i18n.js';
+import { t, tOr } from './i18n.js';
 import { Badge } from './ui.js';
 
 const tones = {
@@ -23,3 +23,13 @@ export const isBroken = (state) => state === 'failed' || state === 'waiting';
 export const stateName = (state) => (tones[state] ? t(`models.state.${state}`) : state);
 
 export const StateBadge = ({ state }) => html`<${Badge} tone=${tones[state] ?? 'plain'}>${stateName(state)}<//>`;
+
+/**
+ * A reason of the API in the language of the page: by its code and parameters, else in the API's own words.
+ * @param {string|null|undefined} text
+ * @param {string} [code] @param {Record<string, string>} [params]
+ */
+export const reasonText = (text, code, params) => (code ? tOr(`reasons.${code}`, text ?? '', params) : (text ?? ''));
+
+/** The reason of a model, or of a model on a node. @param {{reason?: string, reason_code?: string, reason_params?: object}} item */
+export const reasonOf = (item) => reasonText(item.reason, item.reason_code, item.reason_params);

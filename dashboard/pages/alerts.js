@@ -3,9 +3,10 @@ import { html } from 'htm/preact';
 import { useState } from 'preact/hooks';
 import { api } from '../lib/api.js';
 import { ago, dateTime } from '../lib/format.js';
-import { t, tOr } from '../lib/i18n.js';
+import { getLang, t, tOr } from '../lib/i18n.js';
 import { live, useLive } from '../lib/live.js';
 import { href } from '../lib/route.js';
+import { reasonText } from '../lib/states.js';
 import { Badge, Button, Dialog, ErrorNote, Field, Icon } from '../lib/ui.js';
 
 const NODES_SHOWN = 12;
@@ -40,6 +41,16 @@ function AlertNodes({ alert }) {
     ${alert.node_count > NODES_SHOWN && html`<span>${t('overview.moreNodes', { count: alert.node_count - NODES_SHOWN })}</span>`}`;
 }
 
+/** What is wrong, in the language of the page: the kind of the alert, its subject and the reason. */
+const inWords = (alert) =>
+  [
+    tOr(`overview.kind.${alert.kind}`, alert.kind),
+    alert.subject,
+    reasonText(alert.message, alert.message_code, alert.message_params),
+  ]
+    .filter(Boolean)
+    .join(': ');
+
 function AlertItem({ alert }) {
   const [asks, setAsks] = useState(false);
   const unsilence = async () => {
@@ -48,7 +59,7 @@ function AlertItem({ alert }) {
   };
   const isSilenced = alert.silenced_until > 0;
   return html`<li class="alert ${alert.open && !isSilenced ? alert.level : 'over'}"><${Icon} name="alert" />
-    <div class="alert-text"><p class="alert-message">${alert.message}</p>
+    <div class="alert-text"><p class="alert-message">${getLang() === 'en' ? alert.message : inWords(alert)}</p>
       <p class="small muted">${t('overview.whatToDo')} ${tOr(`overview.advice.${alert.kind}`, alert.advice)}</p>
       <p class="alert-facts">${alert.subject && html`<a href=${alert.link}>${alert.subject}</a>`}<${AlertNodes} alert=${alert} />
         <time datetime=${new Date(alert.last * 1000).toISOString()}>${ago(alert.last)}</time>

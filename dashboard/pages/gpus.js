@@ -37,7 +37,9 @@ export function Gpus({ id }) {
   const shown = (data?.gpus ?? []).filter((g) => cards.some((c) => g[c.column].some((v) => v !== null)));
   if (!error && shown.length === 0) return null;
   return html`<section class="section" aria-labelledby="gpus-title"><div class="section-head"><h2 id="gpus-title">${t('nodes.devices')}</h2>
-      <fieldset class="choice ranges"><legend class="visually-hidden">${t('overview.range')}</legend>${Object.keys(ranges).map(
+      <fieldset class="choice ranges"><legend class="visually-hidden">${t('overview.range')}</legend>${Object.keys(
+        ranges,
+      ).map(
         (name) =>
           html`<label key=${name}><input type="radio" name="gpu-range" value=${name} checked=${range === name} onChange=${() => setRange(name)} /><span>${t(`overview.range_${name}`)}</span></label>`,
       )}</fieldset></div>

@@ -77,12 +77,12 @@ function KeyTable({ keys, me, onEdit, onRevoke, isShowingOver, onShowOver }) {
       end: true,
       cell: (k) =>
         k.revoked === undefined &&
-        html`<${Button} class="small" label=${t('keys.editOne', { name: k.name || k.id })} onClick=${() => onEdit(k)}>${t('keys.edit')}<//>
+        html`<span class="row end"><${Button} class="small" kind="quiet" label=${t('keys.editOne', { name: k.name || k.id })} onClick=${() => onEdit(k)}>${t('keys.edit')}<//>
       ${
         !isOver(k) &&
         html`<${Button} class="small" label=${t('keys.revokeOne', { name: k.name || k.id })}
       onClick=${() => onRevoke(k)}>${k.id === me.id ? t('keys.revokeOwn') : t('keys.revoke')}<//>`
-      }`,
+      }</span>`,
     },
   ];
   const actions =
@@ -103,14 +103,25 @@ function TokenTable({ keys, onRevoke }) {
       label: t('keys.name'),
       text: (k) => `${k.name} ${k.id}`,
       sort: (k) => k.name.toLowerCase(),
-      cell: (k) => html`<span class="break">${k.name || html`<span class="muted">${t('keys.unnamed')}</span>`}</span><br /><code class="key-id">${k.id}</code>`,
+      cell: (k) =>
+        html`<span class="break">${k.name || html`<span class="muted">${t('keys.unnamed')}</span>`}</span><br /><code class="key-id">${k.id}</code>`,
     },
-    { id: 'state', label: t('keys.state'), cell: (k) => (k.uses > 0 && k.joins >= k.uses && !isOver(k) ? html`<${Badge}>${t('keys.spent')}<//>` : html`<${State} item=${k} />`) },
+    {
+      id: 'state',
+      label: t('keys.state'),
+      cell: (k) =>
+        k.uses > 0 && k.joins >= k.uses && !isOver(k)
+          ? html`<${Badge}>${t('keys.spent')}<//>`
+          : html`<${State} item=${k} />`,
+    },
     {
       id: 'uses',
       label: t('keys.joins'),
       sort: (k) => k.joins,
-      cell: (k) => (k.uses > 0 ? t('keys.joinsOf', { joins: number(k.joins), uses: number(k.uses) }) : t('keys.joinsAny', { joins: number(k.joins) })),
+      cell: (k) =>
+        k.uses > 0
+          ? t('keys.joinsOf', { joins: number(k.joins), uses: number(k.uses) })
+          : t('keys.joinsAny', { joins: number(k.joins) }),
     },
     { id: 'created', label: t('keys.created'), sort: (k) => -k.created, cell: (k) => when(k.created) },
     { id: 'expires', label: t('keys.expires'), sort: (k) => k.expires ?? Infinity, cell: (k) => when(k.expires) },
@@ -145,7 +156,9 @@ export default function Keys({ me, route }) {
   const revoke = async (key) => {
     const answer = await confirm({
       title: t('keys.revokeTitle', { name: key.name || key.id }),
-      text: t(key.role === 'node' ? 'keys.revokeTokenText' : key.id === me.id ? 'keys.revokeOwnText' : 'keys.revokeText'),
+      text: t(
+        key.role === 'node' ? 'keys.revokeTokenText' : key.id === me.id ? 'keys.revokeOwnText' : 'keys.revokeText',
+      ),
       action: t('keys.revoke'),
       danger: true,
     });
@@ -172,14 +185,20 @@ export default function Keys({ me, route }) {
     ${data && part === 'tokens' && html`<${TokenTable} keys=${keys.filter((k) => k.role === 'node')} onRevoke=${revoke} />`}
     ${part === 'usage' && html`<${Usage} keys=${people} />`}
     ${part === 'audit' && html`<${Audit} keys=${keys} />`}
-    ${part === 'tokens' && html`<${AddNode} open=${isCreating} onClose=${() => {
-      setCreating(false);
-      reload();
-    }} />`}
-    ${part === '' && html`<${CreateKey} open=${isCreating} onClose=${() => {
-      setCreating(false);
-      reload();
-    }} />`}
+    ${
+      part === 'tokens' &&
+      html`<${AddNode} open=${isCreating} onClose=${() => {
+        setCreating(false);
+        reload();
+      }} />`
+    }
+    ${
+      part === '' &&
+      html`<${CreateKey} open=${isCreating} onClose=${() => {
+        setCreating(false);
+        reload();
+      }} />`
+    }
     ${
       edited &&
       html`<${EditKey} key=${edited.id} item=${edited} onClose=${(isChanged) => {

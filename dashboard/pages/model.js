@@ -7,7 +7,7 @@ import { bytes, dateTime, duration, figure, number } from '../lib/format.js';
 import { t } from '../lib/i18n.js';
 import { live, useLive, useResource } from '../lib/live.js';
 import { go, href } from '../lib/route.js';
-import { isBroken, StateBadge, stateName } from '../lib/states.js';
+import { isBroken, reasonOf, StateBadge, stateName } from '../lib/states.js';
 import { Table } from '../lib/table.js';
 import {
   Badge,
@@ -46,7 +46,7 @@ function Download({ download }) {
 function Place({ place, download }) {
   return html`<div class="state-cell"><span class="row">${place.online ? html`<${StateBadge} state=${place.state ?? 'absent'} />` : html`<${Badge} tone="bad">${t('models.offline')}<//>`}
     ${place.pinned && html`<${Badge}>${t('models.pinned')}<//>`}</span>
-    ${download ? html`<${Download} download=${download} />` : place.reason && html`<span class="reason">${place.reason}</span>`}</div>`;
+    ${download ? html`<${Download} download=${download} />` : place.reason && html`<span class="reason">${reasonOf(place)}</span>`}</div>`;
 }
 
 function placeColumns(downloads, id, order, act) {
@@ -218,7 +218,7 @@ export default function Model({ id }) {
     <section class="card card-pad"><${Facts} items=${[
       [
         t('models.stateLabel'),
-        html`<span class="state-cell" role="status"><${StateBadge} state=${model.state} />${model.reason && !isFetching && html`<span class="reason">${model.reason}</span>`}</span>`,
+        html`<span class="state-cell" role="status"><${StateBadge} state=${model.state} />${model.reason && !isFetching && html`<span class="reason">${reasonOf(model)}</span>`}</span>`,
       ],
       [t('models.format'), model.format ?? '–'],
       [t('models.source'), t(model.source === 'hub' ? 'models.fromHub' : 'models.fromNode')],

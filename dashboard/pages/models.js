@@ -6,7 +6,7 @@ import { bytes, number } from '../lib/format.js';
 import { t } from '../lib/i18n.js';
 import { live, useLive } from '../lib/live.js';
 import { href } from '../lib/route.js';
-import { isBroken, StateBadge, stateName } from '../lib/states.js';
+import { isBroken, reasonOf, StateBadge, stateName } from '../lib/states.js';
 import { Table } from '../lib/table.js';
 import { Button, Empty, ErrorNote, Meter, Page, Skeleton, toast, useOrder } from '../lib/ui.js';
 import Model from './model.js';
@@ -61,13 +61,13 @@ function columns(downloads, busy, loadAgain) {
       id: 'state',
       label: t('models.stateLabel'),
       sort: (m) => order.indexOf(m.state),
-      text: (m) => `${stateName(m.state)} ${m.state} ${m.reason ?? ''}`,
+      text: (m) => `${stateName(m.state)} ${m.state} ${m.reason ?? ''} ${reasonOf(m)}`,
       cell: (m) => {
         const download = fetching(downloads, m.id);
         return html`<div class="state-cell"><${StateBadge} state=${m.state} />${
           download
             ? html`<${Meter} value=${download.done} max=${download.total} label=${t('models.state.fetching')} tone="busy" />`
-            : m.reason && html`<span class="reason">${m.reason}</span>`
+            : m.reason && html`<span class="reason">${reasonOf(m)}</span>`
         }</div>`;
       },
     },

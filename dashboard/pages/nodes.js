@@ -9,6 +9,7 @@ import { href } from '../lib/route.js';
 import { Table } from '../lib/table.js';
 import { Badge, Button, CopyButton, Dialog, Empty, ErrorNote, Meter, Page, Skeleton, useOrder } from '../lib/ui.js';
 import Node from './node.js';
+import { Topology } from './topology.js';
 
 export function NodeBadge({ node }) {
   if (!node.online) return html`<${Badge} tone="bad">${t('nodes.offline')}<//>`;
@@ -86,7 +87,8 @@ export function AddNode({ open, onClose }) {
     ${token && html`<div class="code wrap" role="status"><${CopyButton} text=${command} /><pre tabindex="0" aria-label=${t('nodes.addToken')}>${command}</pre></div>`}<//>`;
 }
 
-function List() {
+function List({ route }) {
+  const isPicture = route.query.get('view') === 'picture';
   const { items, error, isLoaded } = useLive('nodes');
   const [isOpen, setOpen] = useState(false);
   const shown = useMemo(columns, []);
@@ -94,17 +96,26 @@ function List() {
   return html`<${Page} title=${t('nodes.title')} lead=${t('nodes.lead')} actions=${items.length > 0 && add}>
     <${ErrorNote} error=${error} />
     ${
-      !isLoaded
-        ? html`<${Skeleton} lines=${6} />`
-        : items.length === 0
-          ? !error &&
-            html`<${Empty} icon="nodes" title=${t('nodes.emptyTitle')} text=${t('nodes.emptyText')}>${add}<//>`
-          : html`<${Table} caption=${t('nodes.title')} rows=${items} rowKey=${(n) => n.id} columns=${shown} rowHref=${(n) => href('nodes', n.id)} rowClass=${(n) => (n.online ? '' : 'broken')}
+      items.length > 0 &&
+      html`<nav class="parts" aria-label=${t('nodes.title')}><ul><li><a href="#/nodes" aria-current=${isPicture ? undefined : 'page'}>${t('nodes.asList')}</a></li>
+      <li><a href="#/nodes?view=picture" aria-current=${isPicture ? 'page' : undefined}>${t('nodes.asPicture')}</a></li></ul></nav>`
+    }
+    ${
+      isPicture && items.length > 0
+        ? html`<${Topology} />`
+        : !isLoaded
+          ? html`<${Skeleton} lines=${6} />`
+          : items.length === 0
+            ? !error &&
+              html`<${Empty} icon="nodes" title=${t('nodes.emptyTitle')} text=${t('nodes.emptyText')}>${add}<//>`
+            : html`<${Table} caption=${t('nodes.title')} rows=${items} rowKey=${(n) => n.id} columns=${shown} rowHref=${(n) => href('nodes', n.id)} rowClass=${(n) => (n.online ? '' : 'broken')}
       filter=${items.length > 8 ? t('nodes.filter') : undefined} initialSort=${{ id: 'name', down: false }} />`
     }
     <${AddNode} open=${isOpen} onClose=${() => setOpen(false)} /><//>`;
 }
 
 export default function Nodes({ route }) {
-  return route.id ? html`<${Node} key=${route.id} id=${route.id} Badge=${NodeBadge} />` : html`<${List} />`;
+  return route.id
+    ? html`<${Node} key=${route.id} id=${route.id} Badge=${NodeBadge} />`
+    : html`<${List} route=${route} />`;
 }

@@ -11,7 +11,8 @@ import { Alerts } from './alerts.js';
 
 const ms = (value) =>
   value === null || value === undefined ? '–' : value < 10 ? `${number(value, 1)} ms` : duration(Math.round(value));
-const count = (value) => figure(value);
+/** What is more than nothing is never written as 0. */
+const count = (value) => (value > 0 && value < 0.01 ? '< 0.01' : figure(value));
 
 /** Each: title, the figure of the last minute, what stands beside it, the lines of its chart. */
 const cards = [
@@ -95,7 +96,7 @@ function StatCard({ card, points, figures, windowS, isLive }) {
 }
 
 const Choice = ({ label, value, onChange, children }) =>
-  html`<label class="inline"><span class="visually-hidden">${label}</span><select value=${value} onChange=${(e) => onChange(e.currentTarget.value)}>${children}</select></label>`;
+  html`<span class="inline"><select aria-label=${label} value=${value} onChange=${(e) => onChange(e.currentTarget.value)}>${children}</select></span>`;
 
 /** Six charts, of the last 15 minutes as they happen, or of a longer time, a model or a node from the history. */
 function Figures() {
@@ -117,7 +118,9 @@ function Figures() {
   return html`<section class="section" aria-labelledby="figures-title"><div class="section-head"><h2 id="figures-title">${t('overview.traffic')}</h2><div class="row chart-tools">
       <${Choice} label=${t('overview.model')} value=${wanted.model} onChange=${set('model')}><option value="">${t('overview.allModels')}</option>${models.map((m) => html`<option value=${m.id}>${m.id}</option>`)}<//>
       <${Choice} label=${t('overview.node')} value=${wanted.node} onChange=${set('node')}><option value="">${t('overview.allNodes')}</option>${nodes.map((n) => html`<option value=${n.id}>${n.name}</option>`)}<//>
-      <fieldset class="choice ranges"><legend class="visually-hidden">${t('overview.range')}</legend>${Object.keys(ranges).map(
+      <fieldset class="choice ranges"><legend class="visually-hidden">${t('overview.range')}</legend>${Object.keys(
+        ranges,
+      ).map(
         (name) =>
           html`<label key=${name}><input type="radio" name="range" value=${name} checked=${wanted.range === name} onChange=${() => set('range')(name)} /><span>${t(`overview.range_${name}`)}</span></label>`,
       )}</fieldset></div></div>

@@ -102,7 +102,7 @@ function useLog(query, isLive) {
 }
 
 const Choice = ({ label, value, onChange, children }) =>
-  html`<label class="inline"><span class="visually-hidden">${label}</span><select value=${value} onChange=${(e) => onChange(e.currentTarget.value)}>${children}</select></label>`;
+  html`<span class="inline"><select aria-label=${label} value=${value} onChange=${(e) => onChange(e.currentTarget.value)}>${children}</select></span>`;
 
 function List({ route }) {
   const [filter, setFilter] = useState(() => ({

@@ -7,7 +7,8 @@ import { after, before, test } from 'node:test';
 import { SCHEMES, SIZES, startBrowser } from './browser.mjs';
 import { call, LONG, makeEcho, nodes, register, say, startNode, startRouter, startStandIn, until } from './support.mjs';
 
-const REASON = 'the model needs 61.0 GiB, and the device has 24.0 GiB';
+const REASON =
+  'model "broken" needs 61.0 GiB (65498251264 bytes: weights 60.0 GiB, KV cache 0.8 GiB, workspace 0.2 GiB) and NVIDIA L4 can give it 21.6 GiB (23192823398 bytes of 24.0 GiB, at most 90 % in use): use a machine with more memory, or lower max-tokens or max-sequences';
 const left = [];
 const keep = (process) => {
   left.push(process);
@@ -146,7 +147,11 @@ test('a failed model looks failed: its colour, the reason in the list, and a but
     1,
     'absent looks otherwise',
   );
-  await row.getByText(REASON).waitFor();
+  await row
+    .getByText(
+      'needs 61.0 GiB (weights 60.0 GiB, KV cache 0.8 GiB, workspace 0.2 GiB), and NVIDIA L4 can give it 21.6 GiB',
+    )
+    .waitFor();
   const asked = page.waitForRequest((r) => r.method() === 'POST' && r.url().endsWith('/v0/models/broken/load'));
   await row.getByRole('button', { name: 'Load broken again' }).click();
   await asked;
@@ -176,6 +181,60 @@ test('a click anywhere in a row opens it, in a new tab with Ctrl; links and butt
   await page.context().close();
 });
 
+test('reasons have a code and parameters in the API, and are Japanese on a Japanese page', async () => {
+  const { models } = (await call(`${router.url}/v0/models?brief=true`)).json;
+  const of = (id) => models.find((m) => m.id === id);
+  assert.equal(of('broken').reason, REASON);
+  assert.equal(of('broken').reason_code, 'too_large');
+  assert.deepEqual([of('broken').reason_params.need, of('broken').reason_params.device], ['61.0 GiB', 'NVIDIA L4']);
+  assert.deepEqual([of('nobody').reason_code, of('nobody').reason_params], ['nowhere', {}]);
+  assert.equal(of('large').reason_code, undefined);
+  const page = await browser.open(`${router.url}/#/models`, { lang: 'ja' });
+  await page.getByText('61.0 GiB 必要ですが').waitFor();
+  await page.getByText('このモデルを持つオンラインのノードがありません').waitFor();
+  await page.visit('#/models/broken');
+  await page.getByText('運用から外されています').waitFor();
+  assert.doesNotMatch(await page.locator('main').textContent(), /needs 61|no online node/);
+  await page.context().close();
+});
+
+test('the fleet as a picture: the router, each node with its state and the models that it has loaded', async () => {
+  const page = await browser.open(`${router.url}/#/nodes`);
+  await page.getByRole('link', { name: 'Picture' }).click();
+  const box = (name) => page.locator('.fleet-node').filter({ hasText: name });
+  await box('gpu-1').getByText('large').waitFor();
+  assert.match(await box('gpu-1').getAttribute('class'), /online/);
+  assert.match(await box('gpu-2').getAttribute('class'), /drained/);
+  assert.equal(await box('gpu-1').locator('.fleet-chip.broken').textContent(), 'broken');
+  assert.equal(await box('gpu-1').getByText('shelf').count(), 0, 'on disk is not loaded');
+  await page.look('topology');
+  await box('real').getByRole('link').click();
+  await page.getByRole('heading', { level: 1, name: 'real' }).waitFor();
+  await page.context().close();
+});
+
+test('charts of a range, a model and a node come from the history, and the figures are means of the range', async () => {
+  const page = await browser.open(router.url);
+  const [node] = (await nodes(router)).filter((n) => n.name === 'real');
+  const asked = (part) =>
+    page.waitForResponse((r) => r.url().includes('/v0/history') && r.url().includes(part) && r.ok());
+  await Promise.all([asked('range=1h'), page.getByLabel('1 h', { exact: true }).check({ force: true })]);
+  await card(page, 'Requests per second').getByText('mean').waitFor();
+  await until('the requests are in the history', async () => (await shown(page, 'Tokens per second')) > 0);
+  await Promise.all([asked('model=shelf'), page.getByLabel('Model', { exact: true }).selectOption('shelf')]);
+  await until('another model has none', async () => (await shown(page, 'Tokens per second')) === 0);
+  await page.getByLabel('Model', { exact: true }).selectOption('');
+  await Promise.all([asked(`node=${node.id}`), page.getByLabel('Node', { exact: true }).selectOption(node.id)]);
+  for (const name of ['24 h', '7 d'])
+    await Promise.all([
+      asked(`range=${name.replace(' ', '')}`),
+      page.getByLabel(name, { exact: true }).check({ force: true }),
+    ]);
+  await page.look('overview-history');
+  page.watch.assertClean();
+  await page.context().close();
+});
+
 test('every theme and size of the overview, the models and the nodes with things that are broken', async () => {
   const wanted = LONG
     ? SCHEMES.flatMap((scheme) =>
@@ -185,14 +244,14 @@ test('every theme and size of the overview, the models and the nodes with things
   for (const how of wanted) {
     const page = await browser.open(router.url, how);
     page.watch.allow(502, 503);
-    for (const name of ['overview', 'models', 'nodes']) {
+    for (const name of ['overview', 'models', 'nodes', 'nodes?view=picture']) {
       await page.visit(`#/${name}`);
       await page.locator('.skeleton').first().waitFor({ state: 'detached' });
       await page
-        .locator(name === 'overview' ? '.tally' : 'tbody tr')
+        .locator(name === 'overview' ? '.tally' : name.includes('picture') ? '.fleet-box' : 'tbody tr')
         .first()
         .waitFor();
-      await page.look(`fleet-${name}-${how.lang}`);
+      await page.look(`fleet-${name.replace(/\W/g, '-')}-${how.lang}`);
     }
     page.watch.assertClean();
     await page.context().close();

@@ -205,11 +205,18 @@ test('join tokens have a page of their own: made, counted and revoked there, and
   await table.getByText('1 of 1').first().waitFor(); // of the node of this test
   await page.getByRole('button', { name: 'Create token' }).click();
   await page.getByRole('dialog').getByRole('button', { name: 'Create a token' }).click();
-  await page.getByRole('dialog').getByText(/--token lr-/).waitFor();
+  await page
+    .getByRole('dialog')
+    .getByText(/--token lr-/)
+    .waitFor();
   await page.keyboard.press('Escape');
   await page.getByRole('dialog').getByRole('button', { name: 'Done' }).click();
   await table.getByText('0 of 1').waitFor();
-  await table.getByRole('row').filter({ hasText: '0 of 1' }).getByRole('button', { name: /^Revoke/ }).click();
+  await table
+    .getByRole('row')
+    .filter({ hasText: '0 of 1' })
+    .getByRole('button', { name: /^Revoke/ })
+    .click();
   await page.getByRole('dialog').getByRole('button', { name: 'Revoke' }).click();
   await table.getByRole('row').filter({ hasText: '0 of 1' }).getByText('Revoked').waitFor();
   await page.getByRole('link', { name: 'Keys', exact: true }).last().click();

@@ -57,6 +57,9 @@ test('a node is killed and comes back: the list and the overview say so without 
   await overview.getByText(/n0 has been silent/).waitFor();
   await page.getByRole('status').filter({ hasText: 'Node n0 is offline' }).waitFor(); // said to screen readers
   await overview.look('overview-alert');
+  const japanese = await browser.open(`${router.url}/#/overview`, { lang: 'ja' });
+  await japanese.getByText(/ノードがオフライン: ノード n0 からの応答が \d+ ms 途絶えています/).waitFor();
+  await japanese.context().close();
   page.watch.allow(503); // of questions to the node that died
   await page.visit(`#/nodes/${(await nodes(router))[0].id}`);
   await page.getByText('This node does not answer').waitFor();

@@ -8,6 +8,7 @@
 #include "base/metrics.h"
 #include "base/settings.h"
 #include "base/sha256.h"
+#include "router/fleet/reasons.h"
 #include "router/fleet/registry.h"
 
 enum { NODES_SHOWN = 100 };
@@ -84,6 +85,7 @@ void router_alert_put(const struct router_alerts *alerts, const struct router_al
                     LR_INT("first", a->first_ms / 1000), LR_INT("last", a->last_ms / 1000),
                     LR_INT("silenced_until", silence != NULL ? silence->until_ms / 1000 : 0),
                     LR_TEXT("silence_comment", silence != NULL ? silence->comment : ""));
+    router_reason_put(w, "message", lr_str_z(a->message));
     put_link(w, a, base);
     lr_json_member_u64(w, "node_count", a->node_count);
     lr_json_member_array(w, "nodes");

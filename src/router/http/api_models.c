@@ -1,4 +1,5 @@
 /* router/http/api_models.c - /v1/models, /v0/models, what nodes ask, explain. */
+#include "router/fleet/reasons.h"
 #include "router/http/api.h"
 #include "router/http/outlook.h"
 #include "router/state.h"
@@ -177,6 +178,7 @@ static void put_replica(struct lr_json_writer *w, const struct router_node *node
                     LR_FLAG("online", router_node_is_online(node)),
                     LR_FLAG("can_run", replica != NULL && replica->can_run && serves),
                     LR_TEXT("reason", reason));
+    router_reason_put(w, "reason", lr_str_z(reason != NULL ? reason : ""));
     if (replica != NULL) {
         LR_JSON_MEMBERS(
             w, LR_TEXT("state", replica->state), LR_FLAG("loaded", replica->is_loaded),
@@ -229,6 +231,7 @@ static void put_v0_model(struct lr_json_writer *w, const struct router *r,
                     LR_TEXT("state", o.state),
                     LR_TEXT("reason", o.reason[0] != '\0' ? o.reason : NULL),
                     LR_UINT("queued", router_schedule_waiting(&m->schedule)));
+    router_reason_put(w, "reason", lr_str_z(o.reason));
     put_aliases(w, m);
     wire_abilities_write(w, o.requests);
     if (is_brief)

@@ -1,0 +1,23 @@
+export default {
+  nowhere: 'no online node has it',
+  not_on_node: 'the node does not have it',
+  offline: 'offline',
+  unreachable: 'the router cannot reach it',
+  removed: 'removed',
+  out_of_service: 'taken out of service',
+  shutting_down: 'shutting down',
+  too_large:
+    'needs {need} (weights {weights}, KV cache {kv}, workspace {workspace}), and {device} can give it {room}: use a machine with more memory, or lower max-tokens or max-sequences',
+  no_engine: 'no engine for runtime "{runtime}"; engines here: {engines}',
+  engine_unusable: 'there is no usable engine "{engine}" in {folder}',
+  gpus_faulty: 'every GPU of this node is faulty; {gpu} ({id}): {cause}: reset the GPU, then start the node again',
+  engine_died_asked: 'the engine {how} when it was asked about the model',
+  cannot_load: 'cannot be loaded at the moment: {cause} ({failures} failures in a row; tried again in {seconds} s)',
+  no_folder: 'there is no folder {folder}',
+  worker_exited: 'exited with {status}',
+  worker_killed: 'killed by {signal}',
+  node_silent: 'node {node} has been silent for {ms} ms',
+  node_unreachable: 'node {node} sends heartbeats, but the router cannot reach it at {url}: {cause}',
+  memory_full: '{used} of {total} in use on {node}',
+  no_progress: 'the engine made no progress for {ms} ms and was killed',
+};
