@@ -4,12 +4,13 @@
 // pages/signin.js gets {onDone}, which it calls when a session exists.  The first page is shown when
 // its module, the language and the answer of /v0/whoami have arrived; all are requested at once.
 import { html, render, Component } from 'htm/preact';
-import { useEffect, useState } from 'preact/hooks';
+import { useEffect, useMemo, useState } from 'preact/hooks';
 import { api } from './lib/api.js';
 import { clock } from './lib/format.js';
 import { getLang, onLang, setLang, t } from './lib/i18n.js';
+import { Keyboard } from './lib/keyboard.js';
 import { live, useLive } from './lib/live.js';
-import { href, parseRoute, useRoute } from './lib/route.js';
+import { go, href, parseRoute, useRoute } from './lib/route.js';
 import { Button, Empty, Icon, Note, Skeleton, Toasts } from './lib/ui.js';
 
 const pages = {
@@ -19,6 +20,7 @@ const pages = {
   requests: { load: () => import('./pages/requests.js'), admin: true },
   playground: { load: () => import('./pages/playground.js'), admin: false },
   keys: { load: () => import('./pages/keys.js'), admin: true },
+  welcome: { load: () => import('./pages/welcome.js'), admin: true, isApart: true },
 };
 const hidden = { signin: { load: () => import('./pages/signin.js') } };
 
@@ -144,18 +146,55 @@ function Announcer() {
 /** Roles that see every page; the router refuses a viewer's changes. */
 const readsAll = (me) => me.role === 'admin' || me.role === 'viewer';
 
+/** The pages of the navigation that this role may see. */
+const namesFor = (me) =>
+  Object.keys(pages).filter((name) => !pages[name].isApart && (!pages[name].admin || readsAll(me)));
+
 function Navigation({ page, me }) {
-  return html`<nav class="nav" aria-label=${t('common.navigation')}><ul>${Object.entries(pages)
-    .filter(([, p]) => !p.admin || readsAll(me))
-    .map(
-      ([name]) => html`
+  return html`<nav class="nav" aria-label=${t('common.navigation')}><ul>${namesFor(me).map(
+    (name) => html`
     <li key=${name}><a href=${href(name)} aria-current=${page === name ? 'page' : undefined}><${Icon} name=${name} /><span>${t(name === 'keys' ? 'common.keysShort' : `common.${name}`)}</span></a></li>`,
-    )}</ul></nav>`;
+  )}</ul></nav>`;
 }
+
+/** An overview of nothing helps nobody: without a model the first steps come instead, unless skipped. */
+function FirstRun() {
+  const models = useLive('models');
+  useEffect(() => {
+    if (!models.isLoaded || models.error || models.items.length > 0) return;
+    try {
+      if (sessionStorage.getItem('lr.welcomed')) return;
+    } catch {
+      return; /* storage is off: nobody could skip it */
+    }
+    location.replace('#/welcome');
+  }, [models]);
+  return null;
+}
+
+const paletteActions = (me, onSignOut) => [
+  ...(me.role === 'admin'
+    ? [
+        {
+          id: 'register',
+          text: t('palette.register'),
+          icon: 'plus',
+          run: () => {
+            location.hash = '#/models?register';
+          },
+        },
+        { id: 'welcome', text: t('palette.welcome'), icon: 'spark', run: () => go('welcome') },
+      ]
+    : []),
+  { id: 'theme', text: t('palette.theme'), icon: 'moon', run: nextTheme },
+  { id: 'language', text: t('palette.language'), icon: 'auto', run: () => setLang(getLang() === 'en' ? 'ja' : 'en') },
+  ...(me.signed_in ? [{ id: 'signOut', text: t('palette.signOut'), icon: 'leave', run: onSignOut }] : []),
+];
 
 function Shell({ me, onSignOut }) {
   const route = useRoute();
   const page = pages[route.page];
+  const names = useMemo(() => namesFor(me), [me.role]);
   useEffect(() => {
     if (readsAll(me)) live.start();
     return () => live.stop();
@@ -169,7 +208,7 @@ function Shell({ me, onSignOut }) {
   } else if (page.admin && !readsAll(me)) {
     body = html`<${Empty} icon="keys" title=${t('common.notAllowedTitle')} text=${t('common.notAllowedText')}><a class="button primary" href="#/playground">${t('common.playground')}</a><//>`;
   } else {
-    body = html`<${Guard} name=${route.page}><${View} key=${route.page} name=${route.page} route=${route} me=${me} /><//>`;
+    body = html`<${Guard} name=${route.page}><${View} key=${route.page} name=${route.page} route=${route} me=${me} />${route.page === 'overview' && me.role === 'admin' && html`<${FirstRun} />`}<//>`;
   }
   const skip = (event) => {
     event.preventDefault();
@@ -177,6 +216,7 @@ function Shell({ me, onSignOut }) {
   };
   return html`<a class="skip" href="#main" onClick=${skip}>${t('common.skip')}</a>
     <div class="shell"><header class="side"><a class="brand" href="#/overview"><span class="mark" aria-hidden="true"></span><span>llm-router</span></a>
+      <${Keyboard} me=${me} names=${names} actions=${paletteActions(me, onSignOut)} />
       <${Navigation} page=${route.page} me=${me} />
       <div class="side-foot">${readsAll(me) && html`<${Link} />`}
         ${me.signed_in && html`<p class="small muted who" title=${me.name}>${me.name} · ${me.role}</p>`}

@@ -4,10 +4,26 @@ import keys from './en/keys.js';
 import models from './en/models.js';
 import nodes from './en/nodes.js';
 import overview from './en/overview.js';
+import palette from './en/palette.js';
 import playground from './en/playground.js';
 import reasons from './en/reasons.js';
 import register from './en/register.js';
 import requests from './en/requests.js';
 import signin from './en/signin.js';
+import welcome from './en/welcome.js';
 
-export default { chat, common, keys, models, nodes, overview, playground, reasons, register, requests, signin };
+export default {
+  chat,
+  common,
+  keys,
+  models,
+  nodes,
+  overview,
+  palette,
+  playground,
+  reasons,
+  register,
+  requests,
+  signin,
+  welcome,
+};

@@ -4,10 +4,26 @@ import keys from './ja/keys.js';
 import models from './ja/models.js';
 import nodes from './ja/nodes.js';
 import overview from './ja/overview.js';
+import palette from './ja/palette.js';
 import playground from './ja/playground.js';
 import reasons from './ja/reasons.js';
 import register from './ja/register.js';
 import requests from './ja/requests.js';
 import signin from './ja/signin.js';
+import welcome from './ja/welcome.js';
 
-export default { chat, common, keys, models, nodes, overview, playground, reasons, register, requests, signin };
+export default {
+  chat,
+  common,
+  keys,
+  models,
+  nodes,
+  overview,
+  palette,
+  playground,
+  reasons,
+  register,
+  requests,
+  signin,
+  welcome,
+};

@@ -50,6 +50,7 @@ const paths = {
     'M6 6.7v6.6M6 6.7a1.8 1.8 0 1 0 0-3.6 1.8 1.8 0 0 0 0 3.6zM6 16.9a1.8 1.8 0 1 0 0-3.6 1.8 1.8 0 0 0 0 3.6zM14 8.7a1.8 1.8 0 1 0 0-3.6 1.8 1.8 0 0 0 0 3.6zM14 8.7c0 3.5-8 1.5-8 4.6',
   list: 'M4 5.5h12M4 10h12M4 14.5h8',
   sliders: 'M3.5 6.5h6M13.5 6.5h3M11.5 4.5v4M3.5 13.5h3M10.5 13.5h6M8.5 11.5v4',
+  keyboard: 'M2.5 5.5h15v9h-15zM5.5 8.5h.01M8.5 8.5h.01M11.5 8.5h.01M14.5 8.5h.01M7 11.5h6',
   code: 'M7 5.5L2.5 10 7 14.5M13 5.5l4.5 4.5-4.5 4.5',
   file: 'M5 2.5h6.5L15 6v11.5H5zM11.5 2.5V6H15',
   attach: 'M15.5 9.5l-6 6a3.5 3.5 0 0 1-5-5l6.5-6.5a2.4 2.4 0 0 1 3.4 3.4l-6.4 6.4a1.2 1.2 0 0 1-1.7-1.7l5.7-5.7',
@@ -81,7 +82,7 @@ export function Field({ label, hint, error, children, class: more = '' }) {
 
 /** A modal <dialog>: the browser keeps the focus inside and gives it back.  A sticky one shows what cannot be shown
  * again: neither Esc nor the browser closes it, only a button of its footer. */
-export function Dialog({ open, title, onClose, children, footer, wide = false, sticky = false }) {
+export function Dialog({ open, title, onClose, children, footer, wide = false, sticky = false, class: more = '' }) {
   const ref = useRef(null);
   const id = `dialog-${useId()}`; // confirm() renders beside the page, where useId counts anew
   useEffect(() => {
@@ -89,7 +90,7 @@ export function Dialog({ open, title, onClose, children, footer, wide = false, s
     if (open && !dialog.open) dialog.showModal();
     if (!open && dialog.open) dialog.close();
   }, [open]);
-  return html`<dialog ref=${ref} class="dialog ${wide ? 'wide' : ''}" aria-labelledby=${id}
+  return html`<dialog ref=${ref} class="dialog ${wide ? 'wide' : ''} ${more}" aria-labelledby=${id}
     onKeyDown=${(event) => {
       if (sticky && event.key === 'Escape') event.preventDefault();
     }}

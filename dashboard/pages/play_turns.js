@@ -85,7 +85,7 @@ function UserTurn({ message, onEdit }) {
         onEdit(text);
       }} /></li>`;
   return html`<li class="turn user"><h3 class="visually-hidden">${t('playground.you')}</h3>
-    <div class="user-line">${onEdit && html`<div class="turn-tools user-tools"><${Button} kind="quiet" icon="edit" label=${t('playground.edit')} onClick=${() => setEdited(true)} /><${CopyButton} text=${message.content} isBare /></div>`}
+    <div class="user-line">${onEdit && html`<div class="user-tools"><${Button} kind="quiet" icon="edit" label=${t('playground.edit')} onClick=${() => setEdited(true)} /><${CopyButton} text=${message.content} isBare /></div>`}
     ${message.content && html`<p class="bubble">${message.content}</p>`}</div>
     ${message.files && html`<div class="chips">${message.files.map((file, i) => html`<${FileChip} key=${i} file=${file} />`)}</div>`}</li>`;
 }

@@ -186,6 +186,11 @@ export default function Playground({ route, me }) {
     prepareProse();
   }, []);
   useEffect(() => setChats(store.list()), [talk.chat, second.talk.chat]);
+  const wanted = route.query.get('chat');
+  useEffect(() => {
+    const found = wanted && store.list().find((c) => c.id === wanted);
+    if (found) open(found);
+  }, [wanted, models.items !== null]);
 
   const isRunning = lanes.some((lane) => lane.talk.isRunning);
   const canSend = (draft.trim() !== '' || files.length > 0) && lanes.every((lane) => lane.isRight);

@@ -269,8 +269,8 @@ test('a key of role api sees the playground only, and its session ends with it',
   await page.getByRole('textbox', { name: 'Message' }).press('Enter');
   await page.locator('.turn-tools').waitFor();
   // The command to copy works with the key in the environment, and holds no key itself.
-  await page.getByRole('button', { name: 'Copy as curl' }).click();
-  const command = await page.locator('.curl').textContent();
+  await page.getByRole('button', { name: 'Use in code' }).click();
+  const command = await page.locator('.snippet pre').textContent();
   assert.doesNotMatch(command, /lr-[0-9A-Za-z]{10}/);
   const run = (key) =>
     promisify(execFile)('bash', ['-c', `${command} -sS --noproxy '*'`], {

@@ -47,10 +47,13 @@ async function timePaint(url, ready) {
   return result;
 }
 
-// Other work on the machine only makes it slower, so the best of five counts (of ten where five
-// were not enough).  What this browser needs for a page of one line, measured in turns, tells a busy
-// machine from a slow page: on a quiet one it is 40 to 80 ms, and the limits are the plain figures.
-test('the first page is at most 150 KB over the wire, its heading shows within 200 ms, the live page within 300', async (t) => {
+const RUNS = 9;
+const middle = (tries, name) => tries.map((one) => one[name]).sort((a, b) => a - b)[Math.floor(tries.length / 2)];
+
+// What this browser needs for a page of one line, measured in turns, tells a busy machine from a slow
+// page: on a quiet one it is 40 to 80 ms.  For the heading the best run counts, since other work on the
+// machine only makes it slower; for the live page the median of nine, of a second nine if need be.
+test('the first page is at most 100 KB over the wire, its heading shows within 200 ms, the live page within 3.5 times a page of one line', async (t) => {
   const server = http.createServer((_, answer) =>
     answer
       .setHeader('content-type', 'text/html')
@@ -61,23 +64,27 @@ test('the first page is at most 150 KB over the wire, its heading shows within 2
     server.close();
     server.closeAllConnections();
   });
-  const line = [],
+  let line = [],
     page = [];
   const best = (tries, name) => Math.min(...tries.map((one) => one[name]));
   const isShown = () => best(page, 'first') <= Math.max(200, 2.5 * best(line, 'title'));
-  const isLive = () => best(page, 'title') <= Math.max(300, 4.5 * best(line, 'title'));
+  const isLive = () => middle(page, 'title') <= 3.5 * middle(line, 'title');
   await timePaint(up.url, '.tally');
-  for (let i = 0; i < 5 || (i < 10 && !(isShown() && isLive())); i++) {
-    line.push(await timePaint(`http://127.0.0.1:${server.address().port}/`, 'h1'));
-    page.push(await timePaint(up.url, '.tally'));
+  for (let round = 0; round === 0 || (round < 2 && !(isShown() && isLive())); round++) {
+    line = [];
+    page = [];
+    for (let i = 0; i < RUNS; i++) {
+      line.push(await timePaint(`http://127.0.0.1:${server.address().port}/`, 'h1'));
+      page.push(await timePaint(up.url, '.tally'));
+    }
   }
   for (const { files, scripts, bytes } of page) {
     assert.ok(files >= 5, 'the files were counted');
     assert.ok(scripts <= 3, `${scripts} scripts before the live page (theme, page, perhaps charts already)`);
-    assert.ok(bytes <= 150 * 1024, `${bytes} bytes over the wire`);
+    assert.ok(bytes <= 100 * 1024, `${bytes} bytes over the wire`);
   }
   const list = (tries, name) => tries.map((one) => Math.round(one[name])).join(', ');
-  const said = `first paint, with the heading: ${list(page, 'first')} ms; the live page: ${list(page, 'title')} ms; a page of one line: ${list(line, 'title')} ms`;
+  const said = `${page[0].bytes} bytes; first paint, with the heading: ${list(page, 'first')} ms; the live page: ${list(page, 'title')} ms; a page of one line: ${list(line, 'title')} ms`;
   console.log(`# ${said}`);
   assert.ok(isShown(), said);
   assert.ok(isLive(), said);
