@@ -80,6 +80,13 @@ LR_MUST_USE lr_code lr_file_map_fd(int fd, const char *name, struct lr_file_map 
                                    struct lr_error *err); /* fd stays with the caller */
 void lr_file_unmap(struct lr_file_map *map);
 
+/* A new file of `bytes` zero bytes, mode 0600, as memory.  What is written there is in the file
+ * also after the process was killed; it may be lost with the machine's power.  UNSUPPORTED: not
+ * on this system. */
+LR_MUST_USE lr_code lr_file_share(const char *path, size_t bytes, void **out,
+                                  struct lr_error *err);
+void lr_file_unshare(void *memory, size_t bytes); /* NULL is fine */
+
 /* Last component of a path; "" when it ends in '/'. */
 const char *lr_path_base(const char *path);
 

@@ -5,8 +5,9 @@
 
 #include "chat/codec.h"
 
-/* In a chat API NOT_FOUND means that the model was not found.  A too long prompt is recognised
- * by the error's text, because the engines' ten codes have none for it. */
+/* In a chat API NOT_FOUND means that the model was not found.  A too long prompt and a spent
+ * budget are recognised by the error's text, because the engines' ten codes have none for
+ * them. */
 const char *chat_error_word(const struct chat_codec *codec, const struct lr_error *error,
                             const char **param)
 {
@@ -18,6 +19,8 @@ const char *chat_error_word(const struct chat_codec *codec, const struct lr_erro
         *param = codec->prompt_field;
         return "context_length_exceeded";
     }
+    if (error->code == LR_RATE_LIMITED && strstr(error->text, " tokens per month"))
+        return "insufficient_quota";
     return NULL;
 }
 

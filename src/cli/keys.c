@@ -1,4 +1,4 @@
-/* cli/keys.c - llm-router keys: create, list, change and revoke keys. */
+/* cli/keys.c - llm-router keys: create, list, change, rotate and revoke keys. */
 #include <stdio.h>
 #include <string.h>
 
@@ -12,7 +12,11 @@
 static const struct lr_setting flags[] = {
     CLI_REMOTE_FLAGS,
     CLI_JSON_FLAG,
-    {.name = "name", .type = LR_SETTING_STRING, .help = "name of the key's owner"},
+    {.name = "name", .type = LR_SETTING_STRING, .help = "name of the key"},
+    {.name = "owner",
+     .type = LR_SETTING_STRING,
+     .help = "the person or team that the key belongs to; usage is summed up by owner"},
+    {.name = "label", .type = LR_SETTING_STRING, .help = "a note of the operator"},
     {.name = "role",
      .type = LR_SETTING_CHOICE,
      .fallback = "api",
@@ -22,7 +26,8 @@ static const struct lr_setting flags[] = {
      .type = LR_SETTING_DURATION,
      .fallback = "0",
      .help =
-         "how long the key is valid; 0: no limit; default: no limit, but a day for role node"},
+         "how long the key is valid; 0: no limit; default: no limit, but node-key-life of the "
+         "router for role node"},
     {.name = "uses",
      .type = LR_SETTING_INT,
      .fallback = "0",
@@ -36,11 +41,52 @@ static const struct lr_setting flags[] = {
      .type = LR_SETTING_INT,
      .fallback = "0",
      .help = "0: no limit"},
+    {.name = "tokens-per-month",
+     .type = LR_SETTING_INT,
+     .fallback = "0",
+     .help = "budget of prompt and completion tokens in a calendar month (UTC); a key that has "
+             "used it gets 429; 0: no budget"},
+    {.name = "tokens-per-month-soft",
+     .type = LR_SETTING_INT,
+     .fallback = "0",
+     .help = "as many tokens in a month raise an alert; 0: none"},
+    {.name = "concurrent-requests",
+     .type = LR_SETTING_INT,
+     .fallback = "0",
+     .help = "requests that may run at the same time; 0: no limit"},
+    {.name = "request-bytes",
+     .type = LR_SETTING_SIZE,
+     .fallback = "0",
+     .help = "size of the body of a request; 0: no limit"},
+    {.name = "addresses",
+     .type = LR_SETTING_LIST,
+     .value = "CIDR,...",
+     .help = "networks that the key may be used from; \"any\" (the default): every address"},
+    {.name = "overlap",
+     .type = LR_SETTING_DURATION,
+     .fallback = "24h",
+     .max = 31536000000,
+     .help = "with rotate: how long the old secret is valid; 0: not any more"},
     {.name = "models",
      .type = LR_SETTING_LIST,
      .value = "ID,...",
      .help = "the models that the key may use; \"all\" (the default): every model"},
 };
+
+/* A list as an array; `none` in it stands for an empty list. */
+static void put_list(const struct lr_settings *s, const char *name, const char *none,
+                     struct lr_json_writer *w)
+{
+    if (!lr_settings_has(s, name))
+        return;
+    lr_json_member_array(w, name);
+    for (size_t i = 0; i < lr_settings_list_count(s, name); i++) {
+        const char *item = lr_settings_list_item(s, name, i);
+        if (strcmp(item, none) != 0)
+            lr_json_put_str(w, lr_str_z(item));
+    }
+    lr_json_end_array(w);
+}
 
 /* The given limits, as members of an open object. */
 static void put_limits(const struct lr_settings *s, struct lr_json_writer *w)
@@ -48,23 +94,23 @@ static void put_limits(const struct lr_settings *s, struct lr_json_writer *w)
     static const struct {
         const char *flag, *member;
     } limits[] = {{"requests-per-minute", "requests_per_minute"},
-                  {"tokens-per-minute", "tokens_per_minute"}};
-    if (lr_settings_has(s, "name"))
-        lr_json_member_z(w, "name", lr_settings_str(s, "name"));
+                  {"tokens-per-minute", "tokens_per_minute"},
+                  {"tokens-per-month", "tokens_per_month"},
+                  {"tokens-per-month-soft", "tokens_per_month_soft"},
+                  {"concurrent-requests", "concurrent_requests"}};
+    static const char *const texts[] = {"name", "owner", "label"};
+    for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++)
+        if (lr_settings_has(s, texts[i]))
+            lr_json_member_z(w, texts[i], lr_settings_str(s, texts[i]));
     if (lr_settings_source(s, "expires") != LR_FROM_DEFAULT)
         lr_json_member_u64(w, "expires_in", (lr_settings_ms(s, "expires") + 999) / 1000);
-    for (size_t i = 0; i < 2; i++)
+    for (size_t i = 0; i < sizeof(limits) / sizeof(limits[0]); i++)
         if (lr_settings_source(s, limits[i].flag) != LR_FROM_DEFAULT)
             lr_json_member_i64(w, limits[i].member, lr_settings_int(s, limits[i].flag));
-    if (!lr_settings_has(s, "models"))
-        return;
-    lr_json_member_array(w, "models");
-    for (size_t i = 0; i < lr_settings_list_count(s, "models"); i++) {
-        const char *id = lr_settings_list_item(s, "models", i);
-        if (strcmp(id, "all") != 0)
-            lr_json_put_str(w, lr_str_z(id));
-    }
-    lr_json_end_array(w);
+    if (lr_settings_source(s, "request-bytes") != LR_FROM_DEFAULT)
+        lr_json_member_u64(w, "request_bytes", lr_settings_size(s, "request-bytes"));
+    put_list(s, "models", "all", w);
+    put_list(s, "addresses", "any", w);
 }
 
 static lr_code create(const struct lr_settings *s, struct lr_error *err)
@@ -120,6 +166,13 @@ static void print_key(struct cli_answer *a, const struct lr_json *k, struct lr_b
         lr_buf_addf(out, "  %lld requests/min", (long long)requests);
     if (tokens != 0)
         lr_buf_addf(out, "  %lld tokens/min", (long long)tokens);
+    if (cli_int(k, "tokens_per_month") != 0)
+        lr_buf_addf(out, "  %lld of %lld tokens/month", (long long)cli_int(k, "month_tokens"),
+                    (long long)cli_int(k, "tokens_per_month"));
+    if (cli_int(k, "concurrent_requests") != 0)
+        lr_buf_addf(out, "  %lld at once", (long long)cli_int(k, "concurrent_requests"));
+    if (lr_json_get(k, "owner") != NULL)
+        lr_buf_addf(out, "  owner %s", cli_text(&a->arena, k, "owner"));
     for (uint32_t i = 0; models != NULL && i < models->count; i++)
         if (lr_json_str(&models->items[i], &model)) {
             lr_buf_add_z(out, i == 0 ? "  models " : ",");
@@ -128,9 +181,10 @@ static void print_key(struct cli_answer *a, const struct lr_json *k, struct lr_b
     lr_buf_add_z(out, "\n");
 }
 
-/* METHOD /v0/keys/ID; prints the answer's text, or `done` and the id. */
+/* METHOD /v0/keys/ID[/ACTION]; prints `done` and the id, a new secret, or the key. */
 static lr_code ask_of(const struct lr_settings *s, const char *method, const char *name,
-                      const struct lr_buf *body, const char *done, struct lr_error *err)
+                      const char *action, const struct lr_buf *body, const char *done,
+                      struct lr_error *err)
 {
     struct cli_answer a;
     struct lr_buf path, out;
@@ -142,9 +196,12 @@ static lr_code ask_of(const struct lr_settings *s, const char *method, const cha
     lr_buf_init(&out, 16 << 10);
     lr_buf_add_z(&path, "/v0/keys/");
     cli_escape(&path, id);
+    lr_buf_add_z(&path, action);
     code = cli_ask(s, method, lr_buf_z(&path), body, &a, err);
     if (code == LR_OK && done != NULL)
         lr_buf_addf(&out, "%s %s\n", done, id);
+    else if (code == LR_OK && action[0] != '\0')
+        lr_buf_addf(&out, "%s\n", cli_text(&a.arena, a.json, "key"));
     else if (code == LR_OK)
         print_key(&a, a.json, &out);
     if (code == LR_OK)
@@ -168,9 +225,20 @@ static lr_code set(const struct lr_settings *s, const char *id, struct lr_error 
     put_limits(s, &w);
     lr_json_end_object(&w);
     lr_code code = body.len == 2 ? lr_fail(err, LR_INVALID_ARGUMENT,
-                                           "say what to change: --name, --expires, --models, "
-                                           "--requests-per-minute or --tokens-per-minute")
-                                 : ask_of(s, "PATCH", id, &body, NULL, err);
+                                           "say what to change: --name, --owner, --label, "
+                                           "--expires, --models, --addresses or a limit")
+                                 : ask_of(s, "PATCH", id, "", &body, NULL, err);
+    lr_buf_free(&body);
+    return code;
+}
+
+static lr_code rotate(const struct lr_settings *s, const char *id, struct lr_error *err)
+{
+    struct lr_buf body;
+    lr_buf_init(&body, 256);
+    lr_buf_addf(&body, "{\"overlap\":%llu}",
+                (unsigned long long)(lr_settings_ms(s, "overlap") + 999) / 1000);
+    lr_code code = ask_of(s, "POST", id, "/rotate", &body, NULL, err);
     lr_buf_free(&body);
     return code;
 }
@@ -186,7 +254,7 @@ static void print_keys(struct cli_answer *a, struct lr_buf *out)
 
 static lr_code run(const struct lr_settings *s, struct lr_error *err)
 {
-    static const char *const words[] = {"create", "list", "set", "revoke", NULL};
+    static const char *const words[] = {"create", "list", "set", "rotate", "revoke", NULL};
     size_t count = lr_settings_positional_count(s);
     const char *word = count != 0 ? lr_settings_positional(s, 0) : "list";
     if (count <= 1 && strcmp(word, "list") == 0)
@@ -195,18 +263,23 @@ static lr_code run(const struct lr_settings *s, struct lr_error *err)
         return create(s, err);
     if (count == 2 && strcmp(word, "set") == 0)
         return set(s, lr_settings_positional(s, 1), err);
+    if (count == 2 && strcmp(word, "rotate") == 0)
+        return rotate(s, lr_settings_positional(s, 1), err);
     if (count == 2 && strcmp(word, "revoke") == 0)
-        return ask_of(s, "DELETE", lr_settings_positional(s, 1), NULL, "revoked", err);
-    return cli_fail_word(word, words, "keys takes: create, list, set KEY or revoke KEY", err);
+        return ask_of(s, "DELETE", lr_settings_positional(s, 1), "", NULL, "revoked", err);
+    return cli_fail_word(word, words,
+                         "keys takes: create, list, set KEY, rotate KEY or revoke KEY", err);
 }
 
 const struct cli_command cli_command_keys = {
     .name = "keys",
-    .summary = "Create, list, change and revoke keys",
-    .arguments = "[create | list | set KEY | revoke KEY]",
+    .summary = "Create, list, change, rotate and revoke keys",
+    .arguments = "[create | list | set KEY | rotate KEY | revoke KEY]",
     .details =
         "A new key is printed once; the router keeps only its hash. `set` changes the named\n"
-        "properties and leaves the others as they are. KEY is the id of a key, or its name.",
+        "properties and leaves the others as they are. `rotate` prints a new secret of the "
+        "key;\n"
+        "the old one stays valid for --overlap. KEY is the id of a key, or its name.",
     .flags = {flags, sizeof(flags) / sizeof(flags[0])},
     .most = 2,
     .run = run,

@@ -90,6 +90,8 @@ static const struct lr_setting rows[] = {
      .help = "preempt answers: an answer of a key with more than its share of a model's slots gives its slot to a key with less, at most once, and continues later"},
     {.name = "keep-alive", .type = LR_SETTING_DURATION, .fallback = "5s", .min = 100, .max = 600000, .commands = "router up",
      .help = "send a comment on a stream that was silent for this long, so that proxies and clients do not close it"},
+    {.name = "node-key-life", .type = LR_SETTING_DURATION, .fallback = "24h", .max = 315360000000, .commands = "router up",
+     .help = "how long a new key of role node is valid where its request does not say; 0: for ever"},
     {.name = "keep-responses", .type = LR_SETTING_DURATION, .fallback = "1h", .max = 2592000000, .commands = "router up",
      .help = "how long responses of the Responses API are stored after their last use, with the items of their requests, in the database; 0: none are stored, and stored ones are removed. Routers that share a database need the same value"},
     {.name = "keep-responses-bytes", .type = LR_SETTING_SIZE, .fallback = "256MiB", .max = 1LL << 40, .commands = "router up",

@@ -8,6 +8,7 @@
 #include "net/logs.h"
 #include "net/settings.h"
 #include "net/url.h"
+#include "router/http/limits.h"
 #include "router/http/session_store.h"
 #include "router/state.h"
 
@@ -141,7 +142,10 @@ static lr_code open_store(struct router *r, struct lr_error *err)
     if (code != LR_OK)
         return code;
     struct router_sql *sql = router_store_sql(r->store);
+    router_store_journal(r->store, dir);
     code = router_keys_load(&r->keys, sql, err);
+    if (code == LR_OK)
+        code = router_keys_load_month(&r->keys, sql, lr_clock_wall_ms(NULL), err);
     if (code == LR_OK)
         code = router_registry_load(&r->registry, sql, err);
     if (code == LR_OK)
@@ -365,6 +369,7 @@ static void take_figures(struct router *r)
     (void)router_alert_watch(&r->alerts, ROUTER_ALERT_DATABASE_FAILED, fails, trouble);
     if (router_alert_watch(&r->alerts, ROUTER_ALERT_CERTIFICATE_ENDS, ends, certificate))
         lr_log_warn(NULL, "tls.ends reason=%s", certificate);
+    router_watch_budgets(&r->keys, &r->alerts, lr_clock_wall_ms(NULL));
     router_history_sample(&r->history, &r->nodes, &r->registry, lr_clock_ms(NULL));
     struct router_history_rows *rows =
         router_history_turn(&r->history, lr_clock_wall_ms(NULL) / 1000, false);
@@ -485,6 +490,7 @@ lr_code router_start(struct router *r, char admin_key[64], struct lr_error *err)
                 r->address.host, r->address.port, r->registry.models.count, r->nodes.count,
                 r->keys.count);
     router_store_on_change(r->store, router_sync, &r->sync);
+    router_store_on_usage(r->store, router_sync_usage, &r->sync);
     struct router_memory memory = memory_of(r);
     if (router_takeover_is_preparing(&r->takeover))
         code = finish_takeover(r, &memory, err);

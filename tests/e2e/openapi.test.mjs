@@ -114,6 +114,7 @@ test('the answers of the server have the members that the page lists', async () 
     ['/api/version', '/api/version'],
     ['/v0/explain', '/v0/explain?model=doc'],
     ['/v0/whoami', '/v0/whoami'],
+    ['/v0/self', '/v0/self'],
     ['/v0/models', '/v0/models'],
     ['/v0/models/registry', '/v0/models/registry'],
     ['/v0/nodes', '/v0/nodes'],
@@ -138,6 +139,7 @@ test('the answers of the server have the members that the page lists', async () 
   const key = await check('POST', '/v0/keys', '/v0/keys', { body: { name: 'x' } });
   await check('PATCH', '/v0/models/{id}', '/v0/models/doc', { body: { aliases: ['x'] } });
   await check('PATCH', '/v0/keys/{key}', `/v0/keys/${key.id}`, { body: { name: 'y', requests_per_minute: 7 } });
+  await check('POST', '/v0/keys/{key}/rotate', `/v0/keys/${key.id}/rotate`, { body: { overlap: 60 } });
   await check('DELETE', '/v0/keys/{key}', `/v0/keys/${key.id}`);
   await check('POST', '/v0/nodes/tokens', '/v0/nodes/tokens', { body: {} });
   await check('POST', '/v0/models/{id}/pin', '/v0/models/doc/pin', { body: {} });

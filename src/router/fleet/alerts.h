@@ -70,7 +70,13 @@ enum { ROUTER_ALERTS_MAX = 100 };
       "are sent when the receiver takes them")                                                 \
     X(CERTIFICATE_ENDS, "certificate_ends", "warning", true,                                   \
       "renew the certificate: new files of tls-cert and tls-key are used within ten "          \
-      "seconds")
+      "seconds")                                                                               \
+    X(BUDGET_SOFT,      "budget_soft",      "warning", true,                                   \
+      "tell the owner of the key, or raise its tokens_per_month_soft; the alert ends with the " \
+      "month")                                                                                 \
+    X(BUDGET_SPENT,     "budget_spent",     "error",   true,                                   \
+      "requests of the key get 429 until the next month: raise its tokens_per_month "          \
+      "(llm-router keys set KEY --tokens-per-month N), or wait")
 /* clang-format on */
 
 enum router_alert_kind {

@@ -219,8 +219,7 @@ static void merge_keys(struct router_keys *keys, const struct router_keys *read)
         const struct router_key *key = read->all[i];
         struct router_key *known = router_keys_find(keys, lr_str_z(key->id));
         if (known != NULL) {
-            known->joins = key->joins;
-            router_key_apply(known, &(struct router_key_change){.given = ~0U, .to = *key});
+            router_keys_merge(keys, known, key);
         } else if (router_keys_add(keys, key, NULL) != LR_OK) {
             return; /* without memory: the next reading tries again */
         }
@@ -302,6 +301,19 @@ static lr_code read_fleet(const char *own_url, struct router_sql *sql, struct ur
     return code;
 }
 
+void router_sync_usage(void *arg, const struct router_usage *rows, size_t count)
+{
+    struct router_sync *sync = arg;
+    (void)pthread_mutex_lock(sync->lock);
+    for (size_t i = 0; i < count; i++) {
+        struct router_key *key = router_keys_find(sync->keys, lr_str_z(rows[i].key_id));
+        if (key != NULL)
+            router_budget_written(&key->month, rows[i].time_ms,
+                                  (int64_t)(rows[i].prompt_tokens + rows[i].completion_tokens));
+    }
+    (void)pthread_mutex_unlock(sync->lock);
+}
+
 void router_sync(void *arg, struct router_sql *sql)
 {
     struct router_sync *sync = arg;
@@ -319,6 +331,8 @@ void router_sync(void *arg, struct router_sql *sql)
     router_nodes_init(&nodes);
     lr_code code = rows != NULL ? router_keys_load(&keys, sql, &err)
                                 : lr_fail(&err, LR_OUT_OF_RAM, "no memory for sessions");
+    if (code == LR_OK)
+        code = router_keys_load_month(&keys, sql, lr_clock_wall_ms(NULL), &err);
     if (code == LR_OK)
         code = router_registry_load(&registry, sql, &err);
     if (code == LR_OK)

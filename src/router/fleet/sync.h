@@ -55,5 +55,7 @@ void router_unregister(struct router_sync *sync, struct lr_str id);
  * its own first, and the lock is taken only to merge them, so that a slow database never holds
  * up a loop.  Thread: the database's. */
 void router_sync(void *arg, struct router_sql *sql);
+/* For router_store_on_usage: these tokens are in the database now.  Thread: the database's. */
+void router_sync_usage(void *arg, const struct router_usage *rows, size_t count);
 
 #endif

@@ -191,7 +191,28 @@ static void refuse(struct net_request *req, const struct lr_error *err)
 
 static bool needs_caller(const struct router_route *route)
 {
-    return route->role != ROUTER_PUBLIC || route->fn == router_api_whoami;
+    return route->role != ROUTER_PUBLIC || route->fn == router_api_whoami ||
+           route->fn == router_api_self;
+}
+
+/* False: the body is larger than the key may send, and the request is answered. */
+static bool limit_bytes(struct router *r, struct net_request *req, const struct router_key *key)
+{
+    struct lr_error err;
+    router_lock(r);
+    uint64_t limit = key->request_bytes;
+    router_unlock(r);
+    if (limit == 0)
+        return true;
+    net_request_limit_body(req, limit);
+    uint64_t length = net_request_body_length(req);
+    if (length == UINT64_MAX || length <= limit)
+        return true;
+    (void)lr_fail(&err, LR_TOO_LARGE,
+                  "the body has %llu bytes, and key %s may send %llu (\"request_bytes\")",
+                  (unsigned long long)length, key->id, (unsigned long long)limit);
+    router_answer_error(req, &err);
+    return false;
 }
 
 /* Routes and callers are checked before a byte of the body is read. */
@@ -229,6 +250,8 @@ void router_api_head(void *arg, struct net_request *req)
         refuse(req, &err);
         return;
     }
+    if (access->caller.key != NULL && !limit_bytes(r, req, access->caller.key))
+        return;
     if (access->route->role != ROUTER_API)
         net_request_limit_body(req, access->route->role == ROUTER_PUBLIC ? PUBLIC_BODY_MAX
                                                                          : ADMIN_BODY_MAX);

@@ -8,6 +8,7 @@
  *   metrics.c, stats.c        counters, and the last quarter of an hour
  *   history.c                 what this process adds to the history of seven days
  *   key_usage.c               counters by key and model
+ *   limits.c                  what a key may still use: headers and alerts
  *
  * Thread: the request's loop.
  */
@@ -107,6 +108,8 @@ LR_MUST_USE lr_code router_begin_registration(struct router *r, struct net_reque
                                               const struct lr_json *body,
                                               router_registered_fn *told, void *arg,
                                               struct lr_error *err);
+/* api_keys.c: texts by spaces, as an array member; nothing where there are none. */
+void router_put_words(struct lr_json_writer *w, const char *name, const char *words);
 /* api_ollama.c: the model that the body of one of Ollama's clients names. */
 LR_MUST_USE lr_code router_ollama_name(const struct lr_json *body, struct lr_str *out,
                                        struct lr_error *err);
@@ -154,15 +157,16 @@ router_api_fn router_api_complete, router_api_v1_models, router_api_v1_model, ro
     router_api_model_change, router_api_delete_model, router_api_model_action,
     router_api_explain, router_api_join, router_api_heartbeat, router_api_nodes,
     router_api_node_change, router_api_node_token, router_api_node_forward, router_api_keys,
-    router_api_key_create, router_api_key_change, router_api_key_revoke, router_api_usage,
-    router_api_audit, router_api_logs, router_api_events, router_api_whoami, router_api_sign_in,
-    router_api_sign_out, router_api_sessions, router_api_session_end, router_api_oidc_start,
-    router_api_oidc_callback, router_api_stats, router_api_history, router_api_alerts,
-    router_api_health, router_api_livez, router_api_readyz, router_api_alert_silence,
-    router_api_alert_unsilence, router_api_metrics, router_api_dashboard, router_api_asset,
-    router_api_response, router_api_response_delete, router_api_response_items,
-    router_api_response_cancel, router_api_ollama_version, router_api_ollama_tags,
-    router_api_ollama_ps, router_api_ollama_show, router_api_ollama_pull,
-    router_api_ollama_delete, router_api_requests, router_api_one_request;
+    router_api_key_create, router_api_key_change, router_api_key_revoke, router_api_key_rotate,
+    router_api_self, router_api_usage, router_api_audit, router_api_logs, router_api_events,
+    router_api_whoami, router_api_sign_in, router_api_sign_out, router_api_sessions,
+    router_api_session_end, router_api_oidc_start, router_api_oidc_callback, router_api_stats,
+    router_api_history, router_api_alerts, router_api_health, router_api_livez,
+    router_api_readyz, router_api_alert_silence, router_api_alert_unsilence, router_api_metrics,
+    router_api_dashboard, router_api_asset, router_api_response, router_api_response_delete,
+    router_api_response_items, router_api_response_cancel, router_api_ollama_version,
+    router_api_ollama_tags, router_api_ollama_ps, router_api_ollama_show,
+    router_api_ollama_pull, router_api_ollama_delete, router_api_requests,
+    router_api_one_request;
 
 #endif

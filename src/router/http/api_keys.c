@@ -9,23 +9,81 @@
 enum {
     NUMBER_MAX = 1000000000,
     TOKEN_LIFE_MS = 3600 * 1000,
-    NODE_KEY_LIFE_MS = 24 * 3600 * 1000, /* a key that lets machines in is not for ever */
+    OVERLAP_S = 86400, /* of the old secret after a rotation */
+    OVERLAP_MAX_S = 31536000,
 };
+#define MONTH_MAX 1000000000000000LL
 
 /* ---- what a request may say of a key: its name, its models, its limits, its end ---- */
 
-static lr_code read_name(const struct lr_json *v, struct router_key *key, struct lr_error *err)
+/* Members that are short texts. */
+static const struct {
+    const char *name;
+    enum router_key_field field;
+    size_t offset; /* of a char[64] in struct router_key */
+} texts[] = {
+    {"name", ROUTER_KEY_NAME, offsetof(struct router_key, name)},
+    {"owner", ROUTER_KEY_OWNER, offsetof(struct router_key, owner)},
+    {"label", ROUTER_KEY_LABEL, offsetof(struct router_key, label)},
+};
+enum {
+    TEXTS = sizeof(texts) / sizeof(texts[0]),
+    TEXT_BYTES = sizeof(((struct router_key *)0)->name)
+};
+
+/* The number of a text member; TEXTS: it is none. */
+static size_t text_of(struct lr_str name)
 {
-    struct lr_str name;
-    bool is_text = lr_json_str(v, &name) && name.len < sizeof(key->name);
-    for (size_t i = 0; is_text && i < name.len; i++)
-        is_text = (unsigned char)name.ptr[i] >= ' ' && name.ptr[i] != 0x7f; /* terminals */
+    size_t i = 0;
+    while (i < TEXTS && !lr_str_eq_z(name, texts[i].name))
+        i++;
+    return i;
+}
+
+static lr_code read_text(size_t which, const struct lr_json *v, struct router_key_change *out,
+                         struct lr_error *err)
+{
+    struct lr_str text;
+    bool is_text = lr_json_str(v, &text) && text.len < TEXT_BYTES;
+    for (size_t i = 0; is_text && i < text.len; i++)
+        is_text = (unsigned char)text.ptr[i] >= ' ' && text.ptr[i] != 0x7f; /* terminals */
     if (!is_text)
-        return lr_fail(
-            err, LR_INVALID_ARGUMENT,
-            "\"name\" must be a string of up to %zu bytes without control characters",
-            sizeof(key->name) - 1);
-    LR_COPY(key->name, name);
+        return lr_fail(err, LR_INVALID_ARGUMENT,
+                       "\"%s\" must be a string of up to %d bytes without control characters",
+                       texts[which].name, TEXT_BYTES - 1);
+    out->given |= texts[which].field;
+    lr_str_copy((char *)&out->to + texts[which].offset, TEXT_BYTES, text);
+    return LR_OK;
+}
+
+static lr_code read_addresses(const struct lr_json *v, struct router_key *key,
+                              struct lr_error *err)
+{
+    char text[NET_ADDRESS_TEXT + 8];
+    struct net_cidr network;
+    struct lr_str one;
+    size_t len = 0;
+    if (v->type != LR_JSON_ARRAY || v->count > NET_CIDRS_MAX)
+        return lr_fail(err, LR_INVALID_ARGUMENT,
+                       "\"addresses\" must be an array of up to %d networks such as "
+                       "\"10.0.0.0/8\"; empty: any address",
+                       NET_CIDRS_MAX);
+    key->addresses[0] = '\0';
+    for (uint32_t i = 0; i < v->count; i++) {
+        if (!lr_json_str(&v->items[i], &one) || one.len >= sizeof(text) ||
+            memchr(one.ptr, ' ', one.len) != NULL)
+            return lr_fail(err, LR_INVALID_ARGUMENT,
+                           "\"addresses\" must hold networks such as \"10.0.0.0/8\"");
+        LR_COPY(text, one);
+        if (net_cidr_parse(text, &network, err) != LR_OK)
+            return lr_fail_prefix(err, "\"addresses\"");
+        if (len + one.len + 2 > sizeof(key->addresses))
+            return lr_fail(err, LR_INVALID_ARGUMENT,
+                           "\"addresses\" may have %zu bytes in all: name larger networks",
+                           sizeof(key->addresses) - 1);
+        len += (size_t)snprintf(key->addresses + len, sizeof(key->addresses) - len, "%s%s",
+                                i != 0 ? " " : "", text);
+    }
     return LR_OK;
 }
 
@@ -60,13 +118,23 @@ static const struct {
     const char *name, *zero;
     enum router_key_field field;
     size_t offset; /* of a uint64_t in struct router_key; 0: none */
+    uint64_t most;
 } numbers[] = {
     {"requests_per_minute", "no limit", ROUTER_KEY_REQUESTS,
-     offsetof(struct router_key, requests_per_minute)},
+     offsetof(struct router_key, requests_per_minute), NUMBER_MAX},
     {"tokens_per_minute", "no limit", ROUTER_KEY_TOKENS,
-     offsetof(struct router_key, tokens_per_minute)},
-    {"uses", "any number of nodes", ROUTER_KEY_USES, offsetof(struct router_key, uses)},
-    {"expires_in", "never", ROUTER_KEY_EXPIRY, 0},
+     offsetof(struct router_key, tokens_per_minute), NUMBER_MAX},
+    {"tokens_per_month", "no budget", ROUTER_KEY_MONTH,
+     offsetof(struct router_key, tokens_per_month), MONTH_MAX},
+    {"tokens_per_month_soft", "no alert", ROUTER_KEY_MONTH_SOFT,
+     offsetof(struct router_key, tokens_per_month_soft), MONTH_MAX},
+    {"concurrent_requests", "no limit", ROUTER_KEY_CONCURRENT,
+     offsetof(struct router_key, concurrent_requests), NUMBER_MAX},
+    {"request_bytes", "no limit", ROUTER_KEY_BYTES, offsetof(struct router_key, request_bytes),
+     NUMBER_MAX},
+    {"uses", "any number of nodes", ROUTER_KEY_USES, offsetof(struct router_key, uses),
+     NUMBER_MAX},
+    {"expires_in", "never", ROUTER_KEY_EXPIRY, 0, NUMBER_MAX},
 };
 
 static lr_code read_number(struct lr_str name, const struct lr_json *v, bool is_new,
@@ -79,13 +147,15 @@ static lr_code read_number(struct lr_str name, const struct lr_json *v, bool is_
     if (i == sizeof(numbers) / sizeof(numbers[0]) ||
         (numbers[i].field == ROUTER_KEY_USES && !is_new))
         return lr_fail(err, LR_INVALID_ARGUMENT,
-                       "\"" LR_STR_FMT "\" is not known here: name, models, expires_in, "
-                       "requests_per_minute, tokens_per_minute%s are",
+                       "\"" LR_STR_FMT "\" is not known here: name, owner, label, models, "
+                       "addresses, expires_in, requests_per_minute, tokens_per_minute, "
+                       "tokens_per_month, tokens_per_month_soft, concurrent_requests, "
+                       "request_bytes%s are",
                        LR_STR_ARG(lr_str_sub(name, 0, 80)), is_new ? ", role, uses" : "");
-    if (!lr_json_u64(v, &number) || number > NUMBER_MAX)
+    if (!lr_json_u64(v, &number) || number > numbers[i].most)
         return lr_fail(err, LR_INVALID_ARGUMENT,
-                       "\"%s\" must be a whole number from 0 (%s) to %d", numbers[i].name,
-                       numbers[i].zero, NUMBER_MAX);
+                       "\"%s\" must be a whole number from 0 (%s) to %llu", numbers[i].name,
+                       numbers[i].zero, (unsigned long long)numbers[i].most);
     out->given |= numbers[i].field;
     if (numbers[i].offset != 0)
         memcpy((char *)&out->to + numbers[i].offset, &number, sizeof(number));
@@ -116,9 +186,10 @@ static lr_code read_key(struct net_request *req, enum router_role *role,
     for (uint32_t i = 0; code == LR_OK && i < body->count; i++) {
         struct lr_str name = body->members[i].key;
         const struct lr_json *v = &body->members[i].value;
-        bool is_name = lr_str_eq_z(name, "name"), is_models = lr_str_eq_z(name, "models");
-        out->given |= is_name ? ROUTER_KEY_NAME : is_models ? ROUTER_KEY_MAY_USE : 0;
-        code = is_name                     ? read_name(v, &out->to, err)
+        bool is_from = lr_str_eq_z(name, "addresses"), is_models = lr_str_eq_z(name, "models");
+        out->given |= is_from ? ROUTER_KEY_FROM : is_models ? ROUTER_KEY_MAY_USE : 0;
+        code = text_of(name) != TEXTS      ? read_text(text_of(name), v, out, err)
+               : is_from                   ? read_addresses(v, &out->to, err)
                : is_models                 ? read_models(v, &out->to, err)
                : lr_str_eq_z(name, "role") ? read_role(v, role, err)
                                            : read_number(name, v, role != NULL, out, err);
@@ -129,26 +200,43 @@ static lr_code read_key(struct net_request *req, enum router_role *role,
         return lr_fail(err, LR_INVALID_ARGUMENT, "\"uses\" is for keys of role node");
     if (role == NULL && out->given == 0)
         return lr_fail(err, LR_INVALID_ARGUMENT,
-                       "say what to change: name, models, expires_in, requests_per_minute or "
-                       "tokens_per_minute");
+                       "say what to change: name, owner, label, models, addresses, "
+                       "expires_in, or a limit");
     out->to.role = role != NULL ? *role : ROUTER_PUBLIC;
     return LR_OK;
 }
 
 /* ---- a key as the answers have it ---- */
 
-/* What is 0 or empty is left out; text is known only while the key is made. */
-static void put_members(struct lr_json_writer *w, const struct router_key *key,
-                        const char *text)
+/* Texts by spaces, as an array; nothing where there are none. */
+void router_put_words(struct lr_json_writer *w, const char *name, const char *words)
 {
+    struct lr_str rest = lr_str_z(words), one;
+    if (rest.len == 0)
+        return;
+    lr_json_member_array(w, name);
+    while (lr_str_split(&rest, ' ', &one))
+        lr_json_put_str(w, one);
+    lr_json_end_array(w);
+}
+
+/* What is 0 or empty is left out; text is known only while the key is made.  Lock held, or the
+ * key is nobody else's yet. */
+static void put_members(struct lr_json_writer *w, struct router_key *key, const char *text)
+{
+    int64_t now_ms = lr_clock_wall_ms(NULL);
     const struct lr_json_field fields[] = {
         LR_INT("expires", key->expires_ms / 1000),
         LR_INT("revoked", key->revoked_ms / 1000),
         LR_INT("last_used", (int64_t)(key->used_ms / 1000)),
         LR_INT("requests_per_minute", (int64_t)key->requests_per_minute),
         LR_INT("tokens_per_minute", (int64_t)key->tokens_per_minute),
+        LR_INT("tokens_per_month", (int64_t)key->tokens_per_month),
+        LR_INT("tokens_per_month_soft", (int64_t)key->tokens_per_month_soft),
+        LR_INT("concurrent_requests", (int64_t)key->concurrent_requests),
+        LR_INT("request_bytes", (int64_t)key->request_bytes),
+        LR_INT("old_secret_until", key->old_until_ms > now_ms ? key->old_until_ms / 1000 : 0),
     };
-    struct lr_str rest = lr_str_z(key->models), one;
     LR_JSON_MEMBERS(w, LR_TEXT("id", key->id), LR_TEXT("name", key->name),
                     LR_TEXT("role", router_role_name(key->role)));
     if (text != NULL)
@@ -158,12 +246,14 @@ static void put_members(struct lr_json_writer *w, const struct router_key *key,
         lr_json_put_fields(w, &fields[i], fields[i].i64 != 0);
     if (key->role == ROUTER_NODE) /* uses 0: any number of nodes */
         LR_JSON_MEMBERS(w, LR_UINT("uses", key->uses), LR_UINT("joins", key->joins));
-    if (rest.len == 0)
-        return; /* every model */
-    lr_json_member_array(w, "models");
-    while (lr_str_split(&rest, ' ', &one))
-        lr_json_put_str(w, one);
-    lr_json_end_array(w);
+    else
+        lr_json_member_i64(w, "month_tokens", router_budget_used(&key->month, now_ms));
+    if (key->owner[0] != '\0')
+        lr_json_member_z(w, "owner", key->owner);
+    if (key->label[0] != '\0')
+        lr_json_member_z(w, "label", key->label);
+    router_put_words(w, "models", key->models);
+    router_put_words(w, "addresses", key->addresses);
 }
 
 lr_code router_api_keys(struct router *r, struct net_request *req, struct lr_error *err)
@@ -235,11 +325,12 @@ lr_code router_api_key_create(struct router *r, struct net_request *req, struct 
     struct router_key_change wanted;
     enum router_role role = ROUTER_API;
     lr_code code = read_key(req, &role, &wanted, err);
-    (void)r;
     if (code != LR_OK)
         return code;
-    if (role == ROUTER_NODE && (wanted.given & ROUTER_KEY_EXPIRY) == 0)
-        wanted.to.expires_ms = lr_clock_wall_ms(NULL) + NODE_KEY_LIFE_MS;
+    /* A key that lets machines in is not for ever. */
+    uint64_t life_ms = lr_settings_ms(r->settings, "node-key-life");
+    if (role == ROUTER_NODE && (wanted.given & ROUTER_KEY_EXPIRY) == 0 && life_ms != 0)
+        wanted.to.expires_ms = lr_clock_wall_ms(NULL) + (int64_t)life_ms;
     return make_key(req, &wanted.to, err);
 }
 
@@ -330,6 +421,21 @@ static void describe(const struct router_key_change *change, struct lr_buf *deta
     if ((given & ROUTER_KEY_TOKENS) != 0)
         lr_buf_addf(detail, "tokens_per_minute=%llu ",
                     (unsigned long long)to->tokens_per_minute);
+    for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++) {
+        uint64_t number;
+        if ((given & numbers[i].field) == 0 ||
+            (numbers[i].field & (ROUTER_KEY_REQUESTS | ROUTER_KEY_TOKENS | ROUTER_KEY_EXPIRY |
+                                 ROUTER_KEY_USES)) != 0)
+            continue;
+        memcpy(&number, (const char *)to + numbers[i].offset, sizeof(number));
+        lr_buf_addf(detail, "%s=%llu ", numbers[i].name, (unsigned long long)number);
+    }
+    if ((given & ROUTER_KEY_OWNER) != 0)
+        lr_buf_addf(detail, "owner=\"%s\" ", to->owner);
+    if ((given & ROUTER_KEY_LABEL) != 0)
+        lr_buf_addf(detail, "label=\"%s\" ", to->label);
+    if ((given & ROUTER_KEY_FROM) != 0)
+        lr_buf_addf(detail, "addresses=%s ", to->addresses[0] != '\0' ? to->addresses : "any");
     if ((given & ROUTER_KEY_MAY_USE) != 0)
         lr_buf_addf(detail, "models=%s ", to->models[0] != '\0' ? to->models : "all");
     if (detail->len != 0)
@@ -373,4 +479,78 @@ lr_code router_api_key_revoke(struct router *r, struct net_request *req, struct 
                                                .to.revoked_ms = lr_clock_wall_ms(NULL)};
     struct router_action action = {NULL, "key.revoke", m->id, ""};
     return router_act(req, &action, change, revoked, m, err);
+}
+
+/* ---- rotation: a new secret, the old one for a while ---- */
+
+/* In the request's memory. */
+struct rotating {
+    char id[24];
+    unsigned char hash[LR_SHA256_LEN], old_hash[LR_SHA256_LEN];
+    int64_t old_until_ms;
+    char text[ROUTER_KEY_TEXT];
+};
+
+static lr_code rotate(struct router_sql *sql, void *arg, struct lr_error *err)
+{
+    const struct rotating *m = arg;
+    return router_key_rotate(sql, m->id, m->hash, m->old_hash, m->old_until_ms, err);
+}
+
+static lr_code rotated(struct net_request *req, void *arg, struct lr_error *err)
+{
+    const struct rotating *m = arg;
+    struct router *r = router_access(req)->router;
+    router_lock(r);
+    struct router_key *key = router_keys_find(&r->keys, lr_str_z(m->id));
+    lr_code code =
+        router_keys_rotate(&r->keys, key, m->hash, m->old_hash, m->old_until_ms, err);
+    if (code == LR_OK)
+        put_members(router_answer_begin(req), key, m->text);
+    router_unlock(r);
+    return code == LR_OK ? router_answer(req, 200) : code;
+}
+
+static lr_code read_overlap(struct net_request *req, uint64_t *overlap_s, struct lr_error *err)
+{
+    const struct lr_json *body;
+    *overlap_s = OVERLAP_S;
+    if (net_request_body(req).len == 0)
+        return LR_OK;
+    lr_code code = router_body(req, &body, err);
+    for (uint32_t i = 0; code == LR_OK && i < body->count; i++)
+        if (!lr_str_eq_z(body->members[i].key, "overlap"))
+            code = lr_fail(err, LR_INVALID_ARGUMENT, "only \"overlap\" is known here");
+        else if (!lr_json_u64(&body->members[i].value, overlap_s) || *overlap_s > OVERLAP_MAX_S)
+            code = lr_fail(err, LR_INVALID_ARGUMENT,
+                           "\"overlap\" must be whole seconds from 0 to %d", OVERLAP_MAX_S);
+    return code;
+}
+
+lr_code router_api_key_rotate(struct router *r, struct net_request *req, struct lr_error *err)
+{
+    struct rotating *m = router_memory(req, sizeof(*m), err);
+    struct changing *found;
+    uint64_t overlap_s;
+    char detail[48];
+    if (m == NULL)
+        return LR_OUT_OF_RAM;
+    lr_code code = find_key(r, req, &found, err);
+    if (code == LR_OK && found->is_revoked)
+        code =
+            lr_fail(err, LR_CONFLICT, "key %s was revoked for good: make a new one", found->id);
+    if (code == LR_OK)
+        code = read_overlap(req, &overlap_s, err);
+    if (code != LR_OK)
+        return code;
+    memcpy(m->id, found->id, sizeof(m->id));
+    router_key_draw_secret(m->hash, m->text);
+    router_lock(r);
+    memcpy(m->old_hash, router_keys_find(&r->keys, lr_str_z(m->id))->hash, LR_SHA256_LEN);
+    router_unlock(r);
+    if (overlap_s != 0)
+        m->old_until_ms = lr_clock_wall_ms(NULL) + (int64_t)overlap_s * 1000;
+    (void)snprintf(detail, sizeof(detail), "overlap=%llu", (unsigned long long)overlap_s);
+    struct router_action action = {NULL, "key.rotate", m->id, detail};
+    return router_act(req, &action, rotate, rotated, m, err);
 }

@@ -121,6 +121,19 @@ static bool is_made_up(struct router *r, struct lr_str text, enum router_role wa
     return !is_issued;
 }
 
+/* A key of some networks, by itself or through a session, is no good anywhere else. */
+static lr_code check_address(struct router *r, const struct net_request *req,
+                             struct router_caller *caller, struct lr_error *err)
+{
+    const struct router_access *access = net_request_user(req);
+    if (caller->key == NULL)
+        return LR_OK;
+    router_lock(r);
+    lr_code code = router_key_check_address(caller->key, access->from, err);
+    router_unlock(r);
+    return code;
+}
+
 lr_code router_identify(struct router *r, const struct net_request *req, enum router_role wants,
                         struct router_caller *out, struct lr_error *err)
 {
@@ -128,13 +141,15 @@ lr_code router_identify(struct router *r, const struct net_request *req, enum ro
     *out = (struct router_caller){.role = ROUTER_PUBLIC};
     if (take_key(req, &text)) {
         lr_code code = check_key(r, text, wants, out, err);
+        if (code == LR_OK)
+            code = check_address(r, req, out, err);
         if (code == LR_OK || !is_made_up(r, text, wants))
             return code;
     }
     by_session(r, req, out);
     if (out->session == 0 && !r->needs_key)
         out->role = ROUTER_ADMIN;
-    return LR_OK;
+    return check_address(r, req, out, err);
 }
 
 /* SameSite keeps other sites out; the token also keeps out other ports of this host. */

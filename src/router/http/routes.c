@@ -20,6 +20,7 @@ static const struct router_route routes[] = {
     {{"DELETE", "api/delete"}, ROUTER_ADMIN, router_api_ollama_delete},
 
     {{"GET", "v0/whoami"}, ROUTER_PUBLIC, router_api_whoami},
+    {{"GET", "v0/self"}, ROUTER_PUBLIC, router_api_self},
     {{"POST", "v0/session"}, ROUTER_PUBLIC, router_api_sign_in},
     {{"DELETE", "v0/session"}, ROUTER_API, router_api_sign_out},
     {{"GET", "v0/sessions"}, ROUTER_ADMIN, router_api_sessions},
@@ -55,6 +56,7 @@ static const struct router_route routes[] = {
     {{"GET", "v0/keys"}, ROUTER_ADMIN, router_api_keys},
     {{"POST", "v0/keys"}, ROUTER_ADMIN, router_api_key_create},
     {{"PATCH", "v0/keys/*"}, ROUTER_ADMIN, router_api_key_change},
+    {{"POST", "v0/keys/*/rotate"}, ROUTER_ADMIN, router_api_key_rotate},
     {{"DELETE", "v0/keys/*"}, ROUTER_ADMIN, router_api_key_revoke},
     {{"GET", "v0/usage"}, ROUTER_ADMIN, router_api_usage},
     {{"GET", "v0/requests"}, ROUTER_ADMIN, router_api_requests},

@@ -5,6 +5,7 @@
 
 #include "base/list.h"
 #include "base/log.h"
+#include "router/http/limits.h"
 #include "router/relay/progress.h"
 
 /* ---- usage: tokens as the engines counted them ---- */
@@ -27,13 +28,40 @@ static void add_tokens(const struct router_call *call, struct router_usage *row)
 static void charge(struct router_call *call)
 {
     uint64_t tokens = call->usage.prompt_tokens + call->usage.completion_tokens;
-    if (call->key == NULL || call->key->tokens_per_minute == 0 || tokens <= call->charged)
+    if (call->key == NULL || tokens == call->charged)
         return;
     router_dispatch_lock(call->relay->dispatch);
-    router_key_charge(call->key, lr_clock_ms(call->relay->links.clock), tokens - call->charged,
-                      call->relay->keys->routers);
+    router_budget_count(&call->key->month, call->usage.time_ms,
+                        (int64_t)(tokens - call->charged));
+    if (tokens > call->charged)
+        router_key_charge(call->key, lr_clock_ms(call->relay->links.clock),
+                          tokens - call->charged, call->relay->keys->routers);
     router_dispatch_unlock(call->relay->dispatch);
     call->charged = tokens;
+}
+
+/* The call is no running request of its key any more. */
+static void leave_key(struct router_call *call)
+{
+    if (call->entered == NULL)
+        return;
+    router_dispatch_lock(call->relay->dispatch);
+    router_key_leave(call->entered);
+    router_dispatch_unlock(call->relay->dispatch);
+    call->entered = NULL;
+}
+
+static void record_usage(struct router_call *call);
+
+/* No node will say more about the call's usage. */
+static bool is_counted(const struct router_call *call)
+{
+    uint32_t i = 0;
+    while (i < call->generation_count &&
+           (call->generations[i].state == ROUTER_GENERATION_OVER ||
+            call->generations[i].state == ROUTER_GENERATION_IDLE))
+        i++;
+    return i == call->generation_count;
 }
 
 /* The client's answer ends with this status: fills the usage record with what is known, and
@@ -44,6 +72,7 @@ static void note_end(struct router_call *call, int status)
     struct router_access *access = call->access;
     struct router_usage *row = &call->usage;
     uint64_t now = lr_clock_ns(relay->links.clock);
+    leave_key(call);
     if (call->link == NULL)
         return;
     atomic_fetch_sub_explicit(&relay->unanswered, 1, memory_order_relaxed);
@@ -71,6 +100,10 @@ static void note_end(struct router_call *call, int status)
         router_observe(&call->model->metrics.wait, call->granted_ns - call->begun_ns);
     }
     charge(call);
+    /* Before the client has the end of its answer: what it has seen is counted, whatever
+     * happens to this process next. */
+    if (is_counted(call))
+        record_usage(call);
 }
 
 /* Adds the call to the counts of the replica that served it last. */
@@ -124,6 +157,9 @@ static void record_usage(struct router_call *call)
 {
     const struct router_relay *relay = call->relay;
     struct router_usage *row = &call->usage;
+    if (call->is_recorded)
+        return;
+    call->is_recorded = true;
     add_tokens(call, row);
     router_store_usage(relay->store, row);
     router_log_usage(call);
@@ -150,6 +186,7 @@ static void record_usage(struct router_call *call)
 
 static void free_call(struct router_call *call)
 {
+    leave_key(call);
     if (call->link != NULL) {
         record_usage(call);
         LR_LIST_REMOVE(call, next, link);
@@ -344,10 +381,21 @@ static bool take_rate(struct router_call *call)
     uint32_t retry_s = 0;
     if (key == NULL)
         return true;
+    uint64_t now_ms = lr_clock_ms(relay->links.clock);
+    struct router_rate requests, tokens;
     router_dispatch_lock(call->relay->dispatch);
-    lr_code code = router_key_take(key, lr_clock_ms(relay->links.clock), relay->keys->routers,
-                                   &retry_s, &err);
+    lr_code code =
+        router_key_check_month(key, lr_clock_wall_ms(relay->links.clock), &retry_s, &err);
+    if (code == LR_OK)
+        code = router_key_take(key, now_ms, relay->keys->routers, &retry_s, &err);
+    if (code == LR_OK && (code = router_key_enter(key, relay->keys->routers, &err)) != LR_OK) {
+        router_key_give_back(key);
+        retry_s = 1;
+    }
+    router_key_rates(key, now_ms, relay->keys->routers, &requests, &tokens);
     router_dispatch_unlock(call->relay->dispatch);
+    router_limit_headers(call->req, &requests, &tokens);
+    call->entered = code == LR_OK ? key : NULL;
     if (code == LR_OK)
         return true;
     router_count(&relay->metrics->rate_limited, retry_s != 0);

@@ -71,6 +71,8 @@ struct router_call {
     uint64_t record;                      /* in the request log; 0: none */
     uint64_t charged;                     /* tokens that were counted against the key's limit */
     struct router_key *key;               /* that pays; NULL: none */
+    struct router_key *entered;           /* whose running requests it counts to; or NULL */
+    bool is_recorded;                     /* its usage is stored */
     struct router_background *background; /* owned; NULL: the client waits */
     struct router_load *load;    /* owned: stored responses that the request refers to */
     struct router_keep_job *job; /* under way: stores the answer; NULL: none */

@@ -4,7 +4,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "base/clock.h"
 #include "base/random.h"
+#include "net/cidr.h"
 #include "router/store/responses.h"
 #include "router/store/sessions.h"
 
@@ -32,6 +34,7 @@ void router_keys_init(struct router_keys *keys)
 {
     *keys = (struct router_keys){.routers = 1};
     lr_strmap_init(&keys->by_hash);
+    lr_strmap_init(&keys->by_id);
 }
 
 void router_keys_free(struct router_keys *keys)
@@ -40,11 +43,17 @@ void router_keys_free(struct router_keys *keys)
         free(keys->all[i]);
     free(keys->all);
     lr_strmap_free(&keys->by_hash);
+    lr_strmap_free(&keys->by_id);
 }
 
 static struct lr_str hash_of(const struct router_key *key)
 {
     return lr_str((const char *)key->hash, sizeof(key->hash));
+}
+
+static struct lr_str old_hash_of(const struct router_key *key)
+{
+    return lr_str((const char *)key->old_hash, sizeof(key->old_hash));
 }
 
 static bool grow(struct router_keys *keys)
@@ -65,11 +74,19 @@ lr_code router_keys_add(struct router_keys *keys, const struct router_key *key,
 {
     struct router_key *copy = malloc(sizeof(*copy));
     if (copy == NULL || !grow(keys) ||
-        !lr_strmap_put(&keys->by_hash, hash_of(key), copy, NULL)) {
+        !lr_strmap_put(&keys->by_id, lr_str_z(key->id), copy, NULL)) {
         free(copy);
         return lr_fail(err, LR_OUT_OF_RAM, "no memory for a key");
     }
     *copy = *key;
+    if (!lr_strmap_put(&keys->by_hash, hash_of(key), copy, NULL) ||
+        (key->old_until_ms != 0 &&
+         !lr_strmap_put(&keys->by_hash, old_hash_of(key), copy, NULL))) {
+        (void)lr_strmap_remove(&keys->by_id, lr_str_z(key->id));
+        (void)lr_strmap_remove(&keys->by_hash, hash_of(key));
+        free(copy);
+        return lr_fail(err, LR_OUT_OF_RAM, "no memory for a key");
+    }
     copy->number = keys->count + 1;
     keys->all[keys->count++] = copy;
     return LR_OK;
@@ -77,38 +94,79 @@ lr_code router_keys_add(struct router_keys *keys, const struct router_key *key,
 
 struct router_key *router_keys_find(const struct router_keys *keys, struct lr_str id)
 {
-    for (size_t i = 0; i < keys->count; i++)
-        if (lr_str_eq_z(id, keys->all[i]->id))
-            return keys->all[i];
-    return NULL;
+    return lr_strmap_get(&keys->by_id, id);
+}
+
+void router_key_draw_secret(unsigned char hash[LR_SHA256_LEN], char text[ROUTER_KEY_TEXT])
+{
+    (void)snprintf(text, ROUTER_KEY_TEXT, "lr-");
+    lr_random_base62(text + 3, ROUTER_KEY_RANDOM);
+    lr_sha256_of(lr_str_z(text), hash);
 }
 
 void router_key_draw(struct router_key *key, int64_t now_ms, char text[ROUTER_KEY_TEXT])
 {
-    (void)snprintf(text, ROUTER_KEY_TEXT, "lr-");
-    lr_random_base62(text + 3, ROUTER_KEY_RANDOM);
     (void)snprintf(key->id, sizeof(key->id), "key-");
     lr_random_base62(key->id + 4, 12);
-    lr_sha256_of(lr_str_z(text), key->hash);
+    router_key_draw_secret(key->hash, text);
     key->created_ms = now_ms;
 }
 
-static struct router_key *find_by_text(const struct router_keys *keys, struct lr_str text)
+static struct router_key *find_by_text(const struct router_keys *keys, struct lr_str text,
+                                       unsigned char hash[LR_SHA256_LEN])
 {
-    unsigned char hash[LR_SHA256_LEN];
     lr_sha256_of(text, hash);
-    return lr_strmap_get(&keys->by_hash, lr_str((const char *)hash, sizeof(hash)));
+    return lr_strmap_get(&keys->by_hash, lr_str((const char *)hash, LR_SHA256_LEN));
 }
 
 bool router_keys_has(const struct router_keys *keys, struct lr_str text)
 {
-    return find_by_text(keys, text) != NULL;
+    unsigned char hash[LR_SHA256_LEN];
+    return find_by_text(keys, text, hash) != NULL;
+}
+
+lr_code router_keys_rotate(struct router_keys *keys, struct router_key *key,
+                           const unsigned char hash[LR_SHA256_LEN],
+                           const unsigned char old_hash[LR_SHA256_LEN], int64_t old_until_ms,
+                           struct lr_error *err)
+{
+    if (!lr_strmap_put(&keys->by_hash, lr_str((const char *)hash, LR_SHA256_LEN), key, NULL) ||
+        !lr_strmap_put(&keys->by_hash, lr_str((const char *)old_hash, LR_SHA256_LEN), key,
+                       NULL))
+        return lr_fail(err, LR_OUT_OF_RAM, "no memory for a secret");
+    memcpy(key->hash, hash, LR_SHA256_LEN);
+    memcpy(key->old_hash, old_hash, LR_SHA256_LEN);
+    key->old_until_ms = old_until_ms;
+    return LR_OK;
+}
+
+void router_keys_merge(struct router_keys *keys, struct router_key *known,
+                       const struct router_key *read)
+{
+    known->joins = read->joins;
+    router_key_apply(known, &(struct router_key_change){.given = ~0U, .to = *read});
+    router_budget_set(&known->month, read->month.month, read->month.known);
+    if (memcmp(known->hash, read->hash, LR_SHA256_LEN) == 0 &&
+        known->old_until_ms == read->old_until_ms)
+        return;
+    lr_code ignored =
+        router_keys_rotate(keys, known, read->hash, read->old_hash, read->old_until_ms, NULL);
+    (void)ignored; /* without memory: the next reading tries again */
+}
+
+/* The secret before the last rotation is good for a while; older ones are not. */
+static bool is_replaced(const struct router_key *key, const unsigned char hash[LR_SHA256_LEN],
+                        int64_t now_ms)
+{
+    return memcmp(key->hash, hash, LR_SHA256_LEN) != 0 &&
+           (memcmp(key->old_hash, hash, LR_SHA256_LEN) != 0 || key->old_until_ms <= now_ms);
 }
 
 lr_code router_keys_check(const struct router_keys *keys, struct lr_str text, int64_t now_ms,
                           struct router_key **out, struct lr_error *err)
 {
-    struct router_key *key = find_by_text(keys, text);
+    unsigned char hash[LR_SHA256_LEN];
+    struct router_key *key = find_by_text(keys, text, hash);
     *out = NULL;
     if (key == NULL)
         return lr_fail(err, LR_UNAUTHENTICATED, "this key was not issued here");
@@ -116,6 +174,10 @@ lr_code router_keys_check(const struct router_keys *keys, struct lr_str text, in
         return lr_fail(err, LR_UNAUTHENTICATED, "key %s (%s) was revoked", key->id, key->name);
     if (!router_key_is_good(key, now_ms))
         return lr_fail(err, LR_UNAUTHENTICATED, "key %s (%s) has expired", key->id, key->name);
+    if (is_replaced(key, hash, now_ms))
+        return lr_fail(err, LR_UNAUTHENTICATED,
+                       "this secret of key %s (%s) was replaced by a new one: use that",
+                       key->id, key->name);
     key->used_ms = (uint64_t)now_ms;
     *out = key;
     return LR_OK;
@@ -176,6 +238,13 @@ static const struct {
     CHANGE(ROUTER_KEY_TOKENS, tokens_per_minute, false),
     CHANGE(ROUTER_KEY_MAY_USE, models, true),
     CHANGE(ROUTER_KEY_REVOKED, revoked_ms, false),
+    CHANGE(ROUTER_KEY_OWNER, owner, true),
+    CHANGE(ROUTER_KEY_LABEL, label, true),
+    CHANGE(ROUTER_KEY_FROM, addresses, true),
+    CHANGE(ROUTER_KEY_MONTH, tokens_per_month, false),
+    CHANGE(ROUTER_KEY_MONTH_SOFT, tokens_per_month_soft, false),
+    CHANGE(ROUTER_KEY_CONCURRENT, concurrent_requests, false),
+    CHANGE(ROUTER_KEY_BYTES, request_bytes, false),
 };
 #undef CHANGE
 enum { CHANGES = sizeof(changes) / sizeof(changes[0]) };
@@ -186,6 +255,72 @@ void router_key_apply(struct router_key *key, const struct router_key_change *ch
         if ((change->given & changes[i].field) != 0)
             memcpy((char *)key + changes[i].offset,
                    (const char *)&change->to + changes[i].offset, changes[i].size);
+}
+
+/* ---- addresses ---- */
+
+lr_code router_key_check_address(const struct router_key *key, const char *from,
+                                 struct lr_error *err)
+{
+    struct lr_str rest = lr_str_z(key->addresses), one;
+    struct net_cidrs networks = {.count = 0};
+    char text[NET_ADDRESS_TEXT + 8];
+    if (rest.len == 0)
+        return LR_OK;
+    while (networks.count < NET_CIDRS_MAX && lr_str_split(&rest, ' ', &one)) {
+        LR_COPY(text, one);
+        networks.count += net_cidr_parse(text, &networks.items[networks.count], NULL) == LR_OK;
+    }
+    return net_cidrs_have(&networks, from)
+               ? LR_OK
+               : lr_fail(err, LR_PERMISSION_DENIED,
+                         "key %s may not be used from %s: its \"addresses\" do not have it",
+                         key->id, from);
+}
+
+/* ---- budgets and concurrency ---- */
+
+void router_key_next_month(int64_t wall_ms, char out[16])
+{
+    int64_t next = router_month_after(router_month_of(wall_ms));
+    (void)snprintf(out, 16, "%04d-%02d-01", (int)(next / 100), (int)(next % 100));
+}
+
+lr_code router_key_check_month(struct router_key *key, int64_t wall_ms, uint32_t *retry_s,
+                               struct lr_error *err)
+{
+    char next[16];
+    int64_t used = router_budget_used(&key->month, wall_ms);
+    *retry_s = 0;
+    if (key->tokens_per_month == 0 || used < (int64_t)key->tokens_per_month)
+        return LR_OK;
+    router_key_next_month(wall_ms, next);
+    *retry_s =
+        (uint32_t)((router_month_begin_ms(router_month_after(key->month.month)) - wall_ms) /
+                   1000) +
+        1;
+    return lr_fail(err, LR_RATE_LIMITED,
+                   "key %s has used %lld of its %llu tokens per month; the next month begins "
+                   "on %s 00:00 UTC, and an admin can raise \"tokens_per_month\"",
+                   key->id, (long long)used, (unsigned long long)key->tokens_per_month, next);
+}
+
+lr_code router_key_enter(struct router_key *key, uint32_t share, struct lr_error *err)
+{
+    uint64_t part = key->concurrent_requests / share;
+    if (key->concurrent_requests != 0 && key->running >= (part != 0 ? part : 1))
+        return lr_fail(err, LR_RATE_LIMITED,
+                       "key %s runs %llu requests, and may have %llu at once; try again when "
+                       "one has ended",
+                       key->id, (unsigned long long)key->running,
+                       (unsigned long long)key->concurrent_requests);
+    key->running++;
+    return LR_OK;
+}
+
+void router_key_leave(struct router_key *key)
+{
+    key->running--;
 }
 
 /* ---- rates ---- */
@@ -236,6 +371,27 @@ lr_code router_key_take(struct router_key *key, uint64_t now_ms, uint32_t share,
     return LR_OK;
 }
 
+static struct router_rate rate_of(struct router_bucket *bucket, uint64_t per_minute,
+                                  uint64_t now_ms, uint32_t share)
+{
+    double part = (double)per_minute / share, level;
+    if (per_minute == 0)
+        return (struct router_rate){0};
+    level = router_bucket_refill(bucket, part, now_ms);
+    return (struct router_rate){
+        .limit = per_minute,
+        .remaining = level > 0 ? (uint64_t)level : 0,
+        .reset_ms = (uint64_t)((part - level) * 60000 / part),
+    };
+}
+
+void router_key_rates(struct router_key *key, uint64_t now_ms, uint32_t share,
+                      struct router_rate *requests, struct router_rate *tokens)
+{
+    *requests = rate_of(&key->requests, key->requests_per_minute, now_ms, share);
+    *tokens = rate_of(&key->tokens, key->tokens_per_minute, now_ms, share);
+}
+
 void router_key_give_back(struct router_key *key)
 {
     if (key->requests_per_minute != 0)
@@ -259,17 +415,37 @@ lr_code router_key_insert(struct router_sql *sql, const struct router_key *key,
     /* The release before knows no viewers (schema.c). */
     enum router_role stored_role = key->role == ROUTER_VIEWER ? ROUTER_METRICS : key->role;
     lr_sha256_hex(key->hash, hash);
+    return ROUTER_SQL(
+        sql,
+        "INSERT INTO keys (id, name, role, hash, created_ms, expires_ms, "
+        "revoked_ms, requests_per_minute, tokens_per_minute, models, uses, "
+        "joins, owner, label, addresses, tokens_per_month, "
+        "tokens_per_month_soft, concurrent_requests, request_bytes, viewer) VALUES ($1, "
+        "$2, $3, $4, $5, $6, $7, $8, $9, $10, $11, 0, $12, $13, $14, $15, $16, "
+        "$17, $18, $19)",
+        NULL, NULL, err, ROUTER_Z(key->id), ROUTER_Z(key->name),
+        ROUTER_Z(router_role_name(stored_role)), ROUTER_Z(hash), ROUTER_INT(key->created_ms),
+        ROUTER_INT(key->expires_ms), ROUTER_INT(key->revoked_ms),
+        ROUTER_INT(key->requests_per_minute), ROUTER_INT(key->tokens_per_minute),
+        ROUTER_Z(key->models), ROUTER_INT(key->uses), ROUTER_Z(key->owner),
+        ROUTER_Z(key->label), ROUTER_Z(key->addresses), ROUTER_INT(key->tokens_per_month),
+        ROUTER_INT(key->tokens_per_month_soft), ROUTER_INT(key->concurrent_requests),
+        ROUTER_INT(key->request_bytes), ROUTER_INT(key->role == ROUTER_VIEWER));
+}
+
+lr_code router_key_rotate(struct router_sql *sql, const char *id,
+                          const unsigned char hash[LR_SHA256_LEN],
+                          const unsigned char old_hash[LR_SHA256_LEN], int64_t old_until_ms,
+                          struct lr_error *err)
+{
+    char text[LR_SHA256_HEX_LEN + 1], old_text[LR_SHA256_HEX_LEN + 1];
+    lr_sha256_hex(hash, text);
+    lr_sha256_hex(old_hash, old_text);
     return ROUTER_SQL(sql,
-                      "INSERT INTO keys (id, name, role, hash, created_ms, expires_ms, "
-                      "revoked_ms, requests_per_minute, tokens_per_minute, models, uses, "
-                      "joins, viewer) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, 0, "
-                      "$12)",
-                      NULL, NULL, err, ROUTER_Z(key->id), ROUTER_Z(key->name),
-                      ROUTER_Z(router_role_name(stored_role)), ROUTER_Z(hash),
-                      ROUTER_INT(key->created_ms), ROUTER_INT(key->expires_ms),
-                      ROUTER_INT(key->revoked_ms), ROUTER_INT(key->requests_per_minute),
-                      ROUTER_INT(key->tokens_per_minute), ROUTER_Z(key->models),
-                      ROUTER_INT(key->uses), ROUTER_INT(key->role == ROUTER_VIEWER));
+                      "UPDATE keys SET hash = $2, old_hash = $3, old_until_ms = $4 WHERE id = "
+                      "$1",
+                      NULL, NULL, err, ROUTER_Z(id), ROUTER_Z(text), ROUTER_Z(old_text),
+                      ROUTER_INT(old_until_ms));
 }
 
 lr_code router_key_update(struct router_sql *sql, const char *id,
@@ -323,16 +499,46 @@ static lr_code load_row(void *ctx, const struct router_row *row, struct lr_error
     LR_COPY(key.models, router_row_text(row, 9));
     key.uses = (uint64_t)router_row_int(row, 10);
     key.joins = (uint64_t)router_row_int(row, 11);
-    if (router_row_int(row, 12) != 0)
+    LR_COPY(key.owner, router_row_text(row, 12));
+    LR_COPY(key.label, router_row_text(row, 13));
+    LR_COPY(key.addresses, router_row_text(row, 14));
+    key.tokens_per_month = (uint64_t)router_row_int(row, 15);
+    key.tokens_per_month_soft = (uint64_t)router_row_int(row, 16);
+    key.concurrent_requests = (uint64_t)router_row_int(row, 17);
+    key.request_bytes = (uint64_t)router_row_int(row, 18);
+    if (lr_sha256_parse(router_row_text(row, 19), key.old_hash))
+        key.old_until_ms = router_row_int(row, 20);
+    if (router_row_int(row, 21) != 0)
         key.role = ROUTER_VIEWER;
     return router_keys_add(keys, &key, err);
 }
 
 lr_code router_keys_load(struct router_keys *keys, struct router_sql *sql, struct lr_error *err)
 {
-    return router_sql_run(sql,
-                          "SELECT id, name, role, hash, created_ms, expires_ms, revoked_ms, "
-                          "requests_per_minute, tokens_per_minute, models, uses, joins, "
-                          "viewer FROM keys ORDER BY created_ms",
-                          NULL, 0, load_row, keys, err);
+    return router_sql_run(
+        sql,
+        "SELECT id, name, role, hash, created_ms, expires_ms, revoked_ms, "
+        "requests_per_minute, tokens_per_minute, models, uses, joins, "
+        "owner, label, addresses, tokens_per_month, tokens_per_month_soft, "
+        "concurrent_requests, request_bytes, old_hash, old_until_ms, viewer FROM "
+        "keys ORDER BY created_ms",
+        NULL, 0, load_row, keys, err);
+}
+
+static lr_code load_month(void *ctx, const struct router_month_row *row, struct lr_error *err)
+{
+    struct router_key *key = router_keys_find(ctx, row->key);
+    (void)err;
+    if (key != NULL)
+        router_budget_set(&key->month, row->month, row->prompt_tokens + row->completion_tokens);
+    return LR_OK;
+}
+
+lr_code router_keys_load_month(struct router_keys *keys, struct router_sql *sql,
+                               int64_t wall_ms, struct lr_error *err)
+{
+    int64_t month = router_month_of(wall_ms);
+    for (size_t i = 0; i < keys->count; i++)
+        router_budget_set(&keys->all[i]->month, month, 0);
+    return router_month_read(sql, month, NULL, load_month, keys, err);
 }

@@ -9,6 +9,7 @@
 
 #include "base/sha256.h"
 #include "base/strmap.h"
+#include "router/store/budget.h"
 #include "router/store/sql.h"
 
 /* What a route asks for.  admin may do what each of the others may; viewer may read what admin
@@ -26,6 +27,7 @@ enum {
     ROUTER_KEY_RANDOM = 43,                      /* base62 characters: 256 bits */
     ROUTER_KEY_TEXT = 3 + ROUTER_KEY_RANDOM + 1, /* "lr-", terminated */
     ROUTER_KEY_MODELS = 1024,                    /* bytes of the list, terminated */
+    ROUTER_KEY_ADDRESSES = 768,                  /* likewise */
 };
 
 /* A bucket that holds a minute's worth and refills evenly. */
@@ -44,6 +46,12 @@ struct router_key {
     int64_t created_ms, expires_ms, revoked_ms;      /* wall; 0: never */
     uint64_t requests_per_minute, tokens_per_minute; /* 0: no limit */
     char models[ROUTER_KEY_MODELS];                  /* ids it may use, by spaces; "": all */
+    char owner[64], label[64];
+    char addresses[ROUTER_KEY_ADDRESSES]; /* networks it may come from, by spaces; "": any */
+    uint64_t tokens_per_month, tokens_per_month_soft; /* 0: no budget */
+    uint64_t concurrent_requests, request_bytes;      /* 0: no limit */
+    unsigned char old_hash[LR_SHA256_LEN]; /* of the secret before the last rotation */
+    int64_t old_until_ms;                  /* wall: until then it is valid; 0: there is none */
     uint64_t uses, joins; /* role node: how many nodes it lets in, 0: any number; and has */
     uint64_t number;      /* for the scheduler; 0 is the caller without a key */
     bool is_own; /* this program made it for a node that it starts itself; never stored */
@@ -52,7 +60,10 @@ struct router_key {
     char person[96];
     /* live */
     struct router_bucket requests, tokens;
-    uint64_t used_ms; /* wall */
+    struct router_budget month;
+    uint64_t running;                    /* requests of this router */
+    bool is_near_budget, is_over_budget; /* an alert is open */
+    uint64_t used_ms;                    /* wall */
 };
 
 /* What can be said of a key when it is made, and said anew later; the rest is fixed. */
@@ -64,6 +75,13 @@ enum router_key_field {
     ROUTER_KEY_MAY_USE = 16,
     ROUTER_KEY_USES = 32, /* of a new key only */
     ROUTER_KEY_REVOKED = 64,
+    ROUTER_KEY_OWNER = 128,
+    ROUTER_KEY_LABEL = 256,
+    ROUTER_KEY_FROM = 512,
+    ROUTER_KEY_MONTH = 1024,
+    ROUTER_KEY_MONTH_SOFT = 2048,
+    ROUTER_KEY_CONCURRENT = 4096,
+    ROUTER_KEY_BYTES = 8192,
 };
 
 struct router_key_change {
@@ -74,7 +92,8 @@ struct router_key_change {
 struct router_keys {
     struct router_key **all; /* owned */
     size_t count, capacity;
-    struct lr_strmap by_hash;
+    struct lr_strmap by_hash; /* of secrets that were valid once, too */
+    struct lr_strmap by_id;
     uint32_t routers; /* that share the database: each has this part of a key's limits */
 };
 
@@ -86,6 +105,8 @@ LR_MUST_USE lr_code router_keys_load(struct router_keys *keys, struct router_sql
 const char *router_role_name(enum router_role role);
 bool router_role_find(struct lr_str name, enum router_role *out); /* each but public */
 
+/* A new secret for a key: fills `hash`, and the text that only the key's owner will know. */
+void router_key_draw_secret(unsigned char hash[LR_SHA256_LEN], char text[ROUTER_KEY_TEXT]);
 /* Fills *key (id, hash, created_ms) and the text that only its owner will know. */
 void router_key_draw(struct router_key *key, int64_t now_ms, char text[ROUTER_KEY_TEXT]);
 
@@ -100,6 +121,19 @@ bool router_keys_has(const struct router_keys *keys, struct lr_str text);
 LR_MUST_USE lr_code router_keys_check(const struct router_keys *keys, struct lr_str text,
                                       int64_t now_ms, struct router_key **out,
                                       struct lr_error *err);
+
+/* The key has this secret from now on, and the one before until a time (0: not any more). */
+LR_MUST_USE lr_code router_keys_rotate(struct router_keys *keys, struct router_key *key,
+                                       const unsigned char hash[LR_SHA256_LEN],
+                                       const unsigned char old_hash[LR_SHA256_LEN],
+                                       int64_t old_until_ms, struct lr_error *err);
+/* What another router has changed of a key that this one knows. */
+void router_keys_merge(struct router_keys *keys, struct router_key *known,
+                       const struct router_key *read);
+
+/* PERMISSION_DENIED: the key may not be used from this address. */
+LR_MUST_USE lr_code router_key_check_address(const struct router_key *key, const char *from,
+                                             struct lr_error *err);
 
 /* Neither revoked nor expired. */
 static inline bool router_key_is_good(const struct router_key *key, int64_t now_ms)
@@ -116,9 +150,27 @@ LR_MUST_USE lr_code router_key_fail_spent(const struct router_key *key, struct l
 
 bool router_keys_has_admin(const struct router_keys *keys, int64_t now_ms);
 
+/* RATE_LIMITED: the key has used its tokens of this month (store/budget.h), with the seconds
+ * until the next. */
+LR_MUST_USE lr_code router_key_check_month(struct router_key *key, int64_t wall_ms,
+                                           uint32_t *retry_s, struct lr_error *err);
+/* A request begins, and ends.  RATE_LIMITED: as many run as the key may have at once. */
+LR_MUST_USE lr_code router_key_enter(struct router_key *key, uint32_t share,
+                                     struct lr_error *err);
+void router_key_leave(struct router_key *key);
+/* "2026-12-01": the day on which the budget begins anew. */
+void router_key_next_month(int64_t wall_ms, char out[16]);
+
 /* One request now.  RATE_LIMITED sets *retry_s. */
 LR_MUST_USE lr_code router_key_take(struct router_key *key, uint64_t now_ms, uint32_t share,
                                     uint32_t *retry_s, struct lr_error *err);
+/* A rate as it is now: what may be used at once, and when all of it may be used again. */
+struct router_rate {
+    uint64_t limit; /* 0: none */
+    uint64_t remaining, reset_ms;
+};
+void router_key_rates(struct router_key *key, uint64_t now_ms, uint32_t share,
+                      struct router_rate *requests, struct router_rate *tokens);
 /* What router_key_take took: the request was refused for want of a node, which is no fault of
  * the key's. */
 void router_key_give_back(struct router_key *key);
@@ -134,7 +186,15 @@ LR_MUST_USE lr_code router_key_check_model(const struct router_key *key, struct 
 
 void router_key_apply(struct router_key *key, const struct router_key_change *change);
 
+/* The tokens of this month of every key.  Thread: the database's, or before the start. */
+LR_MUST_USE lr_code router_keys_load_month(struct router_keys *keys, struct router_sql *sql,
+                                           int64_t wall_ms, struct lr_error *err);
+
 /* For router_store_submit. */
+LR_MUST_USE lr_code router_key_rotate(struct router_sql *sql, const char *id,
+                                      const unsigned char hash[LR_SHA256_LEN],
+                                      const unsigned char old_hash[LR_SHA256_LEN],
+                                      int64_t old_until_ms, struct lr_error *err);
 LR_MUST_USE lr_code router_key_insert(struct router_sql *sql, const struct router_key *key,
                                       struct lr_error *err);
 

@@ -2,6 +2,8 @@
 
 #include <stdlib.h>
 
+#include "router/store/budget.h"
+
 enum { FIRST_ROWS = 64 };
 
 /* ---- rows of each kind ---- */
@@ -150,10 +152,53 @@ void router_batch_end(struct router_records *records, struct router_batch *batch
     }
 }
 
+static int by_month(const void *a, const void *b)
+{
+    const struct router_month_row *x = a, *y = b;
+    int order = (x->month > y->month) - (x->month < y->month);
+    if (order == 0)
+        order = lr_str_cmp(x->key, y->key);
+    return order != 0 ? order : lr_str_cmp(x->model, y->model);
+}
+
+/* Adds the rows to the sums of their months, each sum once and all in one order: two routers
+ * that add to the same sums wait for each other and never in a circle. */
+static lr_code add_months(struct router_sql *sql, const struct router_usage *rows, size_t count,
+                          struct lr_error *err)
+{
+    struct router_month_row *sums = count != 0 ? malloc(count * sizeof(*sums)) : NULL;
+    lr_code code = LR_OK;
+    if (sums == NULL)
+        return count == 0 ? LR_OK : lr_fail(err, LR_OUT_OF_RAM, "no memory for sums of usage");
+    for (size_t i = 0; i < count; i++)
+        sums[i] = (struct router_month_row){
+            .month = router_month_of(rows[i].time_ms),
+            .key = lr_str_z(rows[i].key_id),
+            .model = lr_str_z(rows[i].model),
+            .requests = 1,
+            .prompt_tokens = (int64_t)rows[i].prompt_tokens,
+            .completion_tokens = (int64_t)rows[i].completion_tokens,
+            .cached_tokens = (int64_t)rows[i].cached_tokens,
+        };
+    qsort(sums, count, sizeof(*sums), by_month);
+    for (size_t i = 0, next; code == LR_OK && i < count; i = next) {
+        for (next = i + 1; next < count && by_month(&sums[i], &sums[next]) == 0; next++) {
+            sums[i].requests++;
+            sums[i].prompt_tokens += sums[next].prompt_tokens;
+            sums[i].completion_tokens += sums[next].completion_tokens;
+            sums[i].cached_tokens += sums[next].cached_tokens;
+        }
+        code = router_month_add(sql, &sums[i], err);
+    }
+    free(sums);
+    return code;
+}
+
 lr_code router_batch_insert(struct router_sql *sql, void *arg, struct lr_error *err)
 {
     const struct router_batch *batch = arg;
-    lr_code code = LR_OK;
+    lr_code code = add_months(sql, (const void *)batch->rows[ROUTER_USAGE],
+                              batch->count[ROUTER_USAGE], err);
     for (size_t k = 0; k < ROUTER_RECORDS; k++)
         for (size_t i = 0; code == LR_OK && i < batch->count[k]; i++)
             code = kinds[k].insert(sql, batch->rows[k] + i * kinds[k].bytes, err);

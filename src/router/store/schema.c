@@ -17,6 +17,7 @@
 #include "base/arena.h"
 #include "base/failpoint.h"
 #include "router/fleet/nodes.h"
+#include "router/store/budget.h"
 #include "router/store/history.h"
 #include "router/store/sql.h"
 
@@ -134,6 +135,26 @@ static const char *const step_13[] = {
     NULL,
 };
 
+/* What a key may use in a month, at once and from where, its owner, and the secret before its
+ * rotation; the tokens of each month (store/budget.h); journals of usage records
+ * (store/journal.h). */
+static const char *const step_14[] = {
+    "ALTER TABLE keys ADD COLUMN owner TEXT NOT NULL DEFAULT ''",
+    "ALTER TABLE keys ADD COLUMN label TEXT NOT NULL DEFAULT ''",
+    "ALTER TABLE keys ADD COLUMN addresses TEXT NOT NULL DEFAULT ''",
+    "ALTER TABLE keys ADD COLUMN tokens_per_month BIGINT NOT NULL DEFAULT 0",
+    "ALTER TABLE keys ADD COLUMN tokens_per_month_soft BIGINT NOT NULL DEFAULT 0",
+    "ALTER TABLE keys ADD COLUMN concurrent_requests BIGINT NOT NULL DEFAULT 0",
+    "ALTER TABLE keys ADD COLUMN request_bytes BIGINT NOT NULL DEFAULT 0",
+    "ALTER TABLE keys ADD COLUMN old_hash TEXT NOT NULL DEFAULT ''",
+    "ALTER TABLE keys ADD COLUMN old_until_ms BIGINT NOT NULL DEFAULT 0",
+    "CREATE TABLE usage_months (month BIGINT NOT NULL, key_id TEXT NOT NULL, model TEXT NOT "
+    "NULL, requests BIGINT NOT NULL, prompt_tokens BIGINT NOT NULL, completion_tokens BIGINT "
+    "NOT NULL, cached_tokens BIGINT NOT NULL, PRIMARY KEY (month, key_id, model))",
+    "CREATE TABLE usage_journals (id TEXT PRIMARY KEY, written BIGINT NOT NULL)",
+    NULL,
+};
+
 /* From step 10 on: .is_additive = true wherever possible. */
 static const struct router_schema_step steps[] = {
     {.statements = step_1},
@@ -149,6 +170,7 @@ static const struct router_schema_step steps[] = {
     {.statements = step_11, .is_additive = true},
     {.statements = step_12, .fn = router_history_create, .is_additive = true},
     {.statements = step_13, .is_additive = true},
+    {.statements = step_14, .fn = router_month_begin, .is_additive = true},
 };
 
 struct secrets {

@@ -10,6 +10,7 @@
 #include "base/log.h"
 #include "base/os/cpu.h"
 #include "router/store/records.h"
+#include "router/store/usage_journal.h"
 
 enum {
     LOOK_MS = 2000, /* a net under the other routers' words */
@@ -45,6 +46,9 @@ struct router_store {
     _Atomic bool is_hurried;
     struct work *first, **last;
     struct router_records records;
+    struct router_usage_journal journal;
+    router_store_usage_fn on_usage;
+    void *on_usage_arg;
     struct router_store_stats stats;
     char trouble[ROUTER_TROUBLE]; /* why the database failed last; "": it works */
     router_store_changed_fn on_change;
@@ -85,6 +89,7 @@ lr_code router_store_open(const char *database, uint32_t timeout_ms, struct rout
     if (store == NULL)
         return lr_fail(err, LR_OUT_OF_RAM, "no memory for a database");
     store->last = &store->first;
+    store->journal.lock.fd = -1;
     (void)pthread_mutex_init(&store->lock, NULL);
     lr_cond_init(&store->wake);
     lr_code code = router_store_can_share(database)
@@ -122,6 +127,17 @@ void router_store_on_change(struct router_store *store, router_store_changed_fn 
 {
     store->on_change = fn;
     store->on_change_arg = arg;
+}
+
+void router_store_journal(struct router_store *store, const char *folder)
+{
+    router_usage_journal_open(&store->journal, store->sql, folder);
+}
+
+void router_store_on_usage(struct router_store *store, router_store_usage_fn fn, void *arg)
+{
+    store->on_usage = fn;
+    store->on_usage_arg = arg;
 }
 
 /* ---- the thread ---- */
@@ -240,6 +256,22 @@ static void do_work(struct router_store *store, struct work *work)
 
 /* ---- usage and audit rows ---- */
 
+struct insertion {
+    const struct router_usage_journal *journal;
+    struct router_batch *batch;
+};
+
+static lr_code insert_batch(struct router_sql *sql, void *arg, struct lr_error *err)
+{
+    const struct insertion *in = arg;
+    size_t count = in->batch->count[ROUTER_USAGE];
+    const struct router_usage *rows = (const void *)in->batch->rows[ROUTER_USAGE];
+    lr_code code = router_batch_insert(sql, in->batch, err);
+    if (code == LR_OK && count != 0)
+        code = router_usage_journal_note(in->journal, sql, rows[count - 1].number, err);
+    return code;
+}
+
 /* Called with the lock held; gives it up while it writes.  Rows that cannot be written stay and
  * are tried again.  False: they could not. */
 static bool write_batch(struct router_store *store)
@@ -253,7 +285,8 @@ static bool write_batch(struct router_store *store)
     lr_code code =
         batch.is_doubtful ? router_batch_find(store->sql, &batch, &is_written, &err) : LR_OK;
     if (code == LR_OK && !is_written)
-        code = in_transaction(store->sql, router_batch_insert, &batch, false, &err);
+        code = in_transaction(store->sql, insert_batch,
+                              &(struct insertion){&store->journal, &batch}, false, &err);
     if (code != LR_OK && !batch.is_doubtful)
         lr_log_error(NULL, "store.rows_wait usage=%zu audit=%zu reason=%s",
                      batch.count[ROUTER_USAGE], batch.count[ROUTER_AUDIT], err.text);
@@ -261,7 +294,12 @@ static bool write_batch(struct router_store *store)
     const struct router_audit *audits = (const void *)batch.rows[ROUTER_AUDIT];
     for (size_t i = 0; code == LR_OK && i < batch.count[ROUTER_AUDIT]; i++)
         log_audit(&audits[i]);
+    const struct router_usage *rows = (const void *)batch.rows[ROUTER_USAGE];
+    size_t count = code == LR_OK ? batch.count[ROUTER_USAGE] : 0;
+    if (count != 0 && store->on_usage != NULL)
+        store->on_usage(store->on_usage_arg, rows, count);
     (void)pthread_mutex_lock(&store->lock);
+    router_usage_journal_drop(&store->journal, rows, count);
     store->stats.transactions++;
     store->stats.usage_written += code == LR_OK ? batch.count[ROUTER_USAGE] : 0;
     router_batch_end(&store->records, &batch, code == LR_OK);
@@ -401,6 +439,7 @@ bool router_store_close(struct router_store *store)
                      router_records_waiting(&store->records, ROUTER_USAGE));
         return false;
     }
+    router_usage_journal_close(&store->journal, store->sql, rows_waiting(store) == 0);
     router_sql_close(store->sql);
     (void)pthread_mutex_destroy(&store->lock);
     (void)pthread_cond_destroy(&store->wake);
@@ -462,8 +501,10 @@ void router_store_quietly(struct router_store *store, router_store_fn fn, struct
 
 void router_store_usage(struct router_store *store, const struct router_usage *row)
 {
+    struct router_usage own = *row;
     (void)pthread_mutex_lock(&store->lock);
-    bool kept = router_records_add(&store->records, ROUTER_USAGE, row);
+    router_usage_journal_add(&store->journal, &own);
+    bool kept = router_records_add(&store->records, ROUTER_USAGE, &own);
     store->stats.usage_dropped += !kept;
     (void)pthread_mutex_unlock(&store->lock);
     if (!kept)

@@ -7,8 +7,10 @@
  *
  *   store.c    the thread of the database
  *   records.c  usage records and the audit log, which are written in batches
+ *   journal.c  usage records that wait, in a file
  *   keys.c     API keys and their limits
  *   sessions.c sessions of the dashboard
+ *   budget.c   tokens by month and key
  *   responses.c  stored responses of the Responses API
  *   outbox.c   messages about alerts
  *   history.c  figures of the last seven days
@@ -37,6 +39,7 @@ struct router_usage {
     uint32_t status;
     uint64_t prompt_tokens, completion_tokens, cached_tokens;
     uint64_t wait_ms, total_ms;
+    uint64_t number; /* of the store: rises by one (store/journal.h) */
 };
 
 /* `database` is "postgres://..." or a file's path.  Opens and migrates it.  No call waits for
@@ -49,6 +52,15 @@ bool router_store_can_share(const char *database);
 
 /* For loading at the start and for tests: before router_store_start only. */
 struct router_sql *router_store_sql(struct router_store *store);
+
+/* Usage records that wait for the database are kept in this folder, too, and those that a
+ * killed process has left there are stored now.  Before router_store_start. */
+void router_store_journal(struct router_store *store, const char *folder);
+
+/* fn(arg, rows, count) on the database's thread after these rows were committed.  Before
+ * router_store_start. */
+typedef void (*router_store_usage_fn)(void *arg, const struct router_usage *rows, size_t count);
+void router_store_on_usage(struct router_store *store, router_store_usage_fn fn, void *arg);
 
 /* Begins the thread. */
 LR_MUST_USE lr_code router_store_start(struct router_store *store, struct lr_error *err);

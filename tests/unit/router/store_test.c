@@ -419,6 +419,17 @@ static void a_database_of_the_first_version_becomes_the_newest_with_what_it_hold
                                        "DROP TABLE alert_outbox",
                                        "DROP TABLE history",
                                        "DROP TABLE history_gpus",
+                                       "DROP TABLE usage_months",
+                                       "DROP TABLE usage_journals",
+                                       "ALTER TABLE keys DROP COLUMN owner",
+                                       "ALTER TABLE keys DROP COLUMN label",
+                                       "ALTER TABLE keys DROP COLUMN addresses",
+                                       "ALTER TABLE keys DROP COLUMN tokens_per_month",
+                                       "ALTER TABLE keys DROP COLUMN tokens_per_month_soft",
+                                       "ALTER TABLE keys DROP COLUMN concurrent_requests",
+                                       "ALTER TABLE keys DROP COLUMN request_bytes",
+                                       "ALTER TABLE keys DROP COLUMN old_hash",
+                                       "ALTER TABLE keys DROP COLUMN old_until_ms",
                                        "UPDATE schema_version SET number = 1",
                                        "INSERT INTO models (folded_id, id, source, format, "
                                        "manifest, chat_template, created_ms) VALUES ('a', 'A', "

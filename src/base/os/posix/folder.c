@@ -143,6 +143,34 @@ void lr_file_unmap(struct lr_file_map *map)
     *map = (struct lr_file_map){(const unsigned char *)"", 0};
 }
 
+lr_code lr_file_share(const char *path, size_t bytes, void **out, struct lr_error *err)
+{
+    int fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    *out = NULL;
+    if (fd < 0)
+        return lr_fail_file(err, "create", path);
+    /* Written whole, because memory of a full disk would be a SIGBUS. */
+    static const char zeros[64 << 10];
+    size_t done = 0;
+    for (ssize_t n = 1; done < bytes && n > 0; done += n > 0 ? (size_t)n : 0)
+        n = write(fd, zeros, bytes - done < sizeof(zeros) ? bytes - done : sizeof(zeros));
+    void *memory = done == bytes ? mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0)
+                                 : MAP_FAILED;
+    lr_code code = memory != MAP_FAILED ? LR_OK : lr_fail_file(err, "map", path);
+    (void)close(fd);
+    if (code == LR_OK)
+        *out = memory;
+    else
+        (void)unlink(path);
+    return code;
+}
+
+void lr_file_unshare(void *memory, size_t bytes)
+{
+    if (memory != NULL)
+        (void)munmap(memory, bytes);
+}
+
 void lr_map_advise(const void *data, uint64_t bytes, enum lr_advice advice)
 {
     static const int flags[] = {

@@ -1,10 +1,26 @@
 /* base/os/windows/absent.c - what Windows does not have: a service manager with descriptors,
- * Unix sockets that pass descriptors. */
+ * Unix sockets that pass descriptors, files as memory that survives its process. */
 #include <errno.h>
 
+#include "base/file.h"
 #include "base/os/socket.h"
 #include "base/passing.h"
 #include "base/service.h"
+
+/* ---- base/file.h ---- */
+
+lr_code lr_file_share(const char *path, size_t bytes, void **out, struct lr_error *err)
+{
+    (void)bytes;
+    *out = NULL;
+    return lr_fail(err, LR_UNSUPPORTED, "%.400s: not on this system", path);
+}
+
+void lr_file_unshare(void *memory, size_t bytes)
+{
+    (void)memory;
+    (void)bytes;
+}
 
 /* ---- base/service.h ---- */
 
