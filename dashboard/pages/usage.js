@@ -1,13 +1,13 @@
-// pages/usage.js - requests and tokens over time, of all keys or one (part of the keys page).
+// pages/usage.js - requests and tokens over time, stacked by key or by model, of all keys or one (a page of the keys).
 import { html } from 'htm/preact';
-import { useState } from 'preact/hooks';
+import { useMemo, useState } from 'preact/hooks';
 import { segment } from '../lib/api.js';
-import { Chart } from '../lib/chart.js';
+import { Chart, Legend } from '../lib/chart.js';
 import { dateTime, number } from '../lib/format.js';
 import { getLang, t } from '../lib/i18n.js';
 import { useResource } from '../lib/live.js';
 import { Table } from '../lib/table.js';
-import { ErrorNote, Skeleton } from '../lib/ui.js';
+import { Button, ErrorNote, Skeleton } from '../lib/ui.js';
 
 const ranges = {
   day: { slots: 24, slotS: 3600 },
@@ -24,46 +24,115 @@ function slotTimes({ slots, slotS }, now = Date.now() / 1000) {
   return { zone, times: Array.from({ length: slots }, (_, i) => last - (slots - 1 - i) * slotS) };
 }
 
-/** Rows of the API, one per slot, key and model, as columns of a chart. */
-export function toColumns(rows, times, slotS) {
-  const columns = { requests: times.map(() => 0), prompt: times.map(() => 0), completion: times.map(() => 0) };
+const TONES = [1, 4, 2, 5, 7, 6]; // without the red of errors
+const SERIES_MAX = TONES.length; // the colours that a reader can tell apart; the rest is one series
+const OTHERS = '\n'; // no key and no model has this name
+
+/** What is counted: the members of a row. */
+const measures = {
+  requests: (row) => row.requests,
+  tokens: (row) => row.prompt_tokens + row.completion_tokens,
+  prompt: (row) => row.prompt_tokens,
+  completion: (row) => row.completion_tokens,
+};
+
+/**
+ * Rows of the API, one per slot, key and model, as series of a stacked chart: the largest first, the rest together.
+ * @param {object[]} rows @param {number[]} times @param {number} slotS
+ * @param {'key'|'model'} by @param {keyof typeof measures} measure
+ * @returns {{name: string, values: number[], sum: number}[]}
+ */
+export function stackedBy(rows, times, slotS, by, measure) {
+  const groups = new Map();
   for (const row of rows) {
     const i = Math.round((row.time - times[0]) / slotS);
     if (i < 0 || i >= times.length) continue;
-    columns.requests[i] += row.requests;
-    columns.prompt[i] += row.prompt_tokens;
-    columns.completion[i] += row.completion_tokens;
+    const group = groups.get(row[by]) ?? { name: row[by], values: times.map(() => 0), sum: 0 };
+    const value = measures[measure](row);
+    group.values[i] += value;
+    group.sum += value;
+    groups.set(row[by], group);
   }
-  return columns;
+  const all = [...groups.values()]
+    .filter((g) => g.sum > 0)
+    .sort((x, y) => y.sum - x.sum || x.name.localeCompare(y.name));
+  const rest = all.slice(SERIES_MAX - 1);
+  if (all.length <= SERIES_MAX) return all;
+  return [
+    ...all.slice(0, SERIES_MAX - 1),
+    {
+      name: OTHERS,
+      values: times.map((_, i) => rest.reduce((sum, g) => sum + g.values[i], 0)),
+      sum: rest.reduce((sum, g) => sum + g.sum, 0),
+    },
+  ];
 }
 
-export function byKey(rows) {
-  const keys = new Map();
+/** Sums by key or by model, the largest first. */
+export function sumsBy(rows, by) {
+  const groups = new Map();
   for (const row of rows) {
-    const sum = keys.get(row.key) ?? { key: row.key, requests: 0, prompt: 0, completion: 0, cached: 0 };
+    const sum = groups.get(row[by]) ?? { name: row[by], requests: 0, prompt: 0, completion: 0, cached: 0, cost: null };
     sum.requests += row.requests;
     sum.prompt += row.prompt_tokens;
     sum.completion += row.completion_tokens;
     sum.cached += row.cached_tokens;
-    keys.set(row.key, sum);
+    if (typeof row.cost === 'number') sum.cost = (sum.cost ?? 0) + row.cost;
+    groups.set(row[by], sum);
   }
-  return [...keys.values()].sort((a, b) => b.prompt + b.completion - a.prompt - a.completion);
+  return [...groups.values()].sort((a, b) => b.prompt + b.completion - a.prompt - a.completion);
+}
+
+/** A field of a CSV file: quoted, and never read as a formula by a spreadsheet. */
+const csvField = (value) => {
+  const text = String(value ?? '');
+  return `"${(/^[=+\-@]/.test(text) ? `'${text}` : text).replaceAll('"', '""')}"`;
+};
+
+/** The rows as a CSV file with a line for each interval, key and model. */
+export function toCsv(rows, nameOf) {
+  const head = ['time', 'key', 'key_name', 'model', 'requests', 'prompt_tokens', 'completion_tokens', 'cached_tokens'];
+  const lines = rows.map((r) => [
+    new Date(r.time * 1000).toISOString(),
+    r.key,
+    nameOf(r.key),
+    r.model,
+    r.requests,
+    r.prompt_tokens,
+    r.completion_tokens,
+    r.cached_tokens,
+  ]);
+  return [head, ...lines].map((line) => line.map(csvField).join(',')).join('\r\n');
+}
+
+function download(name, text) {
+  const link = document.createElement('a');
+  link.href = URL.createObjectURL(new Blob([text], { type: 'text/csv' }));
+  link.download = name;
+  link.click();
+  setTimeout(() => URL.revokeObjectURL(link.href), 10000);
 }
 
 const total = (values) => values.reduce((sum, n) => sum + n, 0);
 
-function UsageChart({ title, values, times, slotS, tone }) {
+function UsageChart({ title, groups, label, times, slotS }) {
   const [hover, setHover] = useState(null);
-  const shown = hover === null ? total(values) : values[hover];
+  const sums = times.map((_, i) => groups.reduce((sum, g) => sum + g.values[i], 0));
+  const shown = hover === null ? total(sums) : sums[hover];
+  const series = useMemo(
+    () => groups.map((g, i) => ({ label: label(g.name), values: g.values, tone: TONES[i] })),
+    [groups],
+  );
   return html`<section class="card stat"><h3 class="stat-title">${title}</h3><p class="stat-figure"><span class="stat-value">${number(shown)}</span>
     <span class="stat-aside">${hover === null ? '' : dateTime(times[hover])}</span></p>
-    <${Chart} label=${t('keys.chartText', { title, total: number(total(values)), most: number(Math.max(0, ...values)) })} times=${times} series=${[{ label: title, values, tone }]}
-      format=${compact} height=${132} slotS=${slotS} onHover=${setHover} /></section>`;
+    <${Chart} label=${t('keys.chartText', { title, total: number(total(sums)), most: number(Math.max(0, ...sums)) })} times=${times} series=${series.length > 0 ? series : [{ label: title, values: sums, tone: 1 }]}
+      format=${compact} height=${150} slotS=${slotS} stacked onHover=${setHover} /></section>`;
 }
 
 export function Usage({ keys }) {
   const [range, setRange] = useState('day');
   const [key, setKey] = useState('');
+  const [by, setBy] = useState('key');
   const { slotS } = ranges[range];
   const { zone, times } = slotTimes(ranges[range]);
   const { data, error } = useResource(
@@ -71,39 +140,56 @@ export function Usage({ keys }) {
     { everyS: 5 },
   );
   const names = new Map(keys.map((k) => [k.id, k.name || k.id]));
+  const keyName = (id) => (id === '' ? t('keys.local') : (names.get(id) ?? id));
+  const label = (name) => (name === OTHERS ? t('keys.others') : by === 'key' ? keyName(name) : name);
   const rows = data?.usage ?? [];
-  const columns = toColumns(rows, times, slotS);
+  const charts = useMemo(
+    () => ['requests', 'prompt', 'completion'].map((measure) => stackedBy(rows, times, slotS, by, measure)),
+    [data, by, times[0]],
+  );
+  const tokens = useMemo(() => stackedBy(rows, times, slotS, by, 'tokens'), [data, by, times[0]]);
+  const sums = sumsBy(rows, by);
+  const hasCost = sums.some((s) => s.cost !== null);
+  const figure = (id, title) => ({ id, label: title, end: true, sort: (r) => r[id] ?? 0, cell: (r) => number(r[id]) });
   const table = [
     {
-      id: 'key',
-      label: t('keys.key'),
-      text: (r) => names.get(r.key) ?? r.key,
-      sort: (r) => names.get(r.key) ?? r.key,
-      cell: (r) => html`<span class="break">${r.key === '' ? t('keys.local') : (names.get(r.key) ?? r.key)}</span>`,
+      id: 'name',
+      label: t(by === 'key' ? 'keys.key' : 'keys.model'),
+      text: (r) => label(r.name),
+      sort: (r) => label(r.name),
+      cell: (r) => html`<span class="break">${label(r.name)}</span>`,
     },
-    { id: 'requests', label: t('keys.requests'), end: true, sort: (r) => r.requests, cell: (r) => number(r.requests) },
-    { id: 'prompt', label: t('keys.promptTokens'), end: true, sort: (r) => r.prompt, cell: (r) => number(r.prompt) },
-    { id: 'cached', label: t('keys.cachedTokens'), end: true, sort: (r) => r.cached, cell: (r) => number(r.cached) },
-    {
-      id: 'completion',
-      label: t('keys.completionTokens'),
-      end: true,
-      sort: (r) => r.completion,
-      cell: (r) => number(r.completion),
-    },
+    figure('requests', t('keys.requests')),
+    figure('prompt', t('keys.promptTokens')),
+    figure('cached', t('keys.cachedTokens')),
+    figure('completion', t('keys.completionTokens')),
+    ...(hasCost
+      ? [
+          {
+            ...figure('cost', `${t('keys.cost')}${data.currency ? ` (${data.currency})` : ''}`),
+            cell: (r) => (r.cost === null ? '–' : number(r.cost, 4)),
+          },
+        ]
+      : []),
   ];
+  // One order of colours for all charts: that of the tokens.
+  const order = new Map(tokens.map((g, i) => [g.name, i]));
+  const sorted = (groups) =>
+    groups.map((g) => ({ ...g, rank: order.get(g.name) ?? TONES.length - 1 })).sort((a, b) => a.rank - b.rank);
   return html`<section class="section" aria-labelledby="usage-title"><div class="section-head"><h2 id="usage-title">${t('keys.usage')}</h2>
       <div class="row"><label class="inline"><span class="visually-hidden">${t('keys.usageOf')}</span><select value=${key} onChange=${(e) => setKey(e.currentTarget.value)}>
         <option value="">${t('keys.allKeys')}</option>${keys.map((k) => html`<option value=${k.id}>${k.name || k.id}</option>`)}</select></label>
+      <label class="inline"><span class="visually-hidden">${t('keys.by')}</span><select value=${by} onChange=${(e) => setBy(e.currentTarget.value)}>
+        <option value="key">${t('keys.by_key')}</option><option value="model">${t('keys.by_model')}</option></select></label>
       <label class="inline"><span class="visually-hidden">${t('keys.range')}</span><select value=${range} onChange=${(e) => setRange(e.currentTarget.value)}>
-        ${Object.keys(ranges).map((name) => html`<option value=${name}>${t(`keys.${name}`)}</option>`)}</select></label></div></div>
+        ${Object.keys(ranges).map((name) => html`<option value=${name}>${t(`keys.${name}`)}</option>`)}</select></label>
+      ${rows.length > 0 && html`<${Button} onClick=${() => download(`usage-${range}.csv`, toCsv(rows, keyName))}>${t('keys.export')}<//>`}</div></div>
     <${ErrorNote} error=${error} />
     ${!data && !error && html`<${Skeleton} lines=${4} />`}
     ${
       data &&
-      html`<div class="usage-charts"><${UsageChart} title=${t('keys.requests')} values=${columns.requests} times=${times} slotS=${slotS} tone=${2} />
-      <${UsageChart} title=${t('keys.promptTokens')} values=${columns.prompt} times=${times} slotS=${slotS} tone=${1} />
-      <${UsageChart} title=${t('keys.completionTokens')} values=${columns.completion} times=${times} slotS=${slotS} tone=${1} /></div>
-      ${rows.length > 0 && html`<${Table} caption=${t('keys.usageByKey')} rows=${byKey(rows)} rowKey=${(r) => r.key} columns=${table} pageSize=${10} />`}`
+      html`<div class="usage-charts">${['requests', 'promptTokens', 'completionTokens'].map((title, i) => html`<${UsageChart} key=${title} title=${t(`keys.${title}`)} groups=${sorted(charts[i])} label=${label} times=${times} slotS=${slotS} />`)}</div>
+      ${tokens.length > 0 && html`<${Legend} class="blocks" series=${tokens.map((g, i) => ({ label: label(g.name), tone: TONES[i] }))} />`}
+      ${rows.length > 0 && html`<${Table} caption=${t(by === 'key' ? 'keys.usageByKey' : 'keys.usageByModel')} rows=${sums} rowKey=${(r) => r.name} columns=${table} pageSize=${10} />`}`
     }</section>`;
 }

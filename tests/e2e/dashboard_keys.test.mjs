@@ -1,6 +1,7 @@
 // Signing in with a browser; keys made, used, seen in the usage and revoked; the audit log.
 import assert from 'node:assert/strict';
 import { execFile } from 'node:child_process';
+import fs from 'node:fs';
 import { after, before, test } from 'node:test';
 import { promisify } from 'node:util';
 import { startBrowser } from './browser.mjs';
@@ -102,6 +103,15 @@ test('a key is created, shown once, used, counted in the usage, revoked, and ref
     ),
   );
 
+  await page.getByLabel('Stacked').selectOption('model');
+  await page.getByRole('region', { name: 'Usage by model' }).getByRole('row', { name: /echo/ }).waitFor();
+  const [file] = await Promise.all([
+    page.waitForEvent('download'),
+    page.getByRole('button', { name: 'Export CSV' }).click(),
+  ]);
+  const csv = fs.readFileSync(await file.path(), 'utf8').split('\r\n');
+  assert.match(csv[0], /^"time","key","key_name","model","requests"/);
+  assert.ok(csv.slice(1).every((line) => line.includes('"Hanako","echo"')));
   await page.visit('#/keys');
   await page.getByRole('button', { name: 'Revoke Hanako' }).click();
   await page.getByRole('dialog').getByRole('button', { name: 'Cancel' }).click();
@@ -267,7 +277,7 @@ test('a key of role api sees the playground only, and its session ends with it',
     'Playground',
   ]);
   await page.getByRole('textbox', { name: 'Message' }).press('Enter');
-  await page.locator('.turn-tools').waitFor();
+  await page.locator('.turn-tools').last().waitFor();
   // The command to copy works with the key in the environment, and holds no key itself.
   await page.getByRole('button', { name: 'Use in code' }).click();
   const command = await page.locator('.snippet pre').textContent();

@@ -5,7 +5,7 @@ import { test } from 'node:test';
 import { EventParser, speed } from '../../dashboard/lib/chat.js';
 import { shellQuote, snippets, toCurl } from '../../dashboard/lib/chat_snippets.js';
 import { noSettings, openChats, toolsProblem, toRequest } from '../../dashboard/lib/chats.js';
-import { byKey, toColumns } from '../../dashboard/pages/usage.js';
+import { stackedBy, sumsBy, toCsv } from '../../dashboard/pages/usage.js';
 
 test('events are parsed the same for any chunking of the stream and any line ends', () => {
   for (const end of ['\n', '\r\n', '\r']) {
@@ -146,23 +146,44 @@ test('conversations survive a broken, a full and a missing storage', () => {
   assert.deepEqual(none.settings(), noSettings);
 });
 
-test('usage rows of any keys and models become columns by slot and sums by key', () => {
-  const rows = [
-    { time: 7200, key: 'a', model: 'm', requests: 1, prompt_tokens: 10, completion_tokens: 5, cached_tokens: 2 },
-    { time: 7200, key: 'b', model: 'm', requests: 2, prompt_tokens: 1, completion_tokens: 1, cached_tokens: 0 },
-    { time: 10800, key: 'a', model: 'n', requests: 4, prompt_tokens: 100, completion_tokens: 50, cached_tokens: 0 },
-    { time: 999999, key: 'a', model: 'n', requests: 9, prompt_tokens: 0, completion_tokens: 0, cached_tokens: 0 },
-  ];
-  assert.deepEqual(toColumns(rows, [3600, 7200, 10800], 3600), {
-    requests: [0, 3, 4],
-    prompt: [0, 11, 100],
-    completion: [0, 6, 50],
+test('usage rows of any keys and models become stacked series, sums, and a CSV file that no spreadsheet takes for formulas', () => {
+  const row = (time, key, model, requests, prompt) => ({
+    time,
+    key,
+    model,
+    requests,
+    prompt_tokens: prompt,
+    completion_tokens: prompt / 2,
+    cached_tokens: 0,
   });
+  const rows = [
+    row(7200, 'a', 'm', 1, 10),
+    row(7200, 'b', 'm', 2, 2),
+    row(10800, 'a', 'n', 4, 100),
+    row(999999, 'a', 'n', 9, 0),
+  ];
+  assert.deepEqual(stackedBy(rows, [3600, 7200, 10800], 3600, 'key', 'prompt'), [
+    { name: 'a', values: [0, 10, 100], sum: 110 },
+    { name: 'b', values: [0, 2, 0], sum: 2 },
+  ]);
   assert.deepEqual(
-    byKey(rows.slice(0, 3)).map((r) => [r.key, r.requests, r.prompt, r.completion, r.cached]),
+    stackedBy(rows, [3600, 7200, 10800], 3600, 'model', 'requests').map((g) => [g.name, g.values]),
     [
-      ['a', 5, 110, 55, 2],
-      ['b', 2, 1, 1, 0],
+      ['n', [0, 0, 4]],
+      ['m', [0, 3, 0]],
     ],
   );
+  const many = Array.from({ length: 9 }, (_, i) => row(3600, `k${i}`, 'm', 9 - i, 0));
+  const stacked = stackedBy(many, [3600], 3600, 'key', 'requests');
+  assert.deepEqual([stacked.length, stacked.at(-1).sum], [6, 4 + 3 + 2 + 1], 'the rest is one series');
+  assert.deepEqual(
+    sumsBy(rows.slice(0, 3), 'key').map((r) => [r.name, r.requests, r.prompt, r.completion, r.cost]),
+    [
+      ['a', 5, 110, 55, null],
+      ['b', 2, 2, 1, null],
+    ],
+  );
+  const csv = toCsv([row(0, 'k', '=cmd|"x"', 1, 2)], () => '@name').split('\r\n');
+  assert.equal(csv[0].split(',').length, 8);
+  assert.equal(csv[1], '"1970-01-01T00:00:00.000Z","k","\'@name","\'=cmd|""x""","1","2","1","0"');
 });
