@@ -222,7 +222,7 @@ function Shell({ me, onSignOut }) {
         ${me.signed_in && html`<p class="small muted who" title=${me.name}>${me.name} · ${me.role}</p>`}
         <div class="side-tools"><${LanguageSwitch} /><${ThemeSwitch} />
         ${me.signed_in && html`<${Button} kind="quiet" icon="leave" label=${`${t('common.signOut')} (${me.name})`} onClick=${onSignOut} />`}</div></div></header>
-    <main id="main" tabindex="-1">${me.role === 'admin' && html`<${Lost} />`}${body}</main></div><${Toasts} /><${Announcer} />`;
+    <main id="main" tabindex="-1">${readsAll(me) && html`<${Lost} />`}${body}</main></div><${Toasts} /><${Announcer} />`;
 }
 
 /** For theme.js: whether the next visit begins with the page or with a sign-in. */
