@@ -137,7 +137,7 @@ static const char *const step_13[] = {
 
 /* What a key may use in a month, at once and from where, its owner, and the secret before its
  * rotation; the tokens of each month (store/budget.h); journals of usage records
- * (store/journal.h). */
+ * (store/usage_journal.h). */
 static const char *const step_14[] = {
     "ALTER TABLE keys ADD COLUMN owner TEXT NOT NULL DEFAULT ''",
     "ALTER TABLE keys ADD COLUMN label TEXT NOT NULL DEFAULT ''",

@@ -39,7 +39,7 @@ struct router_usage {
     uint32_t status;
     uint64_t prompt_tokens, completion_tokens, cached_tokens;
     uint64_t wait_ms, total_ms;
-    uint64_t number; /* of the store: rises by one (store/journal.h) */
+    uint64_t number; /* of the store: rises by one (store/usage_journal.h) */
 };
 
 /* `database` is "postgres://..." or a file's path.  Opens and migrates it.  No call waits for
