@@ -9,6 +9,7 @@
 #include "net/settings.h"
 #include "net/url.h"
 #include "router/http/limits.h"
+#include "router/http/prices.h"
 #include "router/http/session_store.h"
 #include "router/state.h"
 
@@ -58,6 +59,8 @@ static lr_code read_settings(struct router *r, struct lr_error *err)
                        "server in front does TLS",
                        find_remote(&r->listeners)->host);
     code = net_cidrs_read(s, "trusted-proxy", &r->proxies, err);
+    if (code == LR_OK)
+        code = router_prices_check(s, err);
     if (code == LR_OK)
         code = net_cidrs_read(s, "node-network", &r->node_networks, err);
     if (code == LR_OK)
@@ -203,6 +206,11 @@ static void connect_modules(struct router *r)
     r->webhook.alerts = &r->alerts;
     r->webhook.sync = &r->sync;
     r->webhook.net = r->loop_states[0].net;
+    r->retention = (struct router_retention){
+        .store = r->store,
+        .keep_usage_ms = lr_settings_ms(r->settings, "keep-usage"),
+        .keep_audit_ms = lr_settings_ms(r->settings, "keep-audit"),
+    };
     r->keeper.store = r->store;
     r->keeper.keep_ms = lr_settings_ms(r->settings, "keep-responses");
     r->keeper.max_bytes = lr_settings_size(r->settings, "keep-responses-bytes");
@@ -304,6 +312,7 @@ void router_destroy(struct router *r)
     router_webhook_stop(&r->webhook);
     router_oidc_free(&r->oidc);
     atomic_store(&r->keeper.is_stopping, true);
+    atomic_store(&r->retention.is_stopping, true);
     net_timer_stop(r->watch);
     net_timer_stop(r->drain.timer);
     router_handover_stop(&r->handover);
@@ -401,6 +410,7 @@ static void every_second(void *arg)
     router_sync_second(&r->sync);
     router_sessions_second(r);
     router_keeper_second(&r->keeper);
+    router_retention_second(&r->retention);
     if (r->drain.timer == NULL) /* its successor sends, or the next start */
         router_webhook_second(&r->webhook);
 }

@@ -30,6 +30,7 @@
 #include "router/relay/call.h"
 #include "router/router.h"
 #include "router/sched/dispatch.h"
+#include "router/store/retention.h"
 
 /* The end of a router.  Where another process accepts clients from now on, this router is
  * leaving: requests on its open connections are answered.  Otherwise new requests are refused.
@@ -83,6 +84,7 @@ struct router {
     _Atomic bool is_draining;
     struct router_metrics metrics; /* atomics: no lock */
     struct router_keeper keeper;
+    struct router_retention retention;
     struct router_journal journal; /* has a lock of its own */
     struct router_oidc oidc;       /* has a lock of its own */
     struct router_webhook webhook; /* on loop 0 */

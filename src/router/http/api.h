@@ -9,6 +9,7 @@
  *   history.c                 what this process adds to the history of seven days
  *   key_usage.c               counters by key and model
  *   limits.c                  what a key may still use: headers and alerts
+ *   records.c, prices.c       usage and audit records as files, and what tokens cost
  *
  * Thread: the request's loop.
  */

@@ -2,7 +2,7 @@
 #include <stdio.h>
 
 #include "net/logs.h"
-#include "router/http/api.h"
+#include "router/http/records.h"
 #include "router/state.h"
 
 enum {
@@ -129,8 +129,12 @@ static lr_code read_usage(struct router_sql *sql, void *arg, struct lr_error *er
 
 lr_code router_api_usage(struct router *r, struct net_request *req, struct lr_error *err)
 {
+    struct lr_str text;
     (void)r;
-    return ask(req, read_usage, err);
+    return net_request_query_get(req, "by", &text) ||
+                   net_request_query_get(req, "format", &text)
+               ? router_export_usage(req, err)
+               : ask(req, read_usage, err);
 }
 
 static lr_code audit_row(void *ctx, const struct router_row *row, struct lr_error *err)
@@ -164,6 +168,10 @@ static lr_code read_audit(struct router_sql *sql, void *arg, struct lr_error *er
 
 lr_code router_api_audit(struct router *r, struct net_request *req, struct lr_error *err)
 {
+    enum router_format format;
+    lr_code code = router_export_format(req, &format, err);
     (void)r;
-    return ask(req, read_audit, err);
+    if (code != LR_OK)
+        return code;
+    return format == ROUTER_JSON ? ask(req, read_audit, err) : router_export_audit(req, err);
 }

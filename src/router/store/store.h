@@ -8,6 +8,7 @@
  *   store.c    the thread of the database
  *   records.c  usage records and the audit log, which are written in batches
  *   journal.c  usage records that wait, in a file
+ *   retention.c  removes old records
  *   keys.c     API keys and their limits
  *   sessions.c sessions of the dashboard
  *   budget.c   tokens by month and key
