@@ -49,6 +49,8 @@ static void begin_call(struct chat_choice *c, const struct chat_delta *delta)
     if (!r->is_harmony)
         chat_logprobs_forget(c);
     flush_pending(r);
+    if (r->on_call != NULL)
+        r->on_call(r->owner, delta->text);
     r->writer->call(c, delta->tool_index, delta->text);
 }
 

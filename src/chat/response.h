@@ -37,6 +37,9 @@ struct chat_response_options {
     bool is_harmony;                    /* the model speaks Harmony (gpt-oss) */
     enum grammar_format calls;          /* the form of its calls, if it does not */
     size_t max_bytes;                   /* of a collected answer; 0: 64 MB */
+    /* A tool call begins, with the name that the model gave.  NULL: nobody asks. */
+    void (*on_call)(void *owner, struct lr_str name);
+    void *owner; /* of on_call */
 };
 
 LR_MUST_USE lr_code chat_response_create(const struct chat_response_options *options,

@@ -171,6 +171,8 @@ lr_code chat_response_create(const struct chat_response_options *options,
     /* A raw prompt has no message format, so its answer has none. */
     r->is_raw = req->prompts != NULL;
     r->is_harmony = options->is_harmony && !r->is_raw;
+    r->on_call = options->on_call;
+    r->owner = options->owner;
     lr_buf_init(&r->pending, PENDING_MAX);
 
     size_t max_bytes = options->max_bytes != 0 ? options->max_bytes : DEFAULT_MAX_BYTES;

@@ -61,6 +61,8 @@ struct chat_response {
     struct lr_str head; /* the members that begin every chunk and body */
     struct lr_str stop[CHAT_STOP_MAX];
     uint32_t stop_count;
+    void (*on_call)(void *owner, struct lr_str name); /* NULL: nobody asks */
+    void *owner;
     struct lr_str *tool_names; /* that the parser of the choices has to know */
     uint32_t tool_name_count;
     /* During a call: the output buffer, and text of one kind that is not written yet. */

@@ -197,6 +197,8 @@ static lr_code make_response(struct chat_turn *t, const struct chat_model *model
         .created = now,
         .is_harmony = model->is_harmony,
         .calls = model->calls,
+        .on_call = t->sink->call,
+        .owner = t->owner,
     };
     t->generations = lr_arena_zalloc(t->arena, count * sizeof(*t->generations));
     if (t->generations == NULL)

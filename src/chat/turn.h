@@ -83,6 +83,9 @@ struct chat_sink {
      * inside this call.  Also called for a background request that fails.  False: it is not
      * stored.  NULL: nothing is stored. */
     bool (*keep)(void *owner, struct chat_record *record);
+    /* A tool call begins in the answer, with the name that the model gave.  NULL: nobody
+     * asks. */
+    void (*call)(void *owner, struct lr_str name);
 };
 
 struct chat_turn {

@@ -65,7 +65,9 @@ static lr_code read_settings(struct router *r, struct lr_error *err)
         code = net_cidrs_read(s, "node-network", &r->node_networks, err);
     if (code == LR_OK)
         code = router_cors_check(s, r->needs_key, err);
-    return code == LR_OK ? router_oidc_init(&r->oidc, s, r->needs_key, err) : code;
+    if (code == LR_OK)
+        code = router_oidc_init(&r->oidc, s, r->needs_key, err);
+    return code == LR_OK ? router_tracer_init(&r->tracer, s, r->version, err) : code;
 }
 
 lr_code router_check_settings(const struct lr_settings *settings, struct lr_error *err)
@@ -227,6 +229,7 @@ static void connect_modules(struct router *r)
             .history = &r->history,
             .keeper = &r->keeper,
             .journal = &r->journal,
+            .tracer = &r->tracer,
             .keep_alive_ms = (uint32_t)lr_settings_ms(r->settings, "keep-alive"),
             .strict_fields = lr_settings_bool(r->settings, "strict-fields"),
             .links = {.lock = &r->lock, .net = loop->net, .client = loop->client},
@@ -311,6 +314,7 @@ void router_destroy(struct router *r)
     }
     router_webhook_stop(&r->webhook);
     router_oidc_free(&r->oidc);
+    router_tracer_free(&r->tracer); /* the relays have ended their traces */
     atomic_store(&r->keeper.is_stopping, true);
     atomic_store(&r->retention.is_stopping, true);
     net_timer_stop(r->watch);
@@ -510,6 +514,8 @@ lr_code router_start(struct router *r, char admin_key[64], struct lr_error *err)
         code = router_store_start(r->store, err);
     if (code == LR_OK)
         code = router_oidc_start(&r->oidc, err);
+    if (code == LR_OK)
+        code = router_tracer_start(&r->tracer, err);
     for (unsigned i = 0; code == LR_OK && i < r->loop_count; i++)
         net_loop_post(r->loop_states[i].net, start_loop, &r->loop_states[i]);
     return code;

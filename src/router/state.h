@@ -87,6 +87,7 @@ struct router {
     struct router_retention retention;
     struct router_journal journal; /* has a lock of its own */
     struct router_oidc oidc;       /* has a lock of its own */
+    struct router_tracer tracer;   /* the same */
     struct router_webhook webhook; /* on loop 0 */
     router_node_fn on_node;        /* of `up` */
     void *on_node_arg;

@@ -17,8 +17,8 @@ export const keep = (process) => {
 export const idOf = (model) => model.split('/').pop();
 
 // With `proxied` each node is reached through a proxy of its own, all[i].proxy.
-export async function fleet(count, model, { args = [], nodeArgs = [], proxied = false, isLoaded = true } = {}) {
-  const router = keep(await startRouter({ args: ['--allow-cpu-nodes', ...args] }));
+export async function fleet(count, model, { args = [], nodeArgs = [], proxied = false, isLoaded = true, env } = {}) {
+  const router = keep(await startRouter({ args: ['--allow-cpu-nodes', ...args], env }));
   const all = [];
   for (let i = 0; i < count; i++) all.push(await addNode(router, model, { name: `n${i}`, args: nodeArgs, proxied }));
   await until('all nodes online', async () => (await online(router)) === count);

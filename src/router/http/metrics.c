@@ -405,6 +405,12 @@ static void write_all(struct router *r, struct lr_buf *out)
     if (net_server_get_validity(r->server, &validity))
         lr_buf_addf(out, "llm_router_tls_certificate_expiry_timestamp_seconds %lld\n",
                     (long long)validity.until_s);
+    number(out, "trace_spans_sent_total", "counter", "Spans that the collector has taken",
+           get(&r->tracer.sent));
+    number(out, "trace_spans_dropped_total", "counter",
+           "Spans that found the buffer full and were dropped", get(&r->tracer.dropped));
+    number(out, "trace_spans_refused_total", "counter", "Spans that the collector did not take",
+           get(&r->tracer.refused));
     number(out, "webhook_delivered_total", "counter",
            "Messages about alerts that the webhook has taken", get(&r->webhook.delivered));
     number(out, "webhook_failures_total", "counter", "Tries that the webhook did not take",

@@ -182,6 +182,98 @@ static void record_usage(struct router_call *call)
     charge(call);
 }
 
+/* ---- its trace ---- */
+
+static const char *operation_of(const struct chat_codec *codec, struct lr_str path)
+{
+    if (codec->kind != LR_REQUEST_GENERATE)
+        return lr_str_ends(path, "rerank") ? "rerank" : "embeddings";
+    return lr_str_eq_z(path, "/v1/completions") || lr_str_eq_z(path, "/api/generate")
+               ? "text_completion"
+               : "chat";
+}
+
+/* Without a tracer the client's own context goes on to the nodes. */
+static void begin_trace(struct router_call *call)
+{
+    struct router_tracer *tracer = call->relay->tracer;
+    struct lr_str parent = {0}, state = {0}, path = net_request_path(call->req);
+    unsigned char id[16];
+    uint64_t span;
+    bool is_sampled;
+    (void)net_request_header(call->req, "traceparent", &parent);
+    (void)net_request_header(call->req, "tracestate", &state);
+    if (tracer == NULL || !tracer->is_on) {
+        if (router_trace_parent_read(parent, id, &span, &is_sampled))
+            LR_COPY(call->trace, parent);
+        return;
+    }
+    call->spans = router_trace_begin(tracer, parent, state, call->trace);
+    net_response_header(call->req, "traceparent", lr_str_z(call->trace));
+    if (parent.len != 0 && state.len != 0 && state.len < ROUTER_TRACE_STATE)
+        net_response_header(call->req, "tracestate", state);
+    if (call->spans == NULL)
+        return;
+    uint64_t read_ns = net_request_elapsed_ms(call->req) * 1000000;
+    call->spans->begun_ns -= read_ns; /* the request's first byte */
+    call->spans->operation = operation_of(call->turn.codec, path);
+    LR_COPY(call->spans->path, path);
+    LR_COPY(call->spans->request_id, lr_str_z(call->access->request_id));
+    LR_COPY(call->spans->key, lr_str_z(router_caller_id(&call->access->caller)));
+}
+
+/* The client's answer ends. */
+static void note_trace(struct router_call *call, int status, lr_code error)
+{
+    struct router_trace *t = call->spans;
+    if (t == NULL)
+        return;
+    t->ended_ns = lr_clock_ns(call->relay->links.clock);
+    t->first_ns = call->first_ns;
+    t->status = status;
+    t->error = error;
+    t->choices = call->generation_count;
+    t->is_stream = call->turn.request != NULL && call->turn.request->stream;
+    LR_COPY(t->asked_model, lr_str_z(call->access->model));
+    if (call->model != NULL)
+        LR_COPY(t->model, lr_str_z(call->model->id));
+}
+
+static bool is_tool(const struct chat_request *request, struct lr_str name)
+{
+    const struct lr_json *tools = request->tools;
+    struct lr_str known;
+    for (uint32_t i = 0; lr_json_is(tools, LR_JSON_ARRAY) && i < tools->count; i++)
+        if (lr_json_str(lr_json_get(lr_json_get(&tools->items[i], "function"), "name"),
+                        &known) &&
+            lr_str_eq(known, name))
+            return true;
+    return false;
+}
+
+/* A name that the model made up is text of the answer, and no trace has that. */
+static void on_tool_call(void *owner, struct lr_str name)
+{
+    struct router_call *call = owner;
+    struct router_trace *t = call->spans;
+    if (t == NULL || t->call_count == ROUTER_TRACE_CALLS)
+        return;
+    router_trace_call(t, is_tool(call->turn.request, name) ? name : LR_STR_LIT("_other"),
+                      lr_clock_ns(call->relay->links.clock));
+}
+
+/* The nodes have told the usage. */
+static void end_trace(struct router_call *call)
+{
+    struct router_trace *t = call->spans;
+    if (t == NULL)
+        return;
+    t->prompt_tokens = call->usage.prompt_tokens;
+    t->completion_tokens = call->usage.completion_tokens;
+    t->cached_tokens = call->usage.cached_tokens;
+    router_trace_end(call->relay->tracer, t);
+}
+
 /* ---- the call's life ---- */
 
 static void free_call(struct router_call *call)
@@ -191,6 +283,7 @@ static void free_call(struct router_call *call)
         record_usage(call);
         LR_LIST_REMOVE(call, next, link);
     }
+    end_trace(call);
     for (uint32_t i = 0; i < call->generation_count; i++)
         router_generation_free(&call->generations[i]);
     if (call->model != NULL) {
@@ -306,6 +399,7 @@ static void end_answer(struct router_call *call, int status, const struct lr_err
 static void finish(void *owner, lr_code status, struct lr_str bytes)
 {
     struct router_call *call = owner;
+    note_trace(call, lr_code_http(status), status);
     if (call->req == NULL) {
         end_answer(call, lr_code_http(status), NULL);
     } else if (call->turn.request->stream) {
@@ -323,7 +417,9 @@ static void finish(void *owner, lr_code status, struct lr_str bytes)
 static void fail(void *owner, const struct lr_error *err, struct lr_str bytes)
 {
     struct router_call *call = owner;
-    end_answer(call, lr_code_http(err != NULL ? err->code : LR_CANCELLED), err);
+    lr_code code = err != NULL ? err->code : LR_CANCELLED;
+    note_trace(call, lr_code_http(code), code);
+    end_answer(call, lr_code_http(code), err);
     if (err == NULL)
         router_count(&call->relay->metrics->cancelled, 1);
     if (call->req == NULL) {
@@ -446,29 +542,14 @@ static bool admit(struct router_call *call, struct lr_str name)
     return code == LR_OK;
 }
 
-/* W3C trace context, version 00: "00-" 32 digits "-" 16 digits "-" 2 digits, lower case. */
-static bool is_trace(struct lr_str text)
-{
-    static const char form[] = "00-xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx-xxxxxxxxxxxxxxxx-xx";
-    bool ok = text.len == sizeof(form) - 1;
-    for (size_t i = 0; ok && i < text.len; i++) {
-        char c = text.ptr[i];
-        ok = form[i] == 'x' ? (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f') : c == form[i];
-    }
-    return ok;
-}
-
 /* The request is valid: from now on it is counted, watched and put into the usage records. */
 static void begin(struct router_call *call)
 {
     struct router_relay *relay = call->relay;
-    struct lr_str trace;
     call->begun_ns = lr_clock_ns(relay->links.clock);
     call->wrote_ms = net_loop_now_ms(relay->links.net);
     LR_LIST_PUSH(&relay->calls, call, next, link);
     atomic_fetch_add_explicit(&relay->unanswered, 1, memory_order_relaxed);
-    if (net_request_header(call->req, "traceparent", &trace) && is_trace(trace))
-        (void)snprintf(call->trace, sizeof(call->trace), LR_STR_FMT, LR_STR_ARG(trace));
 }
 
 /* Hashes by which the scheduler finds the nodes that have computed a prefix of these prompts.
@@ -563,7 +644,8 @@ static void go_on(struct router_call *call)
 
 lr_code router_api_complete(struct router *r, struct net_request *req, struct lr_error *err)
 {
-    static const struct chat_sink sink = {write_piece, finish, fail, tell, router_call_keep};
+    static const struct chat_sink sink = {write_piece, finish,           fail,
+                                          tell,        router_call_keep, on_tool_call};
     static const struct chat_generator generator = {router_generation_start,
                                                     router_generation_stop};
     struct router_call *call = calloc(1, sizeof(*call));
@@ -576,6 +658,7 @@ lr_code router_api_complete(struct router *r, struct net_request *req, struct lr
     call->holds = 1; /* the answer's */
     chat_turn_init(&call->turn, chat_codec_of(net_request_path(req)), net_request_arena(req),
                    &generator, &sink, call);
+    begin_trace(call);
     call->turn.terms.is_strict = call->relay->strict_fields || net_request_is_strict(req);
     call->tells_progress = router_progress_is_wanted(req);
     router_call_hold(call);

@@ -24,6 +24,7 @@
 #include "router/relay/generation.h"
 #include "router/relay/keep.h"
 #include "router/relay/logged.h"
+#include "router/trace/tracer.h"
 
 /* The calls of one loop.  Thread: that loop. */
 struct router_relay {
@@ -37,6 +38,7 @@ struct router_relay {
     struct router_history *history;       /* likewise */
     struct router_keeper *keeper;         /* NULL: nothing is stored */
     struct router_journal *journal;       /* NULL: no request is logged */
+    struct router_tracer *tracer;
     uint32_t keep_alive_ms;
     bool strict_fields; /* every request is strict (chat/codec.h) */
 
@@ -77,7 +79,8 @@ struct router_call {
     struct router_load *load;    /* owned: stored responses that the request refers to */
     struct router_keep_job *job; /* under way: stores the answer; NULL: none */
     bool tells_progress;         /* the client asked what its request waits for (progress.h) */
-    char trace[64];              /* traceparent; "" where the client sent none */
+    char trace[64];              /* traceparent for nodes; "": none */
+    struct router_trace *spans;  /* owned; NULL: the request is not sampled */
     char why[96];                /* why this node: X-LLM-Router-Reason */
 };
 

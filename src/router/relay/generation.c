@@ -94,9 +94,44 @@ static struct router_measure measure(const struct router_generation *g)
     return m;
 }
 
+/* The attempt is over: its span, and those of prefill and decode. */
+static void trace_attempt(struct router_generation *g, enum router_outcome outcome)
+{
+    static const char *const fates[] = {[ROUTER_BUSY] = "busy",
+                                        [ROUTER_PREEMPTED] = "preempted",
+                                        [ROUTER_LOST] = "worker_lost",
+                                        [ROUTER_FAILED] = "failed"};
+    struct router_attempt *a = &g->attempt;
+    if (g->call->spans == NULL || a->sent_ns == 0 || a->is_traced)
+        return;
+    a->is_traced = true;
+    struct router_span span = {.kind = ROUTER_SPAN_ATTEMPT,
+                               .begun_ns = a->sent_ns,
+                               .ended_ns = now_ns(g),
+                               .choice = g->index,
+                               .fate = fates[outcome]};
+    if (g->ticket.node != NULL)
+        LR_COPY(span.node, lr_str_z(g->ticket.node->id));
+    span.parent = router_trace_add(g->call->spans, &span);
+    span.fate = NULL;
+    span.node[0] = '\0';
+    span.kind = ROUTER_SPAN_PREFILL;
+    span.begun_ns = a->loaded_ns != 0 ? a->loaded_ns : a->sent_ns;
+    span.ended_ns = a->first_ns;
+    if (a->first_ns == 0)
+        return;
+    (void)router_trace_add(g->call->spans, &span);
+    span.kind = ROUTER_SPAN_DECODE;
+    span.begun_ns = a->first_ns;
+    span.ended_ns = a->last_ns;
+    span.tokens = a->tokens;
+    (void)router_trace_add(g->call->spans, &span);
+}
+
 static void leave_node(struct router_generation *g, enum router_outcome outcome)
 {
     struct router_measure m = {0};
+    trace_attempt(g, outcome);
     if (outcome == ROUTER_ENDED)
         m = measure(g);
     router_link_leave(&g->attempt.stream);
@@ -517,6 +552,11 @@ static void begin_attempt(struct router_generation *g)
 {
     struct lr_error err;
     uint64_t now = now_ns(g);
+    if (g->call->spans != NULL)
+        (void)router_trace_add(g->call->spans, &(struct router_span){.kind = ROUTER_SPAN_QUEUE,
+                                                                     .begun_ns = g->asked_ns,
+                                                                     .ended_ns = now,
+                                                                     .choice = g->index});
     g->attempt = (struct router_attempt){
         .stream = {.arg = g, .on_event = on_event, .on_lost = on_lost},
         .tokens_before = router_generation_tokens(g),
@@ -551,6 +591,8 @@ static void refuse(struct router_generation *g, const struct lr_error *err)
 static void ask_for_slot(struct router_generation *g, bool again)
 {
     struct lr_error err;
+    if (g->call->spans != NULL)
+        g->asked_ns = now_ns(g);
     switch (router_admit(&g->ticket, again, &err)) {
     case ROUTER_GRANTED:
         begin_attempt(g);
