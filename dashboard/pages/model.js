@@ -93,7 +93,7 @@ function placeColumns(downloads, id, order, act) {
         p.can_run
           ? html`<span class="row end">${p.loaded ? button(p, 'unload') : button(p, 'load')}${button(p, p.pinned ? 'unpin' : 'pin')}</span>`
           : p.online && isBroken(p.state)
-            ? html`<${Button} class="small" icon="reload" busy=${order.busy === `load ${p.node}`} label=${t('models.loadOn', { node: p.name })} onClick=${() => act('load', p)}>${t('models.again')}<//>`
+            ? html`<${Button} class="small" icon="reload" busy=${order.busy === `load ${p.node}`} label=${t('models.againOne', { id: p.name })} onClick=${() => act('load', p)}>${t('models.again')}<//>`
             : '',
     },
   ];

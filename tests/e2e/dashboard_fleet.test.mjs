@@ -153,7 +153,7 @@ test('a failed model looks failed: its colour, the reason in the list, and a but
     )
     .waitFor();
   const asked = page.waitForRequest((r) => r.method() === 'POST' && r.url().endsWith('/v0/models/broken/load'));
-  await row.getByRole('button', { name: 'Load broken again' }).click();
+  await row.getByRole('button', { name: 'Load again: broken' }).click();
   await asked;
   assert.equal(await page.getByRole('button', { name: /again/ }).count(), 1, 'only the failed row has it');
   assert.equal(new URL(page.url()).hash, '#/models', 'the button did not open the row');

@@ -57,7 +57,7 @@ export default {
   actions: 'Actions',
   unload: 'Unload',
   again: 'Load again',
-  againOne: 'Load {id} again',
+  againOne: 'Load again: {id}',
   kind_all: 'All states',
   kind_loaded: 'Loaded',
   kind_disk: 'On disk',

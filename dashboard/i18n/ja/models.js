@@ -57,7 +57,7 @@ export default {
   actions: '操作',
   unload: 'アンロード',
   again: '再ロード',
-  againOne: '{id} を再ロード',
+  againOne: '再ロード: {id}',
   kind_all: 'すべての状態',
   kind_loaded: 'ロード済み',
   kind_disk: 'ディスク上',
