@@ -1,6 +1,6 @@
 /* bench/llamacpp/bench_llamacpp.c - the engine ABI against a plain loop over llama_decode.
  *
- *   bench_llamacpp MODEL_DIR [THREADS [ROUNDS]]
+ *   bench_llamacpp MODEL_DIR [THREADS [ROUNDS [DEVICE]]]
  *
  * Both do the same work with the same context, threads and batches: sequences of PROMPT
  * tokens are read in, then all decode together, greedily.  Rounds alternate between the
@@ -181,23 +181,31 @@ int main(int argc, char **argv)
     uint64_t sums[2] = {0, 0};
     struct lr_engine_host host = {
         .size = sizeof(host), .ctx = &sums[1], .on_token = on_token, .on_done = on_done};
+    const char *device = argc > 4 ? argv[4] : "cpu";
     struct lr_engine_options options = {
         .size = sizeof(options),
         .max_sequences = SEQUENCES,
         .max_context = 256,
         .prefill_chunk = SEQUENCES * PROMPT,
         .threads = argc > 2 ? (uint32_t)atoi(argv[2]) : 0,
+        .device_count = 1,
+        .devices = &device,
     };
     int rounds = argc > 3 ? atoi(argv[3]) : 5;
     struct lr_engine_model *model;
     struct lr_error err = {0};
 
     if (argc < 2 || rounds < 1 || rounds > ROUNDS_MAX) {
-        (void)fprintf(stderr, "usage: bench_llamacpp MODEL_DIR [THREADS [ROUNDS]]\n");
+        (void)fprintf(stderr, "usage: bench_llamacpp MODEL_DIR [THREADS [ROUNDS [DEVICE]]]\n");
         return 2;
     }
     if (api->open(&host, argv[1], &options, &model, &err) != LR_OK)
         die(argv[1], &err);
+    printf("stated: %llu bytes (weights %llu, KV cache %llu, workspace %llu, fixed %llu)\n",
+           (unsigned long long)model->plan.total, (unsigned long long)model->plan.weights,
+           (unsigned long long)model->plan.kv, (unsigned long long)model->plan.workspace,
+           (unsigned long long)model->plan.fixed);
+    (void)fflush(stdout);
     struct plain plain = {model->lib, model->context, model->vocabulary.count,
                           model->lib->llama_batch_init(SEQUENCES * PROMPT, 0, 1)};
     plain_run(&plain, &sums[0]); /* both warm */
@@ -211,14 +219,16 @@ int main(int argc, char **argv)
         end(&by_engine, i);
         printf("round %d: plain %.0f, engine %.0f tokens/s; of CPU time %.0f, %.0f\n", i + 1,
                by_plain.wall[i], by_engine.wall[i], by_plain.cpu[i], by_engine.cpu[i]);
+        (void)fflush(stdout);
     }
     double plain_wall = median(by_plain.wall, rounds), wall = median(by_engine.wall, rounds);
     double plain_cpu = median(by_plain.cpu, rounds), cpu = median(by_engine.cpu, rounds);
-    printf("%d sequences, %u threads, medians of %d: plain %.0f, engine %.0f tokens/s (ratio "
-           "%.3f); of CPU time %.0f, %.0f (ratio %.3f); %s\n",
-           SEQUENCES, model->plan.threads, rounds, plain_wall, wall, wall / plain_wall,
-           plain_cpu, cpu, cpu / plain_cpu,
-           sums[0] == sums[1] ? "the same tokens" : "the tokens differ");
+    printf(
+        "%s, %d sequences, %u threads, medians of %d: plain %.0f, engine %.0f tokens/s (ratio "
+        "%.3f); of CPU time %.0f, %.0f (ratio %.3f); %s\n",
+        device, SEQUENCES, model->plan.threads, rounds, plain_wall, wall, wall / plain_wall,
+        plain_cpu, cpu, cpu / plain_cpu,
+        sums[0] == sums[1] ? "the same tokens" : "the tokens differ");
     model->lib->llama_batch_free(plain.batch);
     api->close(model);
     return 0;

@@ -61,6 +61,12 @@ static const struct lr_engine_facts *describe(void)
 #ifdef LLAMACPP_CUDA
                                            "cuda",
 #endif
+#ifdef LLAMACPP_VULKAN
+                                           "vulkan",
+#endif
+#ifdef LLAMACPP_METAL
+                                           "metal",
+#endif
                                            NULL};
     static const struct lr_engine_facts facts = {
         .size = sizeof(facts),

@@ -267,6 +267,38 @@ static lr_code make_context(struct lr_engine_model *m, struct lr_error *err)
     return LR_OK;
 }
 
+/* A GPU's driver compiles a kernel when it is first used, which may take longer than the host
+ * waits for a step.  So the kernels of a long and of a short batch are used once here. */
+static lr_code warm_up(struct lr_engine_model *m, struct lr_error *err)
+{
+    enum { LONG_BATCH = 64 };
+    const uint32_t longest =
+        m->plan.max_context < LONG_BATCH ? m->plan.max_context : LONG_BATCH;
+    const uint32_t counts[] = {1,
+                               longest < m->plan.step_tokens ? longest : m->plan.step_tokens};
+    struct llama_batch *b = &m->batch;
+
+    if (!m->plan.on_device || m->plan.is_vector)
+        return LR_OK;
+    for (uint32_t i = 0; i < 2; i++) {
+        if (m->session.host.progress != NULL &&
+            m->session.host.progress(m->session.host.ctx, "compile", i, 2) != 0)
+            return give_up(err);
+        for (b->n_tokens = 0; (uint32_t)b->n_tokens < counts[i]; b->n_tokens++) {
+            b->token[b->n_tokens] = 0;
+            b->pos[b->n_tokens] = b->n_tokens;
+            b->n_seq_id[b->n_tokens] = 1;
+            b->seq_id[b->n_tokens][0] = 0;
+            b->logits[b->n_tokens] = (uint32_t)b->n_tokens + 1 == counts[i];
+        }
+        if (m->lib->llama_decode(m->context, *b) != 0)
+            return lr_fail(err, LR_INTERNAL, "%s: the GPU could not compute a first batch",
+                           m->header.path);
+        forget(m, 0);
+    }
+    return LR_OK;
+}
+
 static struct lr_str token(const void *ctx, uint32_t id, uint32_t *flags)
 {
     const struct lr_engine_model *m = ctx;
@@ -312,7 +344,7 @@ static lr_code bring_up(struct lr_engine_model *m, const struct setting *s,
     if (m->sampler == NULL || m->batched == NULL || m->rows == NULL || m->batch.token == NULL ||
         !llamacpp_scheduler_init(&m->scheduler, &m->plan, forget, m))
         return lr_fail(err, LR_OUT_OF_RAM, "no memory for %u sequences", m->plan.max_sequences);
-    return LR_OK;
+    return warm_up(m, err);
 }
 
 static void tell(const struct lr_engine_model *m, const struct setting *s)

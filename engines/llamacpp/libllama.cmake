@@ -4,11 +4,11 @@
 #   LLAMACPP_LIBRARY_NAME  its file name
 #   LLAMACPP_BUILT_FOR     what llama_version() says
 #   LLAMACPP_BUNDLED       copied beside the plugin
-#   LLAMACPP_CUDA          it brings a CUDA backend
+#   LLAMACPP_DEVICES       the kinds of GPUs that it has a backend for: cuda, vulkan, metal
 # or LLAMACPP_WHY.
 set(LLAMACPP_FOUND FALSE)
 set(LLAMACPP_BUNDLED FALSE)
-set(LLAMACPP_CUDA FALSE)
+set(LLAMACPP_DEVICES "")
 set(LLAMACPP_WHY "libllama not found (tools/setup llama fetches it)")
 option(LR_LLAMA "Build the llama.cpp engine where libllama is found" ON)
 set(LR_LLAMA_DIR "${PROJECT_SOURCE_DIR}/.cache/libllama" CACHE PATH "The pinned libllama: include/ and lib/")
@@ -38,10 +38,12 @@ macro(llamacpp_take include library bundled)
         get_filename_component(LLAMACPP_DIR ${library} DIRECTORY)
         get_filename_component(LLAMACPP_LIBRARY_NAME ${library} NAME)
         set(LLAMACPP_BUNDLED ${bundled})
-        file(GLOB cuda ${LLAMACPP_DIR}/libggml-cuda*.so)
-        if(cuda)
-            set(LLAMACPP_CUDA TRUE)
-        endif()
+        foreach(kind cuda vulkan metal)
+            file(GLOB found CONFIGURE_DEPENDS ${LLAMACPP_DIR}/device-${kind}.* ${LLAMACPP_DIR}/libggml-${kind}*)
+            if(found)
+                list(APPEND LLAMACPP_DEVICES ${kind})
+            endif()
+        endforeach()
     else()
         set(LLAMACPP_WHY "${library} is not of the generation this engine is written for")
     endif()
@@ -61,7 +63,8 @@ if(LLAMA_PC_FOUND)
     endif()
 endif()
 if(NOT LLAMACPP_FOUND)
-    file(GLOB library ${LR_LLAMA_DIR}/lib/libllama.*.so)
+    file(GLOB library ${LR_LLAMA_DIR}/lib/libllama.*.so ${LR_LLAMA_DIR}/lib/libllama.*.dylib
+         ${LR_LLAMA_DIR}/lib/llama.*.dll)
     if(library)
         llamacpp_take(${LR_LLAMA_DIR}/include ${library} TRUE)
     endif()

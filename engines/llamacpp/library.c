@@ -178,6 +178,35 @@ static lr_code start(struct llamacpp_library *lib, struct lr_error *err)
     return LR_OK;
 }
 
+lr_code llamacpp_library_load_backend(const struct llamacpp_library *lib, const char *kind,
+                                      struct lr_error *err)
+{
+    static char loaded[16];
+    /* macOS, too, gives a library that is only ever opened at run time the ending .so. */
+    static const char library_name[] = LLAMACPP_LIBRARY_NAME;
+    bool is_windows = strcmp(strrchr(library_name, '.'), ".dll") == 0;
+    char path[LR_PATH_MAX], folder[LR_PATH_MAX], complaint[256];
+
+    if (strcmp(loaded, kind) == 0)
+        return LR_OK;
+    locate(path, folder);
+    (void)snprintf(path, sizeof(path), "%.4000s/device-%s%s", folder, kind,
+                   is_windows ? ".dll" : ".so");
+    if (!lr_file_exists(path))
+        return LR_OK;
+    llamacpp_library_forget_complaint();
+    if (lib->ggml_backend_load(path) == NULL) {
+        llamacpp_library_complaint(complaint, sizeof(complaint));
+        return lr_fail(err, LR_INTERNAL,
+                       "%s cannot be loaded: %s: install the GPU's driver%s (docs/llamacpp.md)",
+                       path, complaint[0] != '\0' ? complaint : "libllama gives no reason",
+                       strcmp(kind, "cuda") == 0 ? " and CUDA 13's libcudart and libcublas"
+                                                 : "");
+    }
+    (void)snprintf(loaded, sizeof(loaded), "%s", kind);
+    return LR_OK;
+}
+
 lr_code llamacpp_library_get(const struct llamacpp_library **out, struct lr_error *err)
 {
     static struct llamacpp_library lib;

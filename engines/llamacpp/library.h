@@ -64,6 +64,7 @@
     X(llama_tokenize)                                                                          \
     X(llama_token_to_piece)                                                                    \
     X(ggml_set_abort_callback)                                                                 \
+    X(ggml_backend_load)                                                                       \
     X(ggml_backend_load_all_from_path)                                                         \
     X(ggml_backend_dev_count)                                                                  \
     X(ggml_backend_dev_get)                                                                    \
@@ -85,6 +86,13 @@ struct llamacpp_library {
  * plugin was built for; INTERNAL: it cannot be opened. */
 LR_MUST_USE lr_code llamacpp_library_get(const struct llamacpp_library **out,
                                          struct lr_error *err);
+
+/* Loads libllama's backend for "cuda", "vulkan" or "metal", once for a process.  A GPU's
+ * backend has a name that libllama does not look for (device-cuda.so): it starts the GPU's
+ * driver, which a model on the CPU neither needs nor pays for.  INTERNAL: the file is there and
+ * cannot be loaded.  Without the file nothing is done: the backend may be part of libllama. */
+LR_MUST_USE lr_code llamacpp_library_load_backend(const struct llamacpp_library *lib,
+                                                  const char *kind, struct lr_error *err);
 
 /* The folder of libllama if it is not beside the program; "": none.  See folder.c. */
 extern const char llamacpp_library_folder[];

@@ -24,6 +24,13 @@ enum {
 static const uint64_t FIXED_BYTES = 24ull << 20;
 static const uint64_t BYTES_PER_VOCAB_ENTRY = 320;
 
+/* What a GPU's driver takes: its context, compiled kernels, buffers for copies; measured on one
+ * GPU (CUDA 615 MiB, Vulkan less than could be told), rounded up. */
+static const uint64_t DRIVER_BYTES = 700ull << 20;
+static const uint64_t VULKAN_BYTES = 128ull << 20;
+/* With a GPU the processor only looks up embeddings. */
+enum { DEVICE_THREADS = 4 };
+
 static uint32_t pick(uint64_t asked, uint64_t otherwise, uint64_t low, uint64_t high)
 {
     uint64_t v = asked != 0 ? asked : otherwise;
@@ -181,6 +188,8 @@ lr_code llamacpp_plan_make(const struct llamacpp_header *h, const struct lr_engi
     p.threads = pick(o->threads, lr_cpu_allowed(), 1, THREADS_MAX);
     if (p.threads > h->weights / WEIGHTS_PER_THREAD + 1)
         p.threads = (uint32_t)(h->weights / WEIGHTS_PER_THREAD) + 1;
+    if (on_device && o->threads == 0 && p.threads > DEVICE_THREADS)
+        p.threads = DEVICE_THREADS;
     p.max_context =
         pick(o->max_context, p.is_vector ? vector_context(h) : h->context, 1, h->context);
     if (p.is_vector)
@@ -199,6 +208,8 @@ lr_code llamacpp_plan_make(const struct llamacpp_header *h, const struct lr_engi
     p.kv_per_sequence = h->state_per_sequence;
     p.weights = h->weights;
     p.fixed = FIXED_BYTES + h->vocab * BYTES_PER_VOCAB_ENTRY;
+    if (on_device)
+        p.fixed += strncmp(o->devices[0], "vulkan", 6) == 0 ? VULKAN_BYTES : DRIVER_BYTES;
     code = fit(h, o, &p, wanted, err);
     if (code == LR_OK)
         *out = p;

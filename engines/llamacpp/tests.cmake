@@ -4,7 +4,7 @@ set(LLAMACPP_MODEL ${CMAKE_BINARY_DIR}/testing/llamacpp-model)
 add_test(NAME llamacpp_model COMMAND llm-router debug write-gguf --output ${LLAMACPP_MODEL}/model.gguf --replace)
 set_tests_properties(llamacpp_model PROPERTIES FIXTURES_SETUP llamacpp_model TIMEOUT 60 LABELS unit)
 foreach(family bert reranker)
-    add_test(NAME llamacpp_${family} COMMAND llm-router debug write-gguf --family ${family} --context 256
+    add_test(NAME llamacpp_${family} COMMAND llm-router debug write-gguf --architecture ${family} --context 256
              --output ${LLAMACPP_MODEL}-${family}/model.gguf --replace)
     set_tests_properties(llamacpp_${family} PROPERTIES FIXTURES_SETUP llamacpp_model TIMEOUT 60 LABELS unit)
 endforeach()

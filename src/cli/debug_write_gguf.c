@@ -1,18 +1,19 @@
 /* cli/debug_write_gguf.c - `debug write-gguf`: a GGUF model with random weights.
  *
  * For tests and benchmarks of engines that read GGUF, so that no test downloads a model:
- * byte-level BPE with merges over lower-case letters, and one of three families: llama with
- * ChatML control tokens and template, bert that embeds, bert with a head for ranking.  The same
+ * byte-level BPE with merges over lower-case letters, ChatML control
+ * tokens and template; gguf.c has the tensors of each architecture.  The same
  * options give the same bytes.
  */
 #include <errno.h>
-#include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/file.h"
 #include "base/utf8.h"
 #include "cli/commands.h"
+#include "cli/gguf.h"
 
 enum {
     ALIGNMENT = 32,
@@ -20,9 +21,6 @@ enum {
     TEMPLATE_MAX = 128 << 10, /* jinja/jinja.h's limit */
     BYTES = 256,
     LETTERS = 26,
-    Q8_BLOCK = 32,
-    TYPE_F32 = 0, /* ggml's numbers */
-    TYPE_Q8_0 = 8,
     KIND_NORMAL = 1, /* kinds of tokens */
     KIND_CONTROL = 3,
     KIND_USER = 4,
@@ -51,29 +49,17 @@ static const char *const common[][2] = {
     {"e", "r"}, {" t", "he"}, {" ", "w"}, {"i", "s"}, {"in", "g"}, {" ", "o"},
 };
 enum { COMMON = sizeof(common) / sizeof(common[0]) };
-/* "ab", then "ab" + "c". */
-enum { PAIRS = LETTERS * LETTERS, VOCAB_MAX = BYTES + COMMON + PAIRS * (1 + LETTERS) + LAST };
+/* "ab", then "ab" + "c"; those that are common already are left out. */
+enum {
+    REPEATED = 7,
+    PAIRS = LETTERS * LETTERS,
+    MERGES_MAX = COMMON + PAIRS * (1 + LETTERS) - REPEATED
+};
 
 static const char chat_template[] =
     "{% for message in messages %}{{ '<|im_start|>' + message['role'] + '\\n' + "
     "message['content'] + '<|im_end|>' + '\\n' }}{% endfor %}"
     "{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}";
-
-enum family { FAMILY_LLAMA, FAMILY_BERT, FAMILY_RERANKER };
-
-struct shape {
-    enum family family;
-    uint32_t vocab, layers, width, heads, kv_heads, feed_forward, context;
-    bool quantized;
-    uint64_t seed;
-    struct lr_str chat_template;
-};
-
-struct tensor {
-    char name[64];
-    uint64_t columns, rows; /* rows 0: a vector */
-    float range;            /* weights lie in -range..range; 0: all are 1 */
-};
 
 /* ---- the header ---- */
 
@@ -162,7 +148,14 @@ static bool is_repeated(uint32_t i)
     return strcmp(left, "in") == 0 && strcmp(right, "g") == 0 && i >= COMMON;
 }
 
-static void put_tokens(struct lr_buf *b, const struct shape *s, uint32_t merges)
+/* Merges of a vocabulary; its other tokens are fillers that no text becomes. */
+static uint32_t merge_count(const struct cli_gguf_shape *s)
+{
+    uint32_t room = s->vocab - BYTES - LAST;
+    return room < MERGES_MAX ? room : MERGES_MAX;
+}
+
+static void put_tokens(struct lr_buf *b, const struct cli_gguf_shape *s, uint32_t merges)
 {
     char left[8], right[8];
     begin_array(b, "tokenizer.ggml.tokens", VALUE_STRING, s->vocab);
@@ -185,6 +178,11 @@ static void put_tokens(struct lr_buf *b, const struct shape *s, uint32_t merges)
         string(b, lr_buf_str(&text));
         lr_buf_free(&text);
         n++;
+    }
+    for (uint32_t i = BYTES + merges; i < s->vocab - LAST; i++) {
+        char filler[24];
+        (void)snprintf(filler, sizeof(filler), "<filler%u>", i);
+        string(b, lr_str_z(filler));
     }
     for (unsigned i = 0; i < LAST; i++)
         string(b, lr_str_z(last_tokens[i].text));
@@ -221,7 +219,7 @@ static void put_bool(struct lr_buf *b, const char *key, bool value)
     number(b, value, 1);
 }
 
-static void put_shape(struct lr_buf *b, const struct shape *s, const char *family)
+static void put_shape(struct lr_buf *b, const struct cli_gguf_shape *s, const char *family)
 {
     const struct {
         const char *name;
@@ -241,157 +239,79 @@ static void put_shape(struct lr_buf *b, const struct shape *s, const char *famil
 }
 
 /* Texts stand between the begin and the end token; a separator parts query and document. */
-static void put_bert(struct lr_buf *b, const struct shape *s, uint32_t controls)
+static void put_bert(struct lr_buf *b, const struct cli_gguf_shape *s, uint32_t controls)
 {
     enum { POOLING_MEAN = 1, POOLING_RANK = 4 };
     put_f32(b, "bert.attention.layer_norm_epsilon", 1e-5f);
     put_bool(b, "bert.attention.causal", false);
-    put_u32(b, "bert.pooling_type", s->family == FAMILY_RERANKER ? POOLING_RANK : POOLING_MEAN);
+    put_u32(b, "bert.pooling_type",
+            s->family == CLI_GGUF_RERANKER ? POOLING_RANK : POOLING_MEAN);
     put_u32(b, "tokenizer.ggml.token_type_count", 2);
     put_u32(b, "tokenizer.ggml.seperator_token_id", controls + 1);
     put_bool(b, "tokenizer.ggml.add_sep_token", true);
     put_bool(b, "tokenizer.ggml.add_eos_token", true);
 }
 
-static void put_llama(struct lr_buf *b, const struct shape *s)
+static void put_template(struct lr_buf *b, const struct cli_gguf_shape *s)
 {
-    put_u32(b, "llama.attention.head_count_kv", s->kv_heads);
-    put_u32(b, "llama.rope.dimension_count", s->width / s->heads);
-    put_f32(b, "llama.rope.freq_base", 10000.0f);
-    put_f32(b, "llama.attention.layer_norm_rms_epsilon", 1e-5f);
     string(b, LR_STR_LIT("tokenizer.chat_template"));
     number(b, VALUE_STRING, 4);
     string(b, s->chat_template);
 }
 
-static void put_metadata(struct lr_buf *b, const struct shape *s)
+static void put_llama(struct lr_buf *b, const struct cli_gguf_shape *s)
+{
+    put_u32(b, "llama.attention.head_count_kv", s->kv_heads);
+    put_u32(b, "llama.rope.dimension_count", s->head_size);
+    put_f32(b, "llama.rope.freq_base", 10000.0f);
+    put_f32(b, "llama.attention.layer_norm_rms_epsilon", 1e-5f);
+    put_template(b, s);
+}
+
+static void put_gpt_oss(struct lr_buf *b, const struct cli_gguf_shape *s)
+{
+    put_u32(b, "gpt-oss.attention.head_count_kv", s->kv_heads);
+    put_u32(b, "gpt-oss.attention.key_length", s->head_size);
+    put_u32(b, "gpt-oss.attention.value_length", s->head_size);
+    put_u32(b, "gpt-oss.attention.sliding_window", s->window);
+    put_f32(b, "gpt-oss.attention.layer_norm_rms_epsilon", 1e-5f);
+    put_u32(b, "gpt-oss.expert_count", s->experts);
+    put_u32(b, "gpt-oss.expert_used_count", s->experts_used);
+    put_u32(b, "gpt-oss.expert_feed_forward_length", s->feed_forward);
+    put_f32(b, "gpt-oss.rope.freq_base", 150000.0f);
+    put_string(b, "gpt-oss.rope.scaling.type", "yarn");
+    put_f32(b, "gpt-oss.rope.scaling.factor", 32.0f);
+    put_u32(b, "gpt-oss.rope.scaling.original_context_length", 4096);
+    put_template(b, s);
+}
+
+static const struct {
+    const char *word;
+    const char *architecture;
+    uint32_t members; /* of the metadata */
+} families[] = {[CLI_GGUF_LLAMA] = {"llama", "llama", 20},
+                [CLI_GGUF_GPT_OSS] = {"gpt-oss", "gpt-oss", 28},
+                [CLI_GGUF_BERT] = {"bert", "bert", 22},
+                [CLI_GGUF_RERANKER] = {"reranker", "bert", 22}};
+
+static void put_metadata(struct lr_buf *b, const struct cli_gguf_shape *s)
 {
     uint32_t controls = s->vocab - LAST;
-    bool is_bert = s->family != FAMILY_LLAMA;
-    put_shape(b, s, is_bert ? "bert" : "llama");
+    bool is_bert = s->family == CLI_GGUF_BERT || s->family == CLI_GGUF_RERANKER;
+    put_shape(b, s, families[s->family].architecture);
     put_string(b, "tokenizer.ggml.model", "gpt2");
     put_string(b, "tokenizer.ggml.pre", "gpt-2");
-    put_tokens(b, s, controls - BYTES);
-    put_merges(b, controls - BYTES);
+    put_tokens(b, s, merge_count(s));
+    put_merges(b, merge_count(s));
     put_u32(b, "tokenizer.ggml.bos_token_id", controls);
     put_u32(b, "tokenizer.ggml.eos_token_id", controls + 2);
     put_bool(b, "tokenizer.ggml.add_bos_token", is_bert);
     if (is_bert)
         put_bert(b, s, controls);
+    else if (s->family == CLI_GGUF_GPT_OSS)
+        put_gpt_oss(b, s);
     else
         put_llama(b, s);
-}
-enum { METADATA_LLAMA = 20, METADATA_BERT = 22 };
-
-/* ---- the weights ---- */
-
-static uint64_t tensor_bytes(const struct shape *s, const struct tensor *t)
-{
-    if (t->rows == 0)
-        return t->columns * sizeof(float);
-    return s->quantized ? t->columns * t->rows / Q8_BLOCK * (Q8_BLOCK + 2)
-                        : t->columns * t->rows * sizeof(float);
-}
-
-/* Tensors outside of the layers and of one layer. */
-static const struct {
-    uint32_t outer, inner;
-} counts[] = {[FAMILY_LLAMA] = {3, 9}, [FAMILY_BERT] = {4, 10}, [FAMILY_RERANKER] = {8, 10}};
-
-static uint32_t tensor_count(const struct shape *s)
-{
-    return counts[s->family].outer + s->layers * counts[s->family].inner;
-}
-
-static struct tensor outer_tensor(const struct shape *s, uint32_t index)
-{
-    uint64_t w = s->width;
-    float range = sqrtf(3.0f / (float)w); /* keeps the magnitude of activations */
-    const struct tensor llama[] = {
-        {"token_embd.weight", w, s->vocab, 1.0f},
-        {"output_norm.weight", w, 0, 0},
-        {"output.weight", w, s->vocab, 3.0f * range},
-    };
-    const struct tensor bert[] = {
-        {"token_embd.weight", w, s->vocab, 1.0f},
-        {"position_embd.weight", w, s->context, 0.1f},
-        {"token_embd_norm.weight", w, 0, 0},
-        {"token_embd_norm.bias", w, 0, 0.1f},
-        {"cls.weight", w, w, range},
-        {"cls.bias", w, 0, 0.1f},
-        {"cls.output.weight", w, 1, range},
-        {"cls.output.bias", 1, 0, 0.1f},
-    };
-    return s->family == FAMILY_LLAMA ? llama[index] : bert[index];
-}
-
-static struct tensor inner_tensor(const struct shape *s, uint32_t index)
-{
-    uint64_t kv = (uint64_t)s->width / s->heads * s->kv_heads, w = s->width,
-             f = s->feed_forward;
-    float range = sqrtf(3.0f / (float)w), down = sqrtf(3.0f / (float)f);
-    const struct tensor llama[] = {
-        {"attn_norm.weight", w, 0, 0},       {"attn_q.weight", w, w, range},
-        {"attn_k.weight", w, kv, range},     {"attn_v.weight", w, kv, range},
-        {"attn_output.weight", w, w, range}, {"ffn_norm.weight", w, 0, 0},
-        {"ffn_gate.weight", w, f, range},    {"ffn_up.weight", w, f, range},
-        {"ffn_down.weight", f, w, down},
-    };
-    const struct tensor bert[] = {
-        {"attn_q.weight", w, w, range},        {"attn_k.weight", w, w, range},
-        {"attn_v.weight", w, w, range},        {"attn_output.weight", w, w, range},
-        {"attn_output_norm.weight", w, 0, 0},  {"attn_output_norm.bias", w, 0, 0.1f},
-        {"ffn_up.weight", w, f, range},        {"ffn_down.weight", f, w, down},
-        {"layer_output_norm.weight", w, 0, 0}, {"layer_output_norm.bias", w, 0, 0.1f},
-    };
-    return s->family == FAMILY_LLAMA ? llama[index] : bert[index];
-}
-
-static struct tensor tensor_at(const struct shape *s, uint32_t index)
-{
-    uint32_t outer = counts[s->family].outer, inner = counts[s->family].inner;
-    if (index < outer)
-        return outer_tensor(s, index);
-    struct tensor from = inner_tensor(s, (index - outer) % inner), t = from;
-    (void)snprintf(t.name, sizeof(t.name), "blk.%u.%.40s", (index - outer) / inner, from.name);
-    return t;
-}
-
-/* splitmix64 */
-static uint64_t draw(uint64_t *state)
-{
-    uint64_t z = *state += 0x9E3779B97F4A7C15u;
-    z = (z ^ z >> 30) * 0xBF58476D1CE4E5B9u;
-    z = (z ^ z >> 27) * 0x94D049BB133111EBu;
-    return z ^ z >> 31;
-}
-
-/* Half precision of a small positive number, rounded down. */
-static uint32_t half_bits(float value)
-{
-    int exponent;
-    float mantissa = frexpf(value, &exponent); /* 0.5 <= mantissa < 1 */
-    return (uint32_t)(exponent - 1 + 15) << 10 | ((uint32_t)(mantissa * 2048.0f) & 0x3FFu);
-}
-
-static void add_weights(struct lr_buf *b, const struct shape *s, const struct tensor *t,
-                        uint64_t *state)
-{
-    uint32_t one;
-    const float unit = 1.0f;
-    memcpy(&one, &unit, sizeof(one));
-    for (uint64_t i = 0; t->range == 0 && i < t->columns; i++)
-        number(b, one, 4);
-    for (uint64_t i = 0; i < t->columns && t->range != 0; i++) {
-        if (s->quantized && t->rows != 0) {
-            if (i % Q8_BLOCK == 0)
-                number(b, half_bits(t->range / 127.0f), 2);
-            number(b, (uint64_t)(draw(state) % 255) - 127, 1);
-            continue;
-        }
-        float share = (float)(draw(state) >> 40) / 8388608.0f - 1.0f, value = share * t->range;
-        lr_buf_add(b, &value, sizeof(value));
-    }
 }
 
 /* ---- the file ---- */
@@ -412,29 +332,55 @@ static void pad(struct lr_buf *b, uint64_t at)
         lr_buf_add_char(b, 0);
 }
 
-static void add_header(struct lr_buf *b, const struct shape *s)
+static uint64_t tensor_bytes(const struct cli_gguf_tensor *t)
+{
+    return cli_gguf_row_bytes(t) * cli_gguf_row_count(t);
+}
+
+static void add_header(struct lr_buf *b, const struct cli_gguf_shape *s)
 {
     uint64_t offset = 0;
     lr_buf_add_z(b, "GGUF");
     number(b, 3, 4);
-    number(b, tensor_count(s), 8);
-    number(b, s->family == FAMILY_LLAMA ? METADATA_LLAMA : METADATA_BERT, 8);
+    number(b, cli_gguf_tensor_count(s), 8);
+    number(b, families[s->family].members, 8);
     put_metadata(b, s);
-    for (uint32_t i = 0; i < tensor_count(s); i++) {
-        struct tensor t = tensor_at(s, i);
+    for (uint32_t i = 0; i < cli_gguf_tensor_count(s); i++) {
+        struct cli_gguf_tensor t = cli_gguf_tensor_at(s, i);
+        const uint64_t sizes[] = {t.columns, t.rows, t.depth};
+        uint32_t dimensions = t.depth != 0 ? 3 : t.rows != 0 ? 2 : 1;
         string(b, lr_str_z(t.name));
-        number(b, t.rows != 0 ? 2 : 1, 4);
-        number(b, t.columns, 8);
-        if (t.rows != 0)
-            number(b, t.rows, 8);
-        number(b, t.rows != 0 && s->quantized ? TYPE_Q8_0 : TYPE_F32, 4);
+        number(b, dimensions, 4);
+        for (uint32_t k = 0; k < dimensions; k++)
+            number(b, sizes[k], 8);
+        number(b, t.type, 4);
         number(b, offset, 8);
-        offset = (offset + tensor_bytes(s, &t) + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+        offset = (offset + tensor_bytes(&t) + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
     }
     pad(b, b->len);
 }
 
-static lr_code write_model(const struct shape *s, FILE *file, const char *path,
+static lr_code write_tensor(const struct cli_gguf_tensor *t, uint64_t *state, FILE *file,
+                            const char *path, struct lr_error *err)
+{
+    static const unsigned char zeros[ALIGNMENT];
+    size_t bytes = cli_gguf_row_bytes(t);
+    size_t rest = (ALIGNMENT - tensor_bytes(t) % ALIGNMENT) % ALIGNMENT;
+    unsigned char *row = malloc(bytes);
+    bool is_written = row != NULL;
+    if (row == NULL)
+        return lr_fail(err, LR_OUT_OF_RAM, "%s: no memory", path);
+    for (uint64_t i = 0; is_written && i < cli_gguf_row_count(t); i++) {
+        cli_gguf_row(t, state, row);
+        is_written = fwrite(row, 1, bytes, file) == bytes;
+    }
+    is_written = is_written && fwrite(zeros, 1, rest, file) == rest;
+    lr_code code = is_written ? LR_OK : lr_fail_errno(err, LR_IO, "%s", path);
+    free(row);
+    return code;
+}
+
+static lr_code write_model(const struct cli_gguf_shape *s, FILE *file, const char *path,
                            struct lr_error *err)
 {
     struct lr_buf b;
@@ -442,15 +388,9 @@ static lr_code write_model(const struct shape *s, FILE *file, const char *path,
     lr_buf_init(&b, HEAD_MAX);
     add_header(&b, s);
     lr_code code = flush(&b, file, path, err);
-    for (uint32_t i = 0; code == LR_OK && i < tensor_count(s); i++) {
-        struct tensor t = tensor_at(s, i);
-        for (uint64_t row = 0; code == LR_OK && row < (t.rows != 0 ? t.rows : 1); row++) {
-            add_weights(&b, s, &t, &state);
-            code = flush(&b, file, path, err);
-        }
-        pad(&b, tensor_bytes(s, &t));
-        if (code == LR_OK)
-            code = flush(&b, file, path, err);
+    for (uint32_t i = 0; code == LR_OK && i < cli_gguf_tensor_count(s); i++) {
+        struct cli_gguf_tensor t = cli_gguf_tensor_at(s, i);
+        code = write_tensor(&t, &state, file, path, err);
     }
     lr_buf_free(&b);
     return code;
@@ -458,15 +398,34 @@ static lr_code write_model(const struct shape *s, FILE *file, const char *path,
 
 /* ---- the command ---- */
 
+static enum cli_gguf_family family_of(const char *word)
+{
+    size_t i = 0;
+    while (strcmp(families[i].word, word) != 0)
+        i++;
+    return (enum cli_gguf_family)i;
+}
+
+static void use_20b(struct cli_gguf_shape *s)
+{
+    s->vocab = 201088;
+    s->layers = 24;
+    s->width = s->feed_forward = 2880;
+    s->heads = s->head_size = 64;
+    s->kv_heads = 8;
+    s->experts = 32;
+    s->experts_used = 4;
+    s->window = 128;
+    s->context = 131072;
+    s->quantized = true;
+}
+
 static lr_code read_shape(const struct lr_settings *settings, struct lr_arena *arena,
-                          struct shape *s, struct lr_error *err)
+                          struct cli_gguf_shape *s, struct lr_error *err)
 {
     const char *own_template = lr_settings_str(settings, "chat-template");
-    const char *family = lr_settings_str(settings, "family");
-    *s = (struct shape){
-        .family = strcmp(family, "llama") == 0  ? FAMILY_LLAMA
-                  : strcmp(family, "bert") == 0 ? FAMILY_BERT
-                                                : FAMILY_RERANKER,
+    *s = (struct cli_gguf_shape){
+        .family = family_of(lr_settings_str(settings, "architecture")),
         .vocab = (uint32_t)lr_settings_int(settings, "vocab"),
         .layers = (uint32_t)lr_settings_int(settings, "layers"),
         .width = (uint32_t)lr_settings_int(settings, "width"),
@@ -474,16 +433,25 @@ static lr_code read_shape(const struct lr_settings *settings, struct lr_arena *a
         .kv_heads = (uint32_t)lr_settings_int(settings, "kv-heads"),
         .feed_forward = (uint32_t)lr_settings_int(settings, "feed-forward"),
         .context = (uint32_t)lr_settings_int(settings, "context"),
+        .experts = (uint32_t)lr_settings_int(settings, "experts"),
+        .experts_used = (uint32_t)lr_settings_int(settings, "experts-used"),
+        .window = (uint32_t)lr_settings_int(settings, "window"),
         .quantized = strcmp(lr_settings_str(settings, "type"), "q8_0") == 0,
         .seed = (uint64_t)lr_settings_int(settings, "seed"),
         .chat_template = lr_str_z(chat_template),
     };
-    if (s->width % (s->heads * Q8_BLOCK) != 0 || s->feed_forward % Q8_BLOCK != 0 ||
-        s->heads % s->kv_heads != 0)
+    s->head_size = s->width / s->heads;
+    if (s->width % (s->heads * CLI_GGUF_BLOCK) != 0 || s->feed_forward % CLI_GGUF_BLOCK != 0 ||
+        s->heads % s->kv_heads != 0 || s->experts_used > s->experts)
         return lr_fail(err, LR_INVALID_ARGUMENT,
                        "--width must be a multiple of %d times --heads, --feed-forward of %d, "
-                       "and --heads of --kv-heads",
-                       Q8_BLOCK, Q8_BLOCK);
+                       "--heads of --kv-heads, and --experts-used at most --experts",
+                       CLI_GGUF_BLOCK, CLI_GGUF_BLOCK);
+    if (strcmp(lr_settings_str(settings, "shape"), "20b") == 0 && s->family != CLI_GGUF_GPT_OSS)
+        return lr_fail(err, LR_INVALID_ARGUMENT,
+                       "--shape 20b goes with --architecture gpt-oss");
+    if (strcmp(lr_settings_str(settings, "shape"), "20b") == 0)
+        use_20b(s);
     if (own_template == NULL)
         return LR_OK;
     return lr_file_read(arena, own_template, TEMPLATE_MAX, &s->chat_template, err);
@@ -494,7 +462,7 @@ static lr_code write_file(const struct lr_settings *settings, struct lr_arena *a
 {
     const char *path = lr_settings_str(settings, "output");
     char folder[LR_PATH_MAX];
-    struct shape s;
+    struct cli_gguf_shape s;
     if (path == NULL || strlen(path) >= sizeof(folder))
         return lr_fail(err, LR_INVALID_ARGUMENT, "--output FILE is needed");
     lr_code code = read_shape(settings, arena, &s, err);
@@ -542,22 +510,32 @@ static const struct lr_setting flags[] = {
      .type = LR_SETTING_PATH,
      .value = "FILE",
      .help = "the chat template; without it ChatML"},
-    {.name = "family",
+    {.name = "architecture",
      .type = LR_SETTING_CHOICE,
      .fallback = "llama",
-     .choices = "llama|bert|reranker",
-     .help = "generates text, gives embeddings, or ranks documents"},
+     .choices = "llama|gpt-oss|bert|reranker",
+     .was = "family",
+     .help = "llama and gpt-oss generate text, bert gives embeddings, reranker ranks "
+             "documents; experts of gpt-oss are MXFP4"},
+    {.name = "shape",
+     .type = LR_SETTING_CHOICE,
+     .fallback = "own",
+     .choices = "own|20b",
+     .help = "20b: all sizes of gpt-oss-20b, with q8_0 (13 GB); own: the sizes below"},
     {.name = "type",
      .type = LR_SETTING_CHOICE,
      .fallback = "f32",
      .choices = "f32|q8_0",
      .help = "data type of the weights"},
-    INT_FLAG("vocab", "512", BYTES + COMMON + LAST, VOCAB_MAX, "tokens in the vocabulary"),
+    INT_FLAG("vocab", "512", BYTES + COMMON + LAST, 1 << 20, "tokens in the vocabulary"),
     INT_FLAG("layers", "2", 1, 256, "number of layers"),
     INT_FLAG("width", "64", 32, 16384, "width of a hidden state"),
     INT_FLAG("heads", "2", 1, 256, "number of query heads"),
     INT_FLAG("kv-heads", "1", 1, 256, "number of key and value heads"),
     INT_FLAG("feed-forward", "128", 32, 65536, "width of the feed-forward layers"),
+    INT_FLAG("experts", "8", 1, 1024, "experts of a layer of gpt-oss"),
+    INT_FLAG("experts-used", "4", 1, 64, "experts that compute a token"),
+    INT_FLAG("window", "128", 1, 1 << 20, "sliding window of every second layer of gpt-oss"),
     INT_FLAG("context", "4096", 16, 1 << 20, "context length in the header"),
     INT_FLAG("seed", "1", 0, INT64_MAX, "seed of the random weights"),
 };
@@ -565,9 +543,10 @@ static const struct lr_setting flags[] = {
 const struct cli_command cli_debug_write_gguf = {
     .name = "write-gguf",
     .summary = "Write a GGUF model with random weights, for tests and benchmarks",
-    .details = "Byte-level BPE; llama with ChatML, or bert.  The same options give the same "
-               "bytes.\n"
-               "  llm-router debug write-gguf --output model.gguf --layers 4 --width 256",
+    .details = "Byte-level BPE with ChatML.  The same options give the same bytes.\n"
+               "  llm-router debug write-gguf --output model.gguf --layers 4 --width 256\n"
+               "  llm-router debug write-gguf --output model.gguf --architecture gpt-oss "
+               "--shape 20b",
     .flags = {flags, sizeof(flags) / sizeof(flags[0])},
     .run = run,
 };

@@ -42,7 +42,7 @@ if (fs.existsSync(path.join(ENGINES, 'llama_cpp/manifest.json'))) {
   before(async () => {
     for (const family of ['bert', 'reranker'])
       execFileSync(BIN, [
-        ...['debug', 'write-gguf', '--family', family, '--context', '128'],
+        ...['debug', 'write-gguf', '--architecture', family, '--context', '128'],
         ...['--output', path.join(dir, family, 'model.gguf')],
       ]);
     gguf = await startUp({ args: ['--model', path.join(dir, 'bert'), '--model', path.join(dir, 'reranker')] });

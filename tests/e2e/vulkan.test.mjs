@@ -1,8 +1,24 @@
 // Vulkan devices: which of them a node computes on, and what a node on such a device counts as.
 // Lavapipe, Mesa's Vulkan driver for the processor, is the device.
 import assert from 'node:assert/strict';
+import { execFileSync } from 'node:child_process';
+import path from 'node:path';
 import { after, test } from 'node:test';
-import { cli, launch, makeToken, nodes, online, startNode, startRouter, startUp, tempDir, until } from './support.mjs';
+import {
+  BIN,
+  cli,
+  ENGINES,
+  LONG,
+  launch,
+  makeToken,
+  nodes,
+  online,
+  startNode,
+  startRouter,
+  startUp,
+  tempDir,
+  until,
+} from './support.mjs';
 
 process.env.VK_ICD_FILENAMES = '/usr/share/vulkan/icd.d/lvp_icd.x86_64.json';
 const started = [];
@@ -42,3 +58,35 @@ test('doctor lists the Vulkan devices', async () => {
   const { stdout } = await cli(['doctor', '--no-hub', '--data-dir', tempDir('doctor')]).catch((error) => error);
   assert.match(stdout, /ok {4}vulkan:0 is llvmpipe.*computes on the processor, Vulkan 1\.3/);
 });
+
+// The driver compiles llama.cpp's kernels for the processor, which takes a minute or more.
+if (LONG)
+  test('a GGUF model on a Vulkan device gives the greedy tokens of the CPU', () => {
+    const dir = path.join(tempDir('gguf'), 'tiny');
+    execFileSync(BIN, ['debug', 'write-gguf', '--output', path.join(dir, 'model.gguf')]);
+    const ids = (device) =>
+      JSON.parse(
+        execFileSync(
+          BIN,
+          [
+            'debug',
+            'generate',
+            '--engine',
+            'llama_cpp',
+            '--engines-dir',
+            ENGINES,
+            '--model',
+            dir,
+            '--device',
+            device,
+            '--ignore-stop',
+            '--max-tokens',
+            '12',
+          ],
+          { input: '[65, 66, 67, 68]' },
+        ),
+      );
+    const expected = ids('cpu');
+    assert.equal(expected.length, 12);
+    assert.deepEqual(ids('vulkan:0'), expected);
+  });

@@ -40,6 +40,16 @@ describe('without an engine for GGUF', () => {
 
 // Built only where libllama is (tools/setup llama; make test fetches it).
 if (fs.existsSync(path.join(ENGINES, 'llama_cpp', 'manifest.json'))) {
+  it('debug write-gguf --architecture gpt-oss writes a model that libllama reads: experts in MXFP4, the same bytes each time', () => {
+    const models = tempDir('models');
+    const args = ['--architecture', 'gpt-oss', '--layers', '3'];
+    const [file, again] = ['a', 'b'].map((id) => makeGguf(models, id, ...args));
+    assert.ok(fs.readFileSync(file).equals(fs.readFileSync(again)));
+    const run = ['debug', 'generate', '--engine', 'llama_cpp', '--engines-dir', ENGINES, '--model', path.dirname(file)];
+    const ids = execFileSync(BIN, [...run, '--ignore-stop', '--max-tokens', '8'], { input: '[65, 66, 67]' });
+    assert.equal(JSON.parse(ids).length, 8);
+  });
+
   describe('GGUF on a node', () => {
     let node;
     let folder;
@@ -169,7 +179,7 @@ if (fs.existsSync(path.join(ENGINES, 'llama_cpp', 'manifest.json'))) {
       const engines = tempDir('engines');
       const models = tempDir('models');
       copyEngine(engines, 'llama_cpp');
-      for (const [id] of asks) makeGguf(models, id, '--family', id, '--context', '128');
+      for (const [id] of asks) makeGguf(models, id, '--architecture', id, '--context', '128');
       node = await startNode({ engines, models });
     });
     after(() => node.stop());

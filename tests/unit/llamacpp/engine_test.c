@@ -226,7 +226,7 @@ static void expect_refused(struct lr_engine_options options, lr_code wanted, con
 static void test_unsupported_requests_are_refused_with_a_reason(void **state)
 {
     (void)state;
-    const char *cuda = "cuda:7", *metal = "metal:0", *uuid = "GPU-0";
+    const char *cuda = "cuda:7", *metal = "metal:0", *uuid = "GPU-0", *vulkan = "vulkan:x";
     struct lr_engine_options options = small_options();
 
     options.device_count = 1;
@@ -236,6 +236,8 @@ static void test_unsupported_requests_are_refused_with_a_reason(void **state)
     expect_refused(options, LR_INTERNAL, "GPU-0");
     options.devices = &metal;
     expect_refused(options, LR_UNSUPPORTED, "metal:0");
+    options.devices = &vulkan;
+    expect_refused(options, LR_UNSUPPORTED, "with a number");
     options = small_options();
     options.extra_json = "{\"speed\": 9}";
     expect_refused(options, LR_INVALID_ARGUMENT, "speed");

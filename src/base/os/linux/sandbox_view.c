@@ -130,13 +130,18 @@ lr_code lr_sandbox_enter(const struct lr_sandbox_needs *needs, struct lr_error *
         return lr_fail(err, LR_OUT_OF_RAM, "no memory to confine a process");
     lr_arena_init(&v->texts, PATH_BYTES);
     (void)setenv("TMPDIR", needs->scratch, 1);
+    /* Where drivers keep compiled kernels: NVIDIA's for CUDA and for Vulkan, and Mesa's. */
     (void)setenv("CUDA_CACHE_PATH", needs->scratch, 0);
+    (void)setenv("__GL_SHADER_DISK_CACHE_PATH", needs->scratch, 0);
+    (void)setenv("MESA_SHADER_CACHE_DIR", needs->scratch, 0);
     allow(v, needs->scratch, true);
     allow(v, getenv("CUDA_CACHE_PATH"), true);
     for (size_t i = 0; i < sizeof(readable) / sizeof(readable[0]); i++)
         allow(v, readable[i], false);
     allow_devices(v);
     allow_listed(v, getenv("LD_LIBRARY_PATH"));
+    allow_listed(v, getenv("VK_ICD_FILENAMES")); /* both name files of Vulkan drivers */
+    allow_listed(v, getenv("VK_DRIVER_FILES"));
     allow_folder_of(v, needs->library);
     allow(v, needs->file, false);
     if (needs->folder != NULL && needs->folder[0] != '\0') {
