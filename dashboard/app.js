@@ -20,6 +20,7 @@ const pages = {
   requests: { load: () => import('./pages/requests.js'), admin: true },
   playground: { load: () => import('./pages/playground.js'), admin: false },
   keys: { load: () => import('./pages/keys.js'), admin: true },
+  self: { load: () => import('./pages/self.js'), admin: false, isForUsers: true },
   welcome: { load: () => import('./pages/welcome.js'), admin: true, isApart: true },
 };
 const hidden = { signin: { load: () => import('./pages/signin.js') } };
@@ -148,7 +149,9 @@ const readsAll = (me) => me.role === 'admin' || me.role === 'viewer';
 
 /** The pages of the navigation that this role may see. */
 const namesFor = (me) =>
-  Object.keys(pages).filter((name) => !pages[name].isApart && (!pages[name].admin || readsAll(me)));
+  Object.keys(pages).filter(
+    (name) => !pages[name].isApart && (!pages[name].admin || readsAll(me)) && !(pages[name].isForUsers && readsAll(me)),
+  );
 
 function Navigation({ page, me }) {
   return html`<nav class="nav" aria-label=${t('common.navigation')}><ul>${namesFor(me).map(

@@ -9,6 +9,7 @@ import playground from './en/playground.js';
 import reasons from './en/reasons.js';
 import register from './en/register.js';
 import requests from './en/requests.js';
+import self from './en/self.js';
 import signin from './en/signin.js';
 import welcome from './en/welcome.js';
 
@@ -24,6 +25,7 @@ export default {
   reasons,
   register,
   requests,
+  self,
   signin,
   welcome,
 };

@@ -9,6 +9,7 @@ import playground from './ja/playground.js';
 import reasons from './ja/reasons.js';
 import register from './ja/register.js';
 import requests from './ja/requests.js';
+import self from './ja/self.js';
 import signin from './ja/signin.js';
 import welcome from './ja/welcome.js';
 
@@ -24,6 +25,7 @@ export default {
   reasons,
   register,
   requests,
+  self,
   signin,
   welcome,
 };

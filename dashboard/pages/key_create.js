@@ -8,12 +8,14 @@ import { Button, CopyButton, Dialog, ErrorNote, Field, Note, useOrder } from '..
 
 const DAY = 86400;
 const lives = { never: 0, day: DAY, week: 7 * DAY, month: 30 * DAY, quarter: 90 * DAY, year: 365 * DAY };
-const blank = { name: '', role: 'api', life: 'never', requests: '', tokens: '', models: '' };
+const blank = { name: '', role: 'api', life: 'never', requests: '', tokens: '', month: '', soft: '', models: '' };
 const asForm = (key) => ({
   name: key.name,
   life: 'keep',
   requests: key.requests_per_minute ?? '',
   tokens: key.tokens_per_minute ?? '',
+  month: key.tokens_per_month ?? '',
+  soft: key.tokens_per_month_soft ?? '',
   models: (key.models ?? []).join(', '),
 });
 const toModels = (text) => text.split(/[\s,]+/).filter(Boolean);
@@ -22,6 +24,8 @@ const asBody = (form) => ({
   name: form.name.trim(),
   requests_per_minute: Number(form.requests),
   tokens_per_minute: Number(form.tokens),
+  tokens_per_month: Number(form.month),
+  tokens_per_month_soft: Number(form.soft),
   models: toModels(form.models),
   ...(form.life === 'keep' ? {} : { expires_in: lives[form.life] }),
 });
@@ -56,6 +60,8 @@ function Form({ form, onChange, onSubmit }) {
     <${Field} label=${t('keys.life')}>${(props) => html`<select ...${props} value=${form.life} onChange=${set('life')}>${choices.map((name) => html`<option value=${name}>${t(`keys.life_${name}`)}</option>`)}</select>`}<//>
     <div class="pairs"><${Field} label=${t('keys.requestsPerMinute')}>${(props) => html`<input type="number" min="0" max="1000000000" step="1" placeholder=${t('keys.noLimit')} ...${props} value=${form.requests} onInput=${set('requests')} />`}<//>
       <${Field} label=${t('keys.tokensPerMinute')}>${(props) => html`<input type="number" min="0" max="1000000000" step="1" placeholder=${t('keys.noLimit')} ...${props} value=${form.tokens} onInput=${set('tokens')} />`}<//></div>
+    <div class="pairs"><${Field} label=${t('keys.tokensPerMonth')} hint=${t('keys.tokensPerMonthHint')}>${(props) => html`<input type="number" min="0" step="1" placeholder=${t('keys.noLimit')} ...${props} value=${form.month} onInput=${set('month')} />`}<//>
+      <${Field} label=${t('keys.tokensPerMonthSoft')} hint=${t('keys.tokensPerMonthSoftHint')}>${(props) => html`<input type="number" min="0" step="1" placeholder=${t('keys.noWarning')} ...${props} value=${form.soft} onInput=${set('soft')} />`}<//></div>
     <${Field} label=${t('keys.models')} hint=${t('keys.modelsHint')}>${(props) => html`<input autocomplete="off" spellcheck=${false} placeholder=${t('keys.allModels')} ...${props} value=${form.models} onInput=${set('models')} />`}<//>
     ${unknown.length > 0 && html`<${Note} tone="warn"><p role="status">${t('keys.unknownModels', { count: unknown.length, models: unknown.join(', ') })}</p><//>`}</form>`;
 }

@@ -10,6 +10,7 @@ import { Table } from '../lib/table.js';
 import { Badge, Button, confirm, Empty, ErrorNote, Page, Skeleton, toast, useOrder } from '../lib/ui.js';
 import { Audit } from './audit.js';
 import { CreateKey, EditKey } from './key_create.js';
+import { Budget } from './self.js';
 import { AddNode } from './nodes.js';
 import { Usage } from './usage.js';
 
@@ -28,7 +29,12 @@ function limits(key) {
     key.tokens_per_minute && t('keys.tokensLimit', { count: number(key.tokens_per_minute) }),
     key.models && t('keys.modelsLimit', { models: key.models.join(', ') }),
   ].filter(Boolean);
-  return texts.length ? texts.join(', ') : html`<span class="muted">${t('keys.noLimit')}</span>`;
+  const budget =
+    key.tokens_per_month > 0 &&
+    html`<${Budget} used=${key.month_tokens ?? 0} limit=${key.tokens_per_month} soft=${key.tokens_per_month_soft} label=${`${t('self.month')} ${key.name || key.id}`} />`;
+  return texts.length || budget
+    ? html`${texts.join(', ')}${budget}`
+    : html`<span class="muted">${t('keys.noLimit')}</span>`;
 }
 
 const when = (time) =>

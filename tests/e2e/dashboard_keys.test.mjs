@@ -267,7 +267,35 @@ test('names are shown as text, never as HTML; an error of the API stays until it
   await page.context().close();
 });
 
-test('a key of role api sees the playground only, and its session ends with it', async () => {
+test('a key of role api has a page of its own: limits, budget, usage of the month, models and a request to copy', async () => {
+  const body = { name: 'own', role: 'api', requests_per_minute: 30, tokens_per_month: 1000, tokens_per_month_soft: 10 };
+  const made = (await call(`${router.url}/v0/keys`, { key: router.adminKey, body })).json;
+  for (let i = 0; i < 2; i++) assert.equal((await talk(made.key)).status, 200);
+  const page = await signIn(made.key, { at: '#/self' });
+  await page.getByRole('heading', { level: 1, name: 'Your key' }).waitFor();
+  await until('the usage is counted', async () => {
+    await page.reload();
+    await page.getByRole('heading', { level: 1, name: 'Your key' }).waitFor();
+    await page.getByText(/\d requests, \d+ tokens/).waitFor();
+    return page.getByText(/^2 requests, [1-9]\d* tokens$/).isVisible();
+  });
+  await page.getByText(/^30, \d+ left$/).waitFor();
+  await page.getByText(/^\d+ of 1,000$/).waitFor();
+  assert.equal(await page.locator('.meter.warn').count(), 1, 'beyond the soft limit');
+  await page.getByRole('region', { name: 'Usage by model' }).getByRole('row', { name: /echo/ }).waitFor();
+  await page.getByRole('link', { name: 'echo', exact: true }).waitFor();
+  assert.match(await page.getByLabel('Request with curl').textContent(), /Bearer \$LLM_ROUTER_KEY/);
+  await page.look('self');
+  page.watch.assertClean();
+  await page.context().close();
+  const admin = await signIn();
+  await row(admin, 'own')
+    .getByText(/^\d+ of 1,000$/)
+    .waitFor();
+  await admin.context().close();
+});
+
+test('a key of role api sees the playground and its own page only, and its session ends with it', async () => {
   const made = (await call(`${router.url}/v0/keys`, { key: router.adminKey, body: { name: 'guest', role: 'api' } }))
     .json;
   const page = await signIn(made.key, { at: '#/playground' });
@@ -275,6 +303,7 @@ test('a key of role api sees the playground only, and its session ends with it',
   await page.getByRole('textbox', { name: 'Message' }).fill('hello');
   assert.deepEqual(await page.getByRole('navigation', { name: 'Main' }).getByRole('link').allTextContents(), [
     'Playground',
+    'Your key',
   ]);
   await page.getByRole('textbox', { name: 'Message' }).press('Enter');
   await page.locator('.turn-tools').last().waitFor();

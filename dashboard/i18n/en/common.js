@@ -7,6 +7,7 @@ export default {
   requests: 'Requests',
   playground: 'Playground',
   keys: 'Keys and usage',
+  self: 'Your key',
   keysShort: 'Keys',
   theme: 'Theme',
   themeAuto: 'System',

@@ -7,6 +7,7 @@ export default {
   requests: 'リクエスト',
   playground: 'チャット',
   keys: 'キーと使用量',
+  self: '自分のキー',
   keysShort: 'キー',
   theme: 'テーマ',
   themeAuto: 'システムに合わせる',
