@@ -65,7 +65,8 @@ test('a request is in the log with key, model, node, reason, times and tokens, a
 
 test('refused requests are in the log with the reason, but not with what the client wrote', async () => {
   await ask({ model: 'nothing', ...say('x') });
-  await ask({ model: 'echo', temperature: SECRET, ...say('x') });
+  const quoted = await ask({ model: 'echo', messages: [{ role: SECRET, content: 'x' }] });
+  assert.match(quoted.text, new RegExp(SECRET), 'the client is told what is wrong');
   const { requests } = await list('?status=failed');
   assert.deepEqual(
     requests.map((r) => [r.status, r.model]),
