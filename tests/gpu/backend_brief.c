@@ -99,6 +99,7 @@ static void walk_as(const char *name, const struct model_gptoss *m, const uint32
                     bool smaller)
 {
     static const uint32_t chunks[] = {300, 110, 40, 20, 12, 7, 5, 3, 1};
+    static const uint32_t others[] = {76, 68}; /* of another sequence */
     uint32_t ids[CONTEXT], vocab = m->vocab_rows, at = 0;
     float *logits = test_alloc((size_t)CHUNK * vocab, 4);
     struct test_random r = {7};
@@ -118,6 +119,12 @@ static void walk_as(const char *name, const struct model_gptoss *m, const uint32
     for (size_t c = 0; c < sizeof(chunks) / sizeof(chunks[0]); at += chunks[c++]) {
         device_forward(&d, &(struct part){0, at, chunks[c], ids, logits}, 1);
         for (size_t i = 0; i < (size_t)chunks[c] * vocab; i++)
+            sum += (double)logits[i];
+    }
+    at = 0;
+    for (size_t c = 0; c < sizeof(others) / sizeof(others[0]); at += others[c++]) {
+        device_forward(&d, &(struct part){1, at, others[c], ids, logits}, 1);
+        for (size_t i = 0; i < (size_t)others[c] * vocab; i++)
             sum += (double)logits[i];
     }
     for (uint32_t n = 1; n <= SEQUENCES; n += SEQUENCES - 1) {

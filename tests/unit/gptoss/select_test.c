@@ -89,9 +89,9 @@ static void a_step_of_gptoss_on_hopper_takes_the_measured_kernels(void **state)
     } want[] = {
         {1, CUDA_rows_1_32_qkv_8, CUDA_rows_1_32_out_8, CUDA_rows_1_32_gate_up_1,
          CUDA_rows_1_32_logits_8},
-        {2, CUDA_rows_2_64_qkv_8, CUDA_rows_1_32_out_8, CUDA_stream_gate_up,
+        {2, CUDA_rows_2_64_qkv_8, CUDA_rows_1_32_out_8, CUDA_stream_gate_up_8,
          CUDA_rows_1_32_logits_8},
-        {5, CUDA_rows_2_64_qkv_8, CUDA_rows_2_64_out_8, CUDA_stream_gate_up,
+        {5, CUDA_rows_2_64_qkv_8, CUDA_rows_2_64_out_8, CUDA_stream_gate_up_8,
          CUDA_rows_1_32_logits_8},
         {9, CUDA_rows_2_64_qkv_16, CUDA_rows_2_64_out_16, CUDA_stream_gate_up,
          CUDA_logits_rows_16},
@@ -99,9 +99,13 @@ static void a_step_of_gptoss_on_hopper_takes_the_measured_kernels(void **state)
          CUDA_logits_rows_32},
         {64, CUDA_rows_2_64_qkv_64, CUDA_rows_2_64_out_64, CUDA_stream_gate_up,
          CUDA_logits_rows_64},
-        {65, CUDA_prompt_qkv_split, CUDA_prompt_out_split, CUDA_stream_gate_up,
+        {65, CUDA_rows_2_64_qkv_72, CUDA_rows_2_64_out_72, CUDA_stream_gate_up,
          CUDA_prompt_logits},
-        {81, CUDA_prompt_qkv_split, CUDA_prompt_out_split, CUDA_few_gate_up,
+        {73, CUDA_rows_2_64_qkv_80, CUDA_rows_2_64_out_80, CUDA_stream_gate_up,
+         CUDA_prompt_logits},
+        {81, CUDA_prompt_qkv_split, CUDA_prompt_out_split, CUDA_stream_gate_up,
+         CUDA_prompt_logits},
+        {89, CUDA_prompt_qkv_split, CUDA_prompt_out_split, CUDA_few_gate_up,
          CUDA_prompt_logits},
         {256, CUDA_prompt_qkv_split, CUDA_prompt_out_split, CUDA_few_gate_up,
          CUDA_prompt_logits},
@@ -118,7 +122,7 @@ static void a_step_of_gptoss_on_hopper_takes_the_measured_kernels(void **state)
         assert_int_equal(product_of(cuda_select_qkv(&t, &m.qkv, want[i].rows)), want[i].qkv);
         assert_int_equal(product_of(cuda_select_out(&t, &m.out, want[i].rows)), want[i].out);
         assert_int_equal(experts.at[sorts ? 1 : 0].kernel, want[i].up);
-        assert_int_equal(sorts, want[i].rows > 80);
+        assert_int_equal(sorts, want[i].rows > 88);
         assert_int_equal(cuda_experts_permute(&t, &m.config, &m.up, &m.down, want[i].rows),
                          sorts);
         assert_int_equal(product_of(cuda_select_logits(&t, &m.unembed, want[i].rows)),
@@ -258,7 +262,7 @@ static void experts_with_few_rows_each_take_the_kernels_for_few(void **state)
         uint32_t rows;
         enum cuda_kernel up;
         uint32_t room;
-    } want[] = {{81, CUDA_few_gate_up, CUDA_FEW_TOKENS},
+    } want[] = {{89, CUDA_few_gate_up, CUDA_FEW_TOKENS},
                 {288, CUDA_few_gate_up, CUDA_FEW_TOKENS},
                 {300, CUDA_some_gate_up, CUDA_SOME_TOKENS},
                 {640, CUDA_some_gate_up, CUDA_SOME_TOKENS},

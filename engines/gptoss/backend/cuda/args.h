@@ -51,11 +51,13 @@ enum {
     CUDA_STREAM_COLUMNS = 16, /* tokens of an expert per pass over its weights */
     CUDA_STREAM_COMPUTE = 15, /* warps */
     CUDA_STREAM_THREADS = (CUDA_STREAM_COMPUTE + 1) * 32,
+    CUDA_STREAM_COMPUTE_8 = 12, /* of the kernels for up to 8 tokens */
+    CUDA_STREAM_THREADS_8 = (CUDA_STREAM_COMPUTE_8 + 1) * 32,
     CUDA_STREAM_STAGE = 49152, /* bytes: codes, scales and biases of two tiles */
     CUDA_STREAM_STAGES = 3,
     CUDA_STREAM_SUM_BYTES = 2 * CUDA_STREAM_COMPUTE * CUDA_STREAM_COLUMNS * 64,
     CUDA_STREAM_SUMS = 2,
-    CUDA_STREAM_LISTS = 10240,
+    CUDA_STREAM_LISTS = 10752,
     CUDA_STREAM_SHARED = CUDA_STREAM_STAGE * CUDA_STREAM_STAGES +
                          CUDA_STREAM_SUM_BYTES * CUDA_STREAM_SUMS + CUDA_STREAM_LISTS,
 };
@@ -65,10 +67,13 @@ enum {
     CUDA_ROWS_2_64_TILES = 10, /* of 16 rows a block has */
     CUDA_ROWS_2_64_PHASES = 3,
     CUDA_ROWS_2_64_THREADS = CUDA_ROWS_2_64_TILES / 2 * CUDA_ROWS_2_64_PHASES * 32,
-    CUDA_ROWS_2_64_SLICE = 24, /* most blocks of 32 columns it has */
+    CUDA_ROWS_2_64_SLICE = 24,    /* most blocks of 32 columns it has */
+    CUDA_ROWS_2_64_SLICE_72 = 23, /* more than 64 rows leave less room for it ... */
     CUDA_ROWS_2_64_DEPTH = 4,
+    CUDA_ROWS_2_64_DEPTH_80 = 3, /* ... or for weights in flight */
     /* Bytes of weights in flight, and of the activations of 8 rows. */
     CUDA_ROWS_2_64_RING = CUDA_ROWS_2_64_THREADS * CUDA_ROWS_2_64_DEPTH * 64,
+    CUDA_ROWS_2_64_RING_80 = CUDA_ROWS_2_64_THREADS * CUDA_ROWS_2_64_DEPTH_80 * 64,
     CUDA_ROWS_2_64_COLUMN_TILE = CUDA_ROWS_2_64_SLICE * 512,
     CUDA_ROWS_2_64_GROUPS = 64, /* most groups of blocks with a barrier */
     CUDA_ROWS_2_64_GRID = 192,  /* most blocks */

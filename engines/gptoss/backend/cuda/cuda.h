@@ -93,6 +93,8 @@ struct cuda_inputs {
 };
 
 /* Results of a step's sampling: written by its kernels, complete when the step is. */
+#define CUDA_NO_ID_YET (UINT32_MAX - 1) /* the device has not sampled this row yet */
+
 struct cuda_sampled {
     uint32_t ids[CUDA_LOGIT_ROWS]; /* of plain sampling, by row */
     struct cuda_filtered filtered[CUDA_LOGIT_ROWS];

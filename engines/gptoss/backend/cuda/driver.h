@@ -22,7 +22,7 @@
     X(cuMemRelease) X(cuMemMap) X(cuMemUnmap) X(cuMemSetAccess)                            \
     X(cuModuleLoadData) X(cuModuleUnload) X(cuModuleGetFunction) X(cuFuncSetAttribute)     \
     X(cuFuncGetAttribute)                                                                  \
-    X(cuStreamCreate) X(cuStreamDestroy) X(cuStreamSynchronize)                            \
+    X(cuStreamCreate) X(cuStreamDestroy) X(cuStreamSynchronize) X(cuStreamQuery)           \
     X(cuEventCreate) X(cuEventDestroy) X(cuEventRecord) X(cuEventSynchronize)              \
     X(cuLaunchKernelEx) X(cuStreamBeginCapture) X(cuStreamEndCapture)                      \
     X(cuGraphInstantiateWithFlags) X(cuGraphLaunch) X(cuGraphDestroy) X(cuGraphExecDestroy)\

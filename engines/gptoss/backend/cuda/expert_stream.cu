@@ -50,59 +50,80 @@ struct down_finish {
 
 #if __CUDA_ARCH__ >= 900
 
-enum {
-    BLOCKS = CUDA_STREAM_BLOCKS,
-    PAIRS = BLOCKS / 2,
-    COMPUTE = CUDA_STREAM_COMPUTE,
-    WARP_PAIRS = PAIRS / COMPUTE,
-    WARP_BLOCKS = 2 * WARP_PAIRS,
-    FOURS = (BLOCKS + 3) / 4,
-    QUARTERS = UNIT * (CUDA_STREAM_COLUMNS / 8), /* what a unit is finished in */
-    CODE_BYTES = PAIRS * 512,
-    SCALE_BYTES = FOURS * 64,
-    SCALES_AT = UNIT * CODE_BYTES,
-    BIAS_AT = SCALES_AT + UNIT * SCALE_BYTES,
-    UNIT_BYTES = BIAS_AT + UNIT * 32,
-    COLUMN_TILES = COLUMNS / 8,
-    LIFT_PAIR = 0x5D805D80, /* 2^60, as a pair of bf16 */
+/* A kernel of this file: COMPUTE warps share the columns of a tile, COLUMNS tokens (8 or 16) at
+ * a time. */
+template <int COLUMNS_, int COMPUTE_> struct stream {
+    enum {
+        COLUMNS = COLUMNS_,
+        COMPUTE = COMPUTE_,
+        BLOCKS = CUDA_STREAM_BLOCKS,
+        PAIRS = BLOCKS / 2,
+        WARP_PAIRS = (PAIRS + COMPUTE - 1) / COMPUTE, /* at most */
+        WARP_BLOCKS = 2 * WARP_PAIRS,
+        EVEN = PAIRS % COMPUTE == 0,        /* every warp has as many */
+        SCALES = (WARP_BLOCKS + 2 + 3) / 4, /* words of four; a warp may begin in the middle */
+        FOURS = (BLOCKS + 3) / 4,
+        COLUMN_TILES = COLUMNS / 8,
+        QUARTERS = UNIT * COLUMN_TILES, /* what a unit is finished in */
+        CODE_BYTES = PAIRS * 512,
+        SCALE_BYTES = FOURS * 64,
+        SCALES_AT = UNIT * CODE_BYTES,
+        BIAS_AT = SCALES_AT + UNIT * SCALE_BYTES,
+        UNIT_BYTES = BIAS_AT + UNIT * 32,
+    };
+    static_assert(UNIT_BYTES <= CUDA_STREAM_STAGE, "a stage is a unit");
+    static_assert(COMPUTE <= CUDA_STREAM_COMPUTE && COLUMNS <= CUDA_STREAM_COLUMNS,
+                  "the launch leaves room for the sums");
+    static __device__ __forceinline__ uint32_t first_pair(uint32_t warp)
+    {
+        return warp * PAIRS / COMPUTE;
+    }
+    using works = work<COLUMNS>;
+    using places = place<COLUMNS>;
 };
+
+enum { LIFT_PAIR = 0x5D805D80 /* 2^60, as a pair of bf16 */ };
 #define UNLIFT 0x1p-60f
-static_assert(COMPUTE * WARP_PAIRS == PAIRS, "compute warps share the columns evenly");
-static_assert(UNIT_BYTES <= CUDA_STREAM_STAGE, "a stage is a unit");
 
 /* Run by one lane: keeps the ring filled, one unit at a time.  Several units in flight would
  * not arrive sooner, and all other loads of the block would queue behind them. */
-__device__ __forceinline__ void fill_ring(const cuda_gemm &a, work &w, uint8_t *ring)
+template <class S>
+__device__ __forceinline__ void fill_ring(const cuda_gemm &a, typename S::works &w,
+                                          uint8_t *ring)
 {
-    for (place p(a, w); p.left != 0; p.next()) {
+    for (typename S::places p(a, w); p.left != 0; p.next()) {
         const uint32_t expert = w.items[p.item].expert, tile = p.unit * UNIT;
         uint8_t *stage = ring + p.stage * CUDA_STREAM_STAGE;
         uint64_t *full = &w.full[p.stage];
         ring_wait(&w.empty[p.stage], p.round ^ 1);
-        ring_expect(full, UNIT_BYTES);
+        ring_expect(full, S::UNIT_BYTES);
         ring_copy(stage,
                   static_cast<const uint8_t *>(a.m.weights) + expert * a.m.expert_weights +
-                      tile * CODE_BYTES,
-                  UNIT * CODE_BYTES, full);
-        ring_copy(stage + SCALES_AT,
+                      tile * S::CODE_BYTES,
+                  UNIT * S::CODE_BYTES, full);
+        ring_copy(stage + S::SCALES_AT,
                   static_cast<const uint8_t *>(a.m.scales) + expert * a.m.expert_scales +
-                      tile * SCALE_BYTES,
-                  UNIT * SCALE_BYTES, full);
-        ring_copy(stage + BIAS_AT, a.m.bias + expert * a.m.expert_bias + tile * 16, UNIT * 32,
-                  full);
+                      tile * S::SCALE_BYTES,
+                  UNIT * S::SCALE_BYTES, full);
+        ring_copy(stage + S::BIAS_AT, a.m.bias + expert * a.m.expert_bias + tile * 16,
+                  UNIT * 32, full);
         ring_wait(full, p.round);
     }
 }
 
 /* This warp's part of the activations of up to COLUMNS tokens, as fragments, times 2^60: codes
  * without their scale are as small as 2^-127, and their products must be normal numbers. */
-struct held {
-    uint4 x[WARP_BLOCKS][COLUMN_TILES];
+template <class S> struct held {
+    uint4 x[S::WARP_BLOCKS][S::COLUMN_TILES];
 };
 
-__device__ __forceinline__ void hold(const cuda_gemm &a, const work &w, const item &it,
-                                     bool by_assignment, uint32_t warp, uint32_t lane, held &h)
+template <class S>
+__device__ __forceinline__ void hold(const cuda_gemm &a, const typename S::works &w,
+                                     const item &it, bool by_assignment, uint32_t warp,
+                                     uint32_t lane, held<S> &h)
 {
+    const uint32_t first = S::first_pair(warp), blocks = (S::first_pair(warp + 1) - first) * 2;
+    constexpr int COLUMN_TILES = S::COLUMN_TILES, WARP_BLOCKS = S::WARP_BLOCKS;
     const uint32_t g = lane / 4, t = lane % 4;
 #pragma unroll
     for (int n = 0; n < COLUMN_TILES; n++) {
@@ -110,10 +131,11 @@ __device__ __forceinline__ void hold(const cuda_gemm &a, const work &w, const it
         uint32_t row = real ? w.sorted[it.first + n * 8 + g] : 0;
         row = by_assignment ? row : row / a.topk;
         const uint4 *from = reinterpret_cast<const uint4 *>(a.x + (size_t)row * a.x_stride +
-                                                            warp * WARP_BLOCKS * 32 + t * 8);
+                                                            first * 64 + t * 8);
 #pragma unroll
         for (int u = 0; u < WARP_BLOCKS; u++)
-            h.x[u][n] = real ? __ldcg(from + u * 4) : make_uint4(0, 0, 0, 0);
+            h.x[u][n] =
+                real && (S::EVEN || u < blocks) ? __ldcg(from + u * 4) : make_uint4(0, 0, 0, 0);
     }
 #pragma unroll
     for (int i = 0; i < WARP_BLOCKS * COLUMN_TILES; i++) {
@@ -123,25 +145,29 @@ __device__ __forceinline__ void hold(const cuda_gemm &a, const work &w, const it
     }
 }
 
-/* A warp's part of a tile: codes, and the scales of 6 blocks of rows g and g + 8. */
-struct piece {
-    uint4 codes[WARP_PAIRS];
-    uint32_t low[2], high[2];
+/* A warp's part of a tile: codes, and the scales of rows g and g + 8. */
+template <class S> struct piece {
+    uint4 codes[S::WARP_PAIRS];
+    uint32_t low[S::SCALES], high[S::SCALES];
 
-    /* Scales start `shift` bits into the first of two words of four. */
+    /* Scales start `shift` bits into the first of the words of four; `pairs` are there. */
     __device__ __forceinline__ void load(const uint8_t *codes_at, const uint8_t *scales_at,
-                                         uint32_t shift)
+                                         uint32_t shift, uint32_t pairs)
     {
-        static_assert(WARP_BLOCKS == 6, "scales of 6 blocks lie in two words of four");
 #pragma unroll
-        for (int u = 0; u < WARP_PAIRS; u++)
-            codes[u] = *reinterpret_cast<const uint4 *>(codes_at + u * 512);
-        const uint2 one = *reinterpret_cast<const uint2 *>(scales_at),
-                    two = *reinterpret_cast<const uint2 *>(scales_at + 64);
-        low[0] = __funnelshift_r(one.x, two.x, shift);
-        low[1] = two.x >> shift;
-        high[0] = __funnelshift_r(one.y, two.y, shift);
-        high[1] = two.y >> shift;
+        for (uint32_t u = 0; u < S::WARP_PAIRS; u++)
+            codes[u] = *reinterpret_cast<const uint4 *>(codes_at +
+                                                        (S::EVEN || u < pairs ? u : 0) * 512);
+        uint2 words[S::SCALES + 1];
+#pragma unroll
+        for (int i = 0; i < S::SCALES; i++)
+            words[i] = *reinterpret_cast<const uint2 *>(scales_at + i * 64);
+        words[S::SCALES] = make_uint2(0, 0);
+#pragma unroll
+        for (int i = 0; i < S::SCALES; i++) {
+            low[i] = __funnelshift_r(words[i].x, words[i + 1].x, shift);
+            high[i] = __funnelshift_r(words[i].y, words[i + 1].y, shift);
+        }
     }
 };
 
@@ -154,9 +180,9 @@ __device__ __forceinline__ float scale_of(uint32_t bytes, int i)
 /* A block's scales are applied to its sums.  With one column tile that is half the work of
  * applying them to the weights, with two it is as much; a token gets the same bits either
  * way. */
-template <int NT>
-__device__ __forceinline__ void multiply(const piece p[UNIT], const held &h,
-                                         float acc[UNIT][COLUMN_TILES][4])
+template <class S, int NT>
+__device__ __forceinline__ void multiply(const piece<S> p[UNIT], const held<S> &h,
+                                         float acc[UNIT][S::COLUMN_TILES][4])
 {
 #pragma unroll
     for (int i = 0; i < UNIT * NT * 4; i++)
@@ -164,7 +190,7 @@ __device__ __forceinline__ void multiply(const piece p[UNIT], const held &h,
 #pragma unroll
     for (int i = 0; i < UNIT; i++)
 #pragma unroll
-        for (int u = 0; u < WARP_BLOCKS; u++) {
+        for (int u = 0; u < S::WARP_BLOCKS; u++) {
             uint32_t x[4], y[4];
             const uint4 c = p[i].codes[u / 2];
             spread_mxfp4(u % 2 == 0 ? c.x : c.z, x);
@@ -186,23 +212,24 @@ __device__ __forceinline__ void multiply(const piece p[UNIT], const held &h,
 }
 
 /* Sums of a unit: [tile][warp][column tile][lane] */
+template <class S>
 __device__ __forceinline__ uint32_t sum_at(uint32_t buffer, uint32_t tile, uint32_t warp,
                                            uint32_t n)
 {
-    return (((buffer * UNIT + tile) * COMPUTE + warp) * COLUMN_TILES + n) * WARP;
+    return (((buffer * UNIT + tile) * S::COMPUTE + warp) * S::COLUMN_TILES + n) * WARP;
 }
 
 /* Adds up and finishes column tile n of tile i of a unit whose sums lie in `buffer`. */
-template <class Epilogue>
-__device__ __forceinline__ void finish(const cuda_gemm &a, work &w, const float4 *sums,
-                                       uint32_t buffer, const item &it, uint32_t tile,
-                                       uint32_t i, uint32_t n, uint32_t lane)
+template <class S, class Epilogue>
+__device__ __forceinline__ void finish(const cuda_gemm &a, typename S::works &w,
+                                       const float4 *sums, uint32_t buffer, const item &it,
+                                       uint32_t tile, uint32_t i, uint32_t n, uint32_t lane)
 {
     const uint32_t g = lane / 4, column = n * 8 + lane % 4 * 2;
     float4 sum = make_float4(0, 0, 0, 0);
 #pragma unroll
-    for (int k = 0; k < COMPUTE; k++) {
-        const float4 v = sums[sum_at(buffer, i, k, n) + lane];
+    for (int k = 0; k < S::COMPUTE; k++) {
+        const float4 v = sums[sum_at<S>(buffer, i, k, n) + lane];
         sum.x += v.x;
         sum.y += v.y;
         sum.z += v.z;
@@ -218,50 +245,52 @@ __device__ __forceinline__ void finish(const cuda_gemm &a, work &w, const float4
                          w.weight[it.first + column + 1], sum.y * UNLIFT, sum.w * UNLIFT);
 }
 
-template <class Epilogue>
-__device__ __forceinline__ void compute(const cuda_gemm &a, work &w, const uint8_t *ring,
-                                        float4 *sums, bool by_assignment, uint32_t warp,
-                                        uint32_t lane)
+template <class S, class Epilogue>
+__device__ __forceinline__ void compute(const cuda_gemm &a, typename S::works &w,
+                                        const uint8_t *ring, float4 *sums, bool by_assignment,
+                                        uint32_t warp, uint32_t lane)
 {
     static_assert(CUDA_STREAM_SUMS == 2, "a unit is finished while the next is computed");
-    const uint32_t shift = warp * WARP_BLOCKS % 4 * 8;
-    const uint8_t *codes_at = ring + warp * WARP_PAIRS * 512 + lane * 16;
-    const uint8_t *scales_at = ring + SCALES_AT + warp * WARP_BLOCKS / 4 * 64 + lane / 4 * 8;
-    held h;
+    constexpr int COLUMN_TILES = S::COLUMN_TILES, QUARTERS = S::QUARTERS;
+    const uint32_t first = S::first_pair(warp), pairs = S::first_pair(warp + 1) - first,
+                   shift = first % 2 * 16;
+    const uint8_t *codes_at = ring + first * 512 + lane * 16;
+    const uint8_t *scales_at = ring + S::SCALES_AT + first / 2 * 64 + lane / 4 * 8;
+    held<S> h;
     bool fresh = true, two = false;
     uint32_t turn = warp; /* this warp finishes quarter `turn` of a unit, if it exists */
-    place p(a, w), before = p;
-    for (bool first = true;; first = false) {
+    typename S::places p(a, w), before = p;
+    for (bool begins = true;; begins = false) {
         const bool more = p.left != 0;
         if (more) {
             if (fresh) {
                 const item it = w.items[p.item];
-                two = it.count > 8;
-                hold(a, w, it, by_assignment, warp, lane, h);
+                two = COLUMN_TILES > 1 && it.count > 8;
+                hold<S>(a, w, it, by_assignment, warp, lane, h);
             }
             ring_wait(&w.full[p.stage], p.round);
-            piece pieces[UNIT];
+            piece<S> pieces[UNIT];
 #pragma unroll
             for (int i = 0; i < UNIT; i++)
-                pieces[i].load(codes_at + p.stage * CUDA_STREAM_STAGE + i * CODE_BYTES,
-                               scales_at + p.stage * CUDA_STREAM_STAGE + i * SCALE_BYTES,
-                               shift);
+                pieces[i].load(codes_at + p.stage * CUDA_STREAM_STAGE + i * S::CODE_BYTES,
+                               scales_at + p.stage * CUDA_STREAM_STAGE + i * S::SCALE_BYTES,
+                               shift, pairs);
             uint32_t bias = 0;
             if (warp == 0 && lane < UNIT * 8)
                 bias = reinterpret_cast<const uint32_t *>(ring + p.stage * CUDA_STREAM_STAGE +
-                                                          BIAS_AT)[lane];
+                                                          S::BIAS_AT)[lane];
             float acc[UNIT][COLUMN_TILES][4];
             if (two)
-                multiply<COLUMN_TILES>(pieces, h, acc);
+                multiply<S, COLUMN_TILES>(pieces, h, acc);
             else
-                multiply<1>(pieces, h, acc);
+                multiply<S, 1>(pieces, h, acc);
             ring_wait(&w.sums_empty[p.buffer], p.turn ^ 1);
 #pragma unroll
             for (int i = 0; i < UNIT; i++)
 #pragma unroll
                 for (int n = 0; n < COLUMN_TILES; n++)
                     if (n == 0 || two)
-                        sums[sum_at(p.buffer, i, warp, n) + lane] =
+                        sums[sum_at<S>(p.buffer, i, warp, n) + lane] =
                             make_float4(acc[i][n][0], acc[i][n][1], acc[i][n][2], acc[i][n][3]);
             if (warp == 0 && lane < UNIT * 8)
                 reinterpret_cast<uint32_t *>(w.bias[p.buffer])[lane] = bias;
@@ -274,18 +303,18 @@ __device__ __forceinline__ void compute(const cuda_gemm &a, work &w, const uint8
             }
         }
         /* The previous unit: most likely all warps are done with it. */
-        if (!first) {
+        if (!begins) {
             if (turn < QUARTERS) {
                 const item it = w.items[before.item];
                 const uint32_t i = turn / COLUMN_TILES, n = turn % COLUMN_TILES;
                 ring_wait(&w.sums_full[before.buffer], before.turn);
                 if (n * 8 < it.count)
-                    finish<Epilogue>(a, w, sums, before.buffer, it, before.unit * UNIT + i, i,
-                                     n, lane);
+                    finish<S, Epilogue>(a, w, sums, before.buffer, it, before.unit * UNIT + i,
+                                        i, n, lane);
                 __syncwarp();
                 if (lane == 0)
                     ring_arrive(&w.sums_empty[before.buffer]);
-                turn += COMPUTE;
+                turn += S::COMPUTE;
             }
             turn -= QUARTERS;
         }
@@ -298,49 +327,53 @@ __device__ __forceinline__ void compute(const cuda_gemm &a, work &w, const uint8
 
 /* EARLY: the choices were made before the previous kernel started, so the ring is filled while
  * that kernel still runs. */
-template <class Epilogue, bool EARLY>
+template <class S, class Epilogue, bool EARLY>
 __device__ __forceinline__ void stream_experts(const cuda_gemm &a, bool by_assignment)
 {
     extern __shared__ __align__(128) uint8_t shared[];
     uint8_t *ring = shared;
     float4 *sums = reinterpret_cast<float4 *>(shared + CUDA_STREAM_STAGES * CUDA_STREAM_STAGE);
-    work &w = *reinterpret_cast<work *>(shared + CUDA_STREAM_STAGES * CUDA_STREAM_STAGE +
-                                        CUDA_STREAM_SUMS * CUDA_STREAM_SUM_BYTES);
+    typename S::works &w =
+        *reinterpret_cast<typename S::works *>(shared + CUDA_STREAM_STAGES * CUDA_STREAM_STAGE +
+                                               CUDA_STREAM_SUMS * CUDA_STREAM_SUM_BYTES);
     const uint32_t warp = threadIdx.x / WARP, lane = threadIdx.x % WARP;
     if (threadIdx.x == 0) {
         for (int i = 0; i < CUDA_STREAM_STAGES; i++) {
             ring_init(&w.full[i], 1);
-            ring_init(&w.empty[i], COMPUTE);
+            ring_init(&w.empty[i], S::COMPUTE);
         }
         for (int i = 0; i < CUDA_STREAM_SUMS; i++) {
-            ring_init(&w.sums_full[i], COMPUTE);
-            ring_init(&w.sums_empty[i], QUARTERS);
+            ring_init(&w.sums_full[i], S::COMPUTE);
+            ring_init(&w.sums_empty[i], S::QUARTERS);
         }
         ring_publish();
     }
     if (!EARLY)
         wait_for_previous_kernel();
     make_work(a, w);
-    if (EARLY && warp < COMPUTE)
+    if (EARLY && warp < S::COMPUTE)
         wait_for_previous_kernel();
     /* Only after the wait: the next kernel relies on results from before this kernel. */
     let_next_kernel_start();
-    if (warp < COMPUTE)
-        compute<Epilogue>(a, w, ring, sums, by_assignment, warp, lane);
+    if (warp < S::COMPUTE)
+        compute<S, Epilogue>(a, w, ring, sums, by_assignment, warp, lane);
     else if (lane == 0)
-        fill_ring(a, w, ring);
+        fill_ring<S>(a, w, ring);
 }
 
-extern "C" __global__ void __launch_bounds__(CUDA_STREAM_THREADS, 1)
-    stream_gate_up(const __grid_constant__ cuda_gemm a)
-{
-    stream_experts<swiglu_finish, false>(a, false);
-}
+#define STREAM(suffix, threads, columns, warps)                                                \
+    extern "C" __global__ void __launch_bounds__(threads, 1)                                   \
+        stream_gate_up##suffix(const __grid_constant__ cuda_gemm a)                            \
+    {                                                                                          \
+        stream_experts<stream<columns, warps>, swiglu_finish, false>(a, false);                \
+    }                                                                                          \
+    extern "C" __global__ void __launch_bounds__(threads, 1)                                   \
+        stream_down##suffix(const __grid_constant__ cuda_gemm a)                               \
+    {                                                                                          \
+        stream_experts<stream<columns, warps>, down_finish, true>(a, true);                    \
+    }
 
-extern "C" __global__ void __launch_bounds__(CUDA_STREAM_THREADS, 1)
-    stream_down(const __grid_constant__ cuda_gemm a)
-{
-    stream_experts<down_finish, true>(a, true);
-}
+STREAM(, CUDA_STREAM_THREADS, CUDA_STREAM_COLUMNS, CUDA_STREAM_COMPUTE)
+STREAM(_8, CUDA_STREAM_THREADS_8, 8, CUDA_STREAM_COMPUTE_8)
 
 #endif

@@ -81,14 +81,20 @@ static void lay_out(struct gptoss_backend *b, struct forward *f,
     }
 }
 
-/* Row of a step's first token, in the order of lay_out(). */
-static uint32_t first_row(const struct gptoss_batch *batch, uint32_t index)
+/* The rows of a batch's steps, in the order of lay_out(): asked for step after step. */
+struct row_counter {
+    uint32_t single, prompt; /* next row of a single token, and of a prompt */
+};
+
+static struct row_counter count_rows(const struct forward *f)
 {
-    bool single = batch->steps[index].count == 1;
-    uint32_t row = 0;
-    for (uint32_t i = 0; i < batch->count; i++)
-        if ((batch->steps[i].count == 1) == single ? i < index : !single)
-            row += batch->steps[i].count;
+    return (struct row_counter){.prompt = f->shape.decode_rows};
+}
+
+static uint32_t next_row(struct row_counter *rows, const struct gptoss_step *s)
+{
+    uint32_t *next = s->count == 1 ? &rows->single : &rows->prompt, row = *next;
+    *next += s->count;
     return row;
 }
 
@@ -99,6 +105,7 @@ static void describe_sampling(struct gptoss_backend *b, struct forward *f,
     INPUT(b, struct cuda_sample_row, how)
     [f->sampled_count] = (struct cuda_sample_row){
         .seed = p->seed, .index = s->sample->index, .temperature = p->temperature};
+    b->sampled->ids[f->sampled_count] = CUDA_NO_ID_YET;
     f->sampled[f->sampled_count++] = s;
 }
 
@@ -132,16 +139,40 @@ static lr_code launch_filters(struct gptoss_backend *b, struct forward *f, struc
     return code == LR_OK ? cuda_filter_launch(b, err) : code;
 }
 
+/* Waits for the step's results.  The ids of a step that is only sampled plainly are its last
+ * results, and they lie in the host's memory: looking at them is quicker than waiting for the
+ * stream. */
+static lr_code await_results(struct gptoss_backend *b, const struct forward *f,
+                             struct lr_error *err)
+{
+    enum { LOOKS = 1 << 14 }; /* between two questions whether the device has failed */
+    bool plain = true;
+    for (uint32_t i = 0; i < f->sampled_count && plain; i++)
+        plain = f->maker[i] == MADE_PLAIN;
+    uint32_t seen = 0;
+    for (uint32_t looks = 0; plain && seen < f->sampled_count; looks++) {
+        if (__atomic_load_n(&b->sampled->ids[seen], __ATOMIC_ACQUIRE) != CUDA_NO_ID_YET)
+            seen++;
+        else if (looks % LOOKS == LOOKS - 1 &&
+                 b->cu->cuStreamQuery(b->stream) != CUDA_ERROR_NOT_READY)
+            break;
+    }
+    if (plain && seen == f->sampled_count)
+        return LR_OK;
+    CUDA_TRY(b->cu, cuStreamSynchronize(b->stream), err);
+    return LR_OK;
+}
+
 /* Waits for the sampled ids; samples on the host what the device does not support. */
 static lr_code collect(struct gptoss_backend *b, struct forward *f, struct lr_error *err)
 {
-    const struct cuda_driver *cu = b->cu;
     struct cuda_host_row rows[CUDA_LOGIT_ROWS];
     uint32_t count = 0;
     lr_code code = launch_filters(b, f, err);
+    if (code == LR_OK)
+        code = await_results(b, f, err);
     if (code != LR_OK)
         return code;
-    CUDA_TRY(cu, cuStreamSynchronize(b->stream), err);
     for (uint32_t i = 0; i < f->sampled_count; i++) {
         if (f->maker[i] == MADE_NOT)
             continue;
@@ -194,12 +225,9 @@ static lr_code replay(struct gptoss_backend *b, const struct cuda_shape *shape,
 
 /* Copies all logits of one step to the host, a group of rows at a time. */
 static lr_code bring_logits(struct gptoss_backend *b, struct forward *f,
-                            const struct gptoss_batch *batch, uint32_t index,
-                            struct lr_error *err)
+                            const struct gptoss_step *s, uint32_t row, struct lr_error *err)
 {
     const struct cuda_driver *cu = b->cu;
-    struct gptoss_step *s = &batch->steps[index];
-    uint32_t row = first_row(batch, index);
     for (uint32_t i = 0; i < s->count; i++)
         INPUT(b, uint32_t, out_rows)[i] = row + i;
     lr_code code = copy_inputs(b, f, err);
@@ -225,16 +253,18 @@ static lr_code bring_logits(struct gptoss_backend *b, struct forward *f,
 static lr_code sample_and_collect(struct gptoss_backend *b, struct forward *f,
                                   const struct gptoss_batch *batch, struct lr_error *err)
 {
+    struct row_counter rows = count_rows(f);
     uint32_t i = 0;
     lr_code code = LR_OK;
     while (i < batch->count && code == LR_OK) {
         f->sampled_count = 0;
         for (; i < batch->count && f->sampled_count < cuda_logit_rows(&b->plan); i++) {
-            if (batch->steps[i].sample == NULL)
+            struct gptoss_step *s = &batch->steps[i];
+            uint32_t row = next_row(&rows, s);
+            if (s->sample == NULL)
                 continue;
-            INPUT(b, uint32_t, out_rows)
-            [f->sampled_count] = first_row(batch, i) + batch->steps[i].count - 1;
-            describe_sampling(b, f, &batch->steps[i]);
+            INPUT(b, uint32_t, out_rows)[f->sampled_count] = row + s->count - 1;
+            describe_sampling(b, f, s);
         }
         if (f->sampled_count == 0)
             break;
@@ -290,8 +320,11 @@ lr_code cuda_forward(struct gptoss_backend *b, const struct gptoss_batch *batch,
     /* The inputs are overwritten below, so the copy must be finished. */
     if (code == LR_OK)
         CUDA_TRY(b->cu, cuStreamSynchronize(b->stream), err);
-    for (uint32_t i = 0; i < batch->count && code == LR_OK; i++)
+    struct row_counter rows = count_rows(&f);
+    for (uint32_t i = 0; i < batch->count && code == LR_OK; i++) {
+        uint32_t row = next_row(&rows, &batch->steps[i]);
         if (batch->steps[i].logits != NULL)
-            code = bring_logits(b, &f, batch, i, err);
+            code = bring_logits(b, &f, &batch->steps[i], row, err);
+    }
     return code == LR_OK ? sample_and_collect(b, &f, batch, err) : code;
 }

@@ -136,7 +136,7 @@ uint64_t cuda_place_workspace(struct gptoss_backend *b, const struct model_confi
     uint64_t vocab = (uint64_t)tiles_of(c->vocab) * 16, sampled = cuda_logit_rows(p);
     /* Sums of blocks that share rows: rows_2_64 or prompt_dense. */
     uint64_t parts = (uint64_t)CUDA_ROWS_2_64_GRID * CUDA_ROWS_2_64_TILES * 16 *
-                     CUDA_STREAMED_ROWS * 4,
+                     CUDA_SLICED_ROWS * 4,
              dense = (uint64_t)CUDA_DENSE_GRID * CUDA_DENSE_ROWS * CUDA_DENSE_TOKENS * 4;
     place_inputs(&b->at, p);
     w->inputs = place(&at, b->at.end);

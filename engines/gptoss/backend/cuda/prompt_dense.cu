@@ -71,10 +71,9 @@ struct place_in_ring {
     }
 };
 
-/* 64 columns of weights and activations. */
-__device__ __forceinline__ void copy_stage(const cuda_gemm &a, uint32_t to, uint32_t tile,
-                                           uint32_t step, uint32_t first, uint32_t count,
-                                           uint32_t thread)
+/* 64 columns of weights. */
+__device__ __forceinline__ void copy_weights(const cuda_gemm &a, uint32_t to, uint32_t tile,
+                                             uint32_t step, uint32_t thread)
 {
     /* A tile's two blocks are adjacent: each thread copies a piece of them. */
     const uint32_t g = thread / 4 % 8;
@@ -88,7 +87,12 @@ __device__ __forceinline__ void copy_stage(const cuda_gemm &a, uint32_t to, uint
     for (int i = 0; i < TILES; i++)
         if (tile + i < a.m.tiles)
             copy_piece(to + row_at + i * 1024, rows + (size_t)i * a.m.blocks * 1024, real_row);
+}
 
+/* 64 columns of activations. */
+__device__ __forceinline__ void copy_tokens(const cuda_gemm &a, uint32_t to, uint32_t step,
+                                            uint32_t first, uint32_t count, uint32_t thread)
+{
     const uint32_t piece = thread % 8, row = thread / 8;
     const bool real = step * 2 + piece / 4 < a.m.blocks;
     const uint32_t column_at = 2 * BLOCK_BYTES + row * 128 + ((piece ^ (row & 7)) << 4);
@@ -104,7 +108,15 @@ __device__ __forceinline__ void copy_tiles(const cuda_gemm &a, const plan &p, ba
                                            prompt_columns *columns, uint32_t thread)
 {
     place_in_ring slot = {0, 1};
-    uint32_t pending = 0, buffer = 0, buffer_parity = 1;
+    uint32_t pending = 0, buffer = 0, buffer_parity = 1, early = 0;
+    /* The first tile's weights do not depend on the kernel before: they fill the ring while
+     * that kernel still runs. */
+    if (blockIdx.x / p.splits < p.total)
+        for (; early < p.stages && p.begin + early < p.end; early++)
+            copy_weights(a, p.data + early * p.stage_bytes,
+                         blockIdx.x / p.splits / p.token_tiles * TILES, p.begin + early,
+                         thread);
+    wait_for_previous_kernel();
     for (uint32_t index = blockIdx.x / p.splits; index < p.total;
          index += gridDim.x / p.splits) {
         uint32_t first, count = p.tokens_of(a, index, first);
@@ -117,8 +129,12 @@ __device__ __forceinline__ void copy_tiles(const cuda_gemm &a, const plan &p, ba
         buffer_parity ^= buffer == 0 ? 1 : 0;
         for (uint32_t step = p.begin; step < p.end; step++) {
             ring_wait(&b.empty[slot.at], slot.parity);
-            copy_stage(a, p.data + slot.at * p.stage_bytes, index / p.token_tiles * TILES, step,
-                       first, count, thread);
+            const uint32_t to = p.data + slot.at * p.stage_bytes;
+            if (early != 0)
+                early--;
+            else
+                copy_weights(a, to, index / p.token_tiles * TILES, step, thread);
+            copy_tokens(a, to, step, first, count, thread);
             asm volatile("cp.async.commit_group;" ::: "memory");
             slot.advance(p.stages);
             if (pending < LAG) {
@@ -258,7 +274,6 @@ template <class Epilogue, bool SPLIT> __device__ __forceinline__ void run(const 
     }
     __syncthreads();
     let_next_kernel_start();
-    wait_for_previous_kernel();
     const plan p(a, SPLIT, (ring_address(shared) + 1023) & ~1023u);
     if (threadIdx.x / 128 == GROUPS) {
         give_registers<40>();
@@ -266,6 +281,7 @@ template <class Epilogue, bool SPLIT> __device__ __forceinline__ void run(const 
         return;
     }
     take_registers<232>();
+    wait_for_previous_kernel();
     /* The number of tokens is a constant of the instruction, so there is a loop for each. */
     switch (a.tile_tokens / 32) {
     case 1:

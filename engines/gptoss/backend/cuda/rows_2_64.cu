@@ -1,4 +1,4 @@
-/* gptoss/backend/cuda/rows_2_64.cu - dense products of up to 64 tokens that read weights once.
+/* gptoss/backend/cuda/rows_2_64.cu - dense products of up to 80 tokens that read weights once.
  *
  * A block has ROWS tiles of 16 rows and a slice of the columns: so few columns that the
  * activations of all tokens fit its shared memory, and so many rows that loading them costs
@@ -47,7 +47,8 @@ template <int LATER> __device__ __forceinline__ void wait_for_copies()
     asm volatile("cp.async.wait_group %0;" ::"n"(LATER) : "memory");
 }
 
-template <int NT, class Epilogue> __device__ __forceinline__ void in_slices(const cuda_gemm &a)
+template <int NT, int DEPTH, int SLICE, class Epilogue>
+__device__ __forceinline__ void in_slices(const cuda_gemm &a)
 {
     extern __shared__ __align__(128) uint8_t shared[];
     __shared__ typename Epilogue::shared extra;
@@ -68,8 +69,7 @@ template <int NT, class Epilogue> __device__ __forceinline__ void in_slices(cons
     const uint8_t *low_at = weights + (size_t)low * a.m.blocks * 1024,
                   *high_at = weights + (size_t)high * a.m.blocks * 1024;
     uint8_t *x = shared; /* [block of the slice][column tile][lane] 16 bytes */
-    uint8_t *ring =
-        shared + CUDA_ROWS_2_64_SLICE * NT * 512 + warp * DEPTH * BLOCK_BYTES + lane * 16;
+    uint8_t *ring = shared + SLICE * NT * 512 + warp * DEPTH * BLOCK_BYTES + lane * 16;
     auto request = [&](uint32_t block) {
         if (block < end) {
             uint8_t *to = ring + (block - begin) % DEPTH * BLOCK_BYTES;
@@ -292,21 +292,26 @@ template <int NT> __device__ __forceinline__ void logits_rows(const cuda_gemm &a
     }
 }
 
-#define IN_SLICES(name, NT, epilogue)                                                          \
+#define IN_SLICES(name, NT, DEPTH, SLICE, epilogue)                                            \
     extern "C" __global__ void __launch_bounds__(THREADS, 1)                                   \
         name(const __grid_constant__ cuda_gemm a)                                              \
     {                                                                                          \
-        in_slices<NT, epilogue>(a);                                                            \
+        in_slices<NT, DEPTH, SLICE, epilogue>(a);                                              \
     }
 
-IN_SLICES(rows_2_64_qkv_8, 1, qkv_epilogue)
-IN_SLICES(rows_2_64_qkv_16, 2, qkv_epilogue)
-IN_SLICES(rows_2_64_qkv_32, 4, qkv_epilogue)
-IN_SLICES(rows_2_64_qkv_64, 8, qkv_epilogue)
-IN_SLICES(rows_2_64_out_8, 1, residual_epilogue)
-IN_SLICES(rows_2_64_out_16, 2, residual_epilogue)
-IN_SLICES(rows_2_64_out_32, 4, residual_epilogue)
-IN_SLICES(rows_2_64_out_64, 8, residual_epilogue)
+IN_SLICES(rows_2_64_qkv_8, 1, DEPTH, CUDA_ROWS_2_64_SLICE, qkv_epilogue)
+IN_SLICES(rows_2_64_qkv_16, 2, DEPTH, CUDA_ROWS_2_64_SLICE, qkv_epilogue)
+IN_SLICES(rows_2_64_qkv_32, 4, DEPTH, CUDA_ROWS_2_64_SLICE, qkv_epilogue)
+IN_SLICES(rows_2_64_qkv_64, 8, DEPTH, CUDA_ROWS_2_64_SLICE, qkv_epilogue)
+IN_SLICES(rows_2_64_qkv_72, 9, DEPTH, CUDA_ROWS_2_64_SLICE_72, qkv_epilogue)
+IN_SLICES(rows_2_64_qkv_80, 10, CUDA_ROWS_2_64_DEPTH_80, CUDA_ROWS_2_64_SLICE, qkv_epilogue)
+IN_SLICES(rows_2_64_out_8, 1, DEPTH, CUDA_ROWS_2_64_SLICE, residual_epilogue)
+IN_SLICES(rows_2_64_out_16, 2, DEPTH, CUDA_ROWS_2_64_SLICE, residual_epilogue)
+IN_SLICES(rows_2_64_out_32, 4, DEPTH, CUDA_ROWS_2_64_SLICE, residual_epilogue)
+IN_SLICES(rows_2_64_out_64, 8, DEPTH, CUDA_ROWS_2_64_SLICE, residual_epilogue)
+IN_SLICES(rows_2_64_out_72, 9, DEPTH, CUDA_ROWS_2_64_SLICE_72, residual_epilogue)
+IN_SLICES(rows_2_64_out_80, 10, CUDA_ROWS_2_64_DEPTH_80, CUDA_ROWS_2_64_SLICE,
+          residual_epilogue)
 
 #define LOGITS_ROWS(name, NT)                                                                  \
     extern "C" __global__ void __launch_bounds__(CUDA_LOGITS_THREADS, 1)                       \

@@ -9,23 +9,25 @@ enum {
     EXPERT_TILES = 3,   /* tiles for each group of warps of an expert kernel */
     TILED_THREADS = 256,
     TILED_SHARED = 4 * 2 * CUDA_TILE_TOKENS * 64,
-    MANY_ROWS = 96,      /* from so many rows on attention gives each fewer warps */
-    MANY_THREADS = 128,  /* of attention_decode_8_many */
-    ROUTE_ROUNDS = 3,    /* rows that a block of norm_route chooses for, at most */
-    SPARE_SHARED = 4096, /* of a block's shared memory, for the static arrays of products */
+    MANY_ROWS = 96,       /* from so many rows on attention gives each fewer warps */
+    MANY_THREADS = 128,   /* of attention_decode_8_many */
+    CUDA_LITTLE_ROWS = 8, /* up to so many rows no expert has more than a column tile */
+    ROUTE_ROUNDS = 3,     /* rows that a block of norm_route chooses for, at most */
+    SPARE_SHARED = 4096,  /* of a block's shared memory, for the static arrays of products */
 };
 
 /* The kernels of a dense product whose columns may be split among warps or blocks. */
 struct product_kernels {
     enum cuda_kernel passes[3]; /* of 8, 16 and 32 rows */
-    enum cuda_kernel slices[4]; /* for up to 8, 16, 32 and 64 rows */
+    enum cuda_kernel slices[6]; /* for up to 8, 16, 32, 64, 72 and 80 rows */
     enum cuda_kernel tiled, prompt, split;
     uint32_t least; /* rows from which slices are faster than passes */
 };
 
 static const struct product_kernels qkv_kernels = {
     {CUDA_rows_1_32_qkv_8, CUDA_rows_1_32_qkv_16, CUDA_rows_1_32_qkv_32},
-    {CUDA_rows_2_64_qkv_8, CUDA_rows_2_64_qkv_16, CUDA_rows_2_64_qkv_32, CUDA_rows_2_64_qkv_64},
+    {CUDA_rows_2_64_qkv_8, CUDA_rows_2_64_qkv_16, CUDA_rows_2_64_qkv_32, CUDA_rows_2_64_qkv_64,
+     CUDA_rows_2_64_qkv_72, CUDA_rows_2_64_qkv_80},
     CUDA_rows_tiled_qkv,
     CUDA_prompt_qkv,
     CUDA_prompt_qkv_split,
@@ -33,7 +35,8 @@ static const struct product_kernels qkv_kernels = {
 
 static const struct product_kernels out_kernels = {
     {CUDA_rows_1_32_out_8, CUDA_rows_1_32_out_16, CUDA_rows_1_32_out_32},
-    {CUDA_rows_2_64_out_8, CUDA_rows_2_64_out_16, CUDA_rows_2_64_out_32, CUDA_rows_2_64_out_64},
+    {CUDA_rows_2_64_out_8, CUDA_rows_2_64_out_16, CUDA_rows_2_64_out_32, CUDA_rows_2_64_out_64,
+     CUDA_rows_2_64_out_72, CUDA_rows_2_64_out_80},
     CUDA_rows_tiled_out,
     CUDA_prompt_out,
     CUDA_prompt_out_split,
@@ -53,10 +56,21 @@ static uint32_t stride_of(uint32_t blocks)
     return blocks * 64 + (blocks % 2 == 0 ? 64 : 0);
 }
 
-/* 8, 16, 32 or 64 rows: the index of the kernel in a list of these four. */
+/* 8, 16, 32, 64, 72 or 80 rows: the index of the kernel in a list of these six. */
 static uint32_t row_step(uint32_t rows)
 {
-    return rows <= 8 ? 0 : rows <= 16 ? 1 : rows <= 32 ? 2 : 3;
+    return rows <= 8    ? 0
+           : rows <= 16 ? 1
+           : rows <= 32 ? 2
+           : rows <= 64 ? 3
+           : rows <= 72 ? 4
+                        : 5;
+}
+
+/* The tiles of 8 rows of such a kernel. */
+static uint32_t column_tiles(uint32_t step)
+{
+    return step < 4 ? 1u << step : step + 5;
 }
 
 static void add(struct cuda_choices *all, struct cuda_choice choice)
@@ -110,20 +124,31 @@ bool cuda_target_has_token(const struct cuda_target *t, const struct model_confi
 
 /* ---- dense products ---- */
 
+/* Most blocks of 32 columns of a slice, and shared memory, of rows_2_64.cu's kernels. */
+static uint32_t slice_blocks(uint32_t rows)
+{
+    return row_step(rows) == 4 ? CUDA_ROWS_2_64_SLICE_72 : CUDA_ROWS_2_64_SLICE;
+}
+
+static uint32_t slice_shared(uint32_t rows)
+{
+    uint32_t step = row_step(rows);
+    return (uint32_t)(step < 5 ? CUDA_ROWS_2_64_RING : CUDA_ROWS_2_64_RING_80) +
+           slice_blocks(rows) * 512 * column_tiles(step);
+}
+
 /* Slices of the columns for rows_2_64.cu; 0: the product is not suited.  The whole grid must be
  * resident, because its blocks wait for each other. */
 static uint32_t slices_of(const struct cuda_target *t, const struct cuda_matrix *m,
-                          uint32_t rows, uint32_t least)
+                          const struct product_kernels *k, uint32_t rows)
 {
     uint32_t groups = divide_up(m->tiles, CUDA_ROWS_2_64_TILES);
     uint32_t splits = t->multiprocessors / groups;
-    uint32_t shared =
-        CUDA_ROWS_2_64_RING + ((uint32_t)CUDA_ROWS_2_64_COLUMN_TILE << row_step(rows));
     splits = splits > 8 ? 8 : splits;
-    if (rows < least || rows > CUDA_STREAMED_ROWS || m->blocks < 64 ||
+    if (rows < k->least || rows > CUDA_SLICED_ROWS || m->blocks < 64 ||
         groups > CUDA_ROWS_2_64_GROUPS || groups * splits > CUDA_ROWS_2_64_GRID ||
-        m->blocks > splits * CUDA_ROWS_2_64_SLICE ||
-        shared + SPARE_SHARED > t->shared_per_block)
+        m->blocks > splits * slice_blocks(rows) ||
+        !cuda_target_can_run(t, k->slices[row_step(rows)], slice_shared(rows)))
         return 0;
     return splits;
 }
@@ -132,13 +157,11 @@ static struct cuda_choice in_slices(const struct cuda_matrix *m,
                                     const enum cuda_kernel *kernels, uint32_t rows,
                                     uint32_t splits)
 {
-    uint32_t step = row_step(rows);
-    return (struct cuda_choice){.kernel = kernels[step],
+    return (struct cuda_choice){.kernel = kernels[row_step(rows)],
                                 .operand = CUDA_ON_PRODUCT,
                                 .x = divide_up(m->tiles, CUDA_ROWS_2_64_TILES) * splits,
                                 .threads = CUDA_ROWS_2_64_THREADS,
-                                .shared = CUDA_ROWS_2_64_RING +
-                                          ((uint32_t)CUDA_ROWS_2_64_COLUMN_TILE << step),
+                                .shared = slice_shared(rows),
                                 .splits = splits};
 }
 
@@ -228,7 +251,7 @@ static struct cuda_choice select_product(const struct cuda_target *t,
                                          const struct cuda_matrix *m,
                                          const struct product_kernels *k, uint32_t rows)
 {
-    uint32_t splits = slices_of(t, m, rows, k->least);
+    uint32_t splits = slices_of(t, m, k, rows);
     if (splits != 0)
         return in_slices(m, k->slices, rows, splits);
     if (cuda_target_is_prompt(t, rows))
@@ -267,7 +290,7 @@ struct cuda_choices cuda_select_logits(const struct cuda_target *t, const struct
         CUDA_KERNEL_COUNT, /* rows_1_32 handles so few */
         CUDA_logits_rows_16, CUDA_logits_rows_32, CUDA_logits_rows_64};
     uint32_t step = row_step(rows),
-             shared = CUDA_LOGITS_RING + ((uint32_t)CUDA_LOGITS_COLUMN_TILE << step);
+             shared = CUDA_LOGITS_RING + CUDA_LOGITS_COLUMN_TILE * column_tiles(step);
     struct cuda_choices all = {0};
     if (rows > CUDA_FUSED_NORM_TOKENS && rows <= CUDA_STREAMED_ROWS &&
         shared + SPARE_SHARED <= t->shared_per_block)
@@ -372,7 +395,7 @@ static bool can_stream(const struct cuda_target *t, enum cuda_kernel kernel,
  * that their weights are read once, this is faster than tiles. */
 static bool streams_more(const struct model_config *c, uint32_t rows)
 {
-    enum { AVERAGE = 10 }; /* rows that choose an expert */
+    enum { AVERAGE = 11 }; /* rows that choose an expert */
     uint32_t pairs = rows * c->experts_per_token;
     return pairs <= CUDA_TOPK_MAX * CUDA_STREAM_TOKENS && pairs <= AVERAGE * c->experts;
 }
@@ -406,14 +429,18 @@ static void by_assignment(struct cuda_choices *all, const struct model_config *c
 /* Each expert with all rows that chose it: by streaming weights, or by a grid over experts. */
 static struct cuda_choice by_expert(const struct cuda_target *t, const struct model_config *c,
                                     const struct cuda_matrix *m, bool streams,
-                                    enum cuda_operand operand)
+                                    enum cuda_operand operand, uint32_t rows)
 {
     bool up = operand == CUDA_ON_UP;
+    bool little = rows <= CUDA_LITTLE_ROWS;
+    enum cuda_kernel kernel = little ? (up ? CUDA_stream_gate_up_8 : CUDA_stream_down_8)
+                                     : (up ? CUDA_stream_gate_up : CUDA_stream_down);
     if (streams)
-        return (struct cuda_choice){.kernel = up ? CUDA_stream_gate_up : CUDA_stream_down,
+        return (struct cuda_choice){.kernel = kernel,
                                     .operand = operand,
                                     .x = t->multiprocessors,
-                                    .threads = CUDA_STREAM_THREADS,
+                                    .threads =
+                                        little ? CUDA_STREAM_THREADS_8 : CUDA_STREAM_THREADS,
                                     .shared = CUDA_STREAM_SHARED,
                                     .tiles_per_group = EXPERT_TILES};
     return (struct cuda_choice){.kernel =
@@ -506,8 +533,8 @@ struct cuda_choices cuda_select_experts(const struct cuda_target *t,
                                                 expert_shared(down) + SPARE_SHARED));
     if ((rows <= CUDA_STREAMED_ROWS && fits) ||
         (streams && cuda_target_is_prompt(t, rows) && streams_more(c, rows))) {
-        add(&all, by_expert(t, c, up, up_streams, CUDA_ON_UP));
-        add(&all, by_expert(t, c, down, streams, CUDA_ON_DOWN));
+        add(&all, by_expert(t, c, up, up_streams, CUDA_ON_UP, rows));
+        add(&all, by_expert(t, c, down, streams, CUDA_ON_DOWN, rows));
     } else {
         uint32_t pairs = rows * c->experts_per_token;
         const struct tile_kernels *k =

@@ -40,6 +40,7 @@ enum cuda_module {
 enum {
     CUDA_GRAPH_ROWS = 64, /* decode steps of up to so many sequences are captured as graphs */
     CUDA_STREAMED_ROWS = 64, /* up to so many rows weights are streamed, not tiled */
+    CUDA_SLICED_ROWS = 80,   /* the same for dense products, where shared memory has room */
 };
 
 /* The properties of a device that a choice depends on. */
