@@ -120,7 +120,7 @@ function Progress({ model, downloads }) {
 const canChat = (m) => m.ready || m.state === 'present' || m.state === 'loading' || m.state === 'starting';
 
 const Step = ({ number, title, isDone, children }) =>
-  html`<section class="card step ${isDone ? 'done' : ''}"><h2><span class="step-number" aria-hidden="true">${isDone ? html`<${Icon} name="check" />` : number}</span>${title}</h2><div class="step-body">${children}</div></section>`;
+  html`<section class="card first-step ${isDone ? 'done' : ''}"><h2><span class="first-number" aria-hidden="true">${isDone ? html`<${Icon} name="check" />` : number}</span>${title}</h2><div class="first-body">${children}</div></section>`;
 
 export default function Welcome() {
   const nodes = useLive('nodes');
@@ -144,7 +144,7 @@ export default function Welcome() {
   const detailed = data?.nodes ?? [];
   return html`<${Page} title=${t('welcome.title')} lead=${t('welcome.lead')} actions=${html`<a class="button quiet" href=${href('overview')} onClick=${skip}>${t('welcome.skip')}</a>`}>
     <${ErrorNote} error=${order.error} onDismiss=${order.dismiss} />
-    <div class="steps"><${Step} number="1" title=${t('welcome.machines')} isDone=${nodes.items.some((n) => n.online)}><${Machines} nodes=${nodes} /><//>
+    <div class="first-steps"><${Step} number="1" title=${t('welcome.machines')} isDone=${nodes.items.some((n) => n.online)}><${Machines} nodes=${nodes} /><//>
     <${Step} number="2" title=${t('welcome.model')} isDone=${Boolean(chosen && canChat(chosen))}>
       ${models.items.map((m) => html`<${Progress} key=${m.id} model=${m} downloads=${downloads} />`)}
       ${models.isLoaded && !models.error && models.items.length === 0 && html`<${Offers} nodes=${detailed} models=${models.items} order=${order} onTake=${take} onOther=${() => setOpen(true)} />`}

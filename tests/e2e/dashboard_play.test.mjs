@@ -22,7 +22,7 @@ before(async () => {
       '--model',
       makeEcho('gated', { gate }),
       '--model',
-      makeEcho('loads', { load_ms: 4000 }),
+      makeEcho('loads', { load_ms: 2500 }),
       '--model',
       makeFaulty('a-broken', { fail: 'load' }),
     ],

@@ -8,7 +8,7 @@ import { LONG, makeEcho, startUp } from './support.mjs';
 let up, browser;
 before(async () => {
   // The echo model says again what it hears, a byte a step.
-  up = await startUp({ args: ['--model', makeEcho('echo'), '--model', makeEcho('slow', { step_ms: 8 })] });
+  up = await startUp({ args: ['--model', makeEcho('echo'), '--model', makeEcho('slow', { step_ms: 3 })] });
   browser = await startBrowser();
 });
 after(async () => {
