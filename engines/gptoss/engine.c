@@ -17,6 +17,9 @@ static const struct lr_engine_facts *describe(void)
 #ifdef GPTOSS_CUDA
                                            "cuda",
 #endif
+#ifdef GPTOSS_VULKAN
+                                           "vulkan",
+#endif
                                            NULL};
     static const struct lr_engine_facts facts = {
         .size = sizeof(facts),

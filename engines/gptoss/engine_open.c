@@ -37,8 +37,21 @@ static lr_code pick_backend(const struct lr_engine_options *o,
                        *device);
 #endif
     }
+    if (strcmp(*device, "vulkan") == 0 || strncmp(*device, "vulkan:", 7) == 0) {
+#ifdef GPTOSS_VULKAN
+        *api = gptoss_backend_vulkan();
+        return LR_OK;
+#else
+        return lr_fail(err, LR_UNSUPPORTED,
+                       "device \"%s\": this engine was built without Vulkan; build it where "
+                       "glslc and Vulkan's headers are installed (Debian: glslc, "
+                       "libvulkan-dev), or use --device cpu",
+                       *device);
+#endif
+    }
     return lr_fail(err, LR_UNSUPPORTED,
-                   "device \"%s\": use \"cpu\", \"cuda:N\" or a GPU's UUID", *device);
+                   "device \"%s\": use \"cpu\", \"cuda:N\", \"vulkan:N\" or a GPU's UUID",
+                   *device);
 }
 
 /* Parsed options and plan; shared by probe and open. */

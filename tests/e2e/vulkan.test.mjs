@@ -6,6 +6,7 @@ import path from 'node:path';
 import { after, test } from 'node:test';
 import {
   BIN,
+  call,
   cli,
   ENGINES,
   LONG,
@@ -43,6 +44,15 @@ test('a Vulkan device that computes on the processor is a CPU: auto never takes 
   const up = keep(await startUp({ args: ['--device', 'vulkan'] }));
   await until('the node of up has joined', async () => (await online(up)) === 1);
   assert.equal((await nodes(up))[0].device, 'cpu');
+});
+
+test('up --device vulkan answers with the demo model', async () => {
+  const up = keep(await startUp({ args: ['--device', 'vulkan', '--model', 'models/demo', '--step-timeout', '2m'] }));
+  const answer = await call(`${up.url}/v1/chat/completions`, {
+    body: { model: 'demo', temperature: 0, messages: [{ role: 'user', content: 'What is 3 + 4?' }] },
+  });
+  assert.equal(answer.status, 200, JSON.stringify(answer.json));
+  assert.match(answer.json.choices[0].message.content, /7/);
 });
 
 test('a device that Vulkan does not list is refused with the devices that it lists', async () => {

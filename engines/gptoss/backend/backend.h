@@ -57,7 +57,7 @@ struct gptoss_trace {
 
 /* The operator's options; zero means "the backend chooses". */
 struct gptoss_backend_options {
-    const char *device;      /* "cpu", "cuda:0", "GPU-<uuid>" */
+    const char *device;      /* "cpu", "cuda:0", "GPU-<uuid>", "vulkan:0" */
     uint64_t memory_limit;   /* bytes on the device (of host memory for "cpu"); 0: none */
     uint64_t kv_tokens;      /* positions of the full layers' cache, over all sequences */
     uint32_t max_sequences;  /* sequences with pages at one time */
@@ -135,7 +135,7 @@ struct gptoss_backend_host {
 
 /* Static and const in each backend. */
 struct gptoss_backend_api {
-    const char *name; /* "cpu", "cuda" */
+    const char *name; /* "cpu", "cuda", "vulkan" */
 
     /* UNSUPPORTED: no such device, or an unsupported shape.  OUT_OF_VRAM or OUT_OF_RAM: the
      * limit is too small for the weights and one sequence; both numbers. */
@@ -172,6 +172,9 @@ struct gptoss_backend_api {
 const struct gptoss_backend_api *gptoss_backend_cpu(void);
 #ifdef GPTOSS_CUDA
 const struct gptoss_backend_api *gptoss_backend_cuda(void);
+#endif
+#ifdef GPTOSS_VULKAN
+const struct gptoss_backend_api *gptoss_backend_vulkan(void);
 #endif
 
 #ifdef __cplusplus

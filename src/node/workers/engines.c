@@ -483,12 +483,13 @@ bool node_is_directml(const char *path, struct lr_error *err)
         if (strcmp(lr_path_base(path), names[i]) != 0 &&
             !lr_file_exists(in_folder(inside, path, names[i])))
             continue;
-        (void)lr_fail(err, LR_UNSUPPORTED,
-                      "%s is a DirectML artifact and the DirectML runtime is not here: it is "
-                      "experimental and runs on Windows only, with DirectML.dll from "
-                      "https://github.com/microsoft/DirectML; on this machine use the model's "
-                      "safetensors",
-                      names[i]);
+        (void)lr_fail(
+            err, LR_UNSUPPORTED,
+            "%s is a DirectML artifact and the DirectML runtime is not here: it is "
+            "experimental and runs on Windows only, with DirectML.dll from "
+            "https://github.com/microsoft/DirectML; use the model's safetensors, on Windows "
+            "with --device vulkan",
+            names[i]);
         return true;
     }
     return false;

@@ -1,0 +1,397 @@
+/* gptoss/backend/gpu/forward.c - one step: the batch's inputs to the device, the results back.
+ *
+ * The common step, a few sequences with one token each, is recorded once for its shape and
+ * submitted again.  Other steps are recorded anew, and long ones submitted layer by layer: a
+ * system may reset a device that computes one submission for seconds.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "engines/gptoss/backend/gpu/gpu.h"
+#include "engines/gptoss/model/rope.h"
+
+enum { ROWS_AT_ONCE = 64 }; /* more: a submission for each layer */
+
+/* True for the sampling that the device does. */
+static bool is_plain(const struct sampler_input *s)
+{
+    const struct lr_sampling *p = s->sampling;
+
+    return s->mask == NULL && p->logprobs == 0 && p->top_logprobs == 0 &&
+           p->logit_bias_count == 0 && p->presence_penalty == 0 && p->frequency_penalty == 0 &&
+           (p->repetition_penalty == 1 || p->repetition_penalty == 0) &&
+           (p->temperature == 0 || (p->top_k == 0 && p->top_p >= 1 && p->min_p == 0));
+}
+
+struct forward {
+    struct gptoss_backend *b;
+    const struct gptoss_batch *batch;
+    struct gpu_shape shape;
+    char *inputs;     /* mapped */
+    uint32_t table;   /* entries used */
+    uint32_t listed;  /* entries of out_rows used */
+    uint32_t longest; /* most positions of a sequence */
+    struct lr_error *err;
+};
+
+/* ---- inputs ---- */
+
+#define INPUT(f, type, member) ((type *)(void *)((f)->inputs + (f)->shape.at.member))
+
+static void add_step(struct forward *f, const struct gptoss_step *s)
+{
+    const struct model_config *c = f->b->config;
+    uint32_t *tables = INPUT(f, uint32_t, tables) + f->table, row = f->shape.rows;
+
+    memcpy(tables, s->full_pages, s->page_count * sizeof(*tables));
+    memcpy(tables + s->page_count, s->window_pages, s->page_count * sizeof(*tables));
+    for (uint32_t i = 0; i < s->count; i++, row++) {
+        uint32_t position = s->position + i, entry = position / GPU_PAGE_TOKENS,
+                 slot = position % GPU_PAGE_TOKENS;
+        float *rope = INPUT(f, float, rope) + (size_t)row * GPU_HEAD_DIM;
+        INPUT(f, struct gpu_row, rows)
+        [row] = (struct gpu_row){
+            .token = s->tokens[i],
+            .position = position,
+            .full_table = f->table,
+            .window_table = f->table + s->page_count,
+            .full_slot = s->full_pages[entry] * GPU_PAGE_TOKENS + slot,
+            .window_slot = s->window_pages[entry] * GPU_PAGE_TOKENS + slot,
+        };
+        gptoss_rope_row(c, f->b->frequency, position, rope, rope + GPU_HEAD_DIM / 2);
+    }
+    if (s->position + s->count > f->longest)
+        f->longest = s->position + s->count;
+    f->table += 2 * s->page_count;
+    f->shape.rows = row;
+}
+
+static void describe_sampling(struct forward *f, uint32_t at, const struct sampler_input *s)
+{
+    uint64_t seed = s->sampling->seed;
+
+    INPUT(f, struct gpu_sample, how)
+    [at] = (struct gpu_sample){(uint32_t)seed, (uint32_t)(seed >> 32), s->index,
+                               (float)s->sampling->temperature};
+}
+
+static uint32_t power_above(uint32_t n)
+{
+    uint32_t p = 1;
+
+    while (p < n)
+        p *= 2;
+    return p;
+}
+
+/* The shape of the step; the table's size is rounded up, so that recordings fit more steps. */
+static void finish_shape(struct forward *f)
+{
+    uint32_t splits = (f->longest + GPU_SPLIT_KEYS - 1) / GPU_SPLIT_KEYS;
+
+    splits = power_above(splits);
+    splits = splits < GPU_SPLITS_MAX ? splits : GPU_SPLITS_MAX;
+    f->shape.splits = f->shape.rows <= GPU_FEW ? splits : 1;
+    f->shape.table_bytes = (uint64_t)f->table * 4;
+}
+
+static lr_code lay_out(struct forward *f, uint32_t rows)
+{
+    struct gptoss_backend *b = f->b;
+
+    f->inputs = b->host->mapped(b->to_device);
+    f->shape.at = gpu_inputs_for(&b->limits, rows);
+    for (uint32_t i = 0; i < f->batch->count; i++)
+        add_step(f, &f->batch->steps[i]);
+    finish_shape(f);
+    return LR_OK;
+}
+
+/* ---- host sampling ---- */
+
+struct host_rows {
+    struct gptoss_backend *b;
+    struct gptoss_step *steps[GPU_LOGIT_ROWS];
+    uint32_t rows[GPU_LOGIT_ROWS]; /* of logits */
+    uint32_t count, first;         /* first: of the group that is sampled */
+};
+
+static float *host_logits(const struct gptoss_backend *b)
+{
+    return (float *)(void *)((char *)b->host->mapped(b->to_host) + GPU_LOGIT_ROWS * 4);
+}
+
+static void sample_task(void *ctx, uint32_t i, uint32_t worker)
+{
+    const struct host_rows *h = ctx;
+    const struct gptoss_step *s = h->steps[h->first + i];
+
+    sampler_sample(h->b->samplers[worker], host_logits(h->b) + (size_t)i * h->b->logit_stride,
+                   h->b->usable, s->sample, s->sampled);
+}
+
+/* Copies rows of logits to the host. */
+static lr_code fetch_rows(struct gptoss_backend *b, const uint32_t *rows, uint32_t count,
+                          struct lr_error *err)
+{
+    struct gpu_list list = {0};
+    uint64_t bytes = (uint64_t)b->logit_stride * 4;
+
+    for (uint32_t i = 0; i < count; i++)
+        gpu_list_copy(&list, (struct gpu_span){b->ws.logits, rows[i] * bytes, bytes},
+                      (struct gpu_span){b->to_host, GPU_LOGIT_ROWS * 4 + i * bytes, bytes});
+    lr_code code = gpu_run(b, &list, err);
+    gpu_list_free(&list);
+    return code;
+}
+
+static lr_code sample_on_host(struct host_rows *h, struct lr_error *err)
+{
+    for (h->first = 0; h->first < h->count; h->first += GPU_HOST_THREADS) {
+        uint32_t n =
+            h->count - h->first < GPU_HOST_THREADS ? h->count - h->first : GPU_HOST_THREADS;
+        lr_code code = fetch_rows(h->b, h->rows + h->first, n, err);
+        if (code != LR_OK)
+            return code;
+        engine_pool_run(h->b->pool, sample_task, h, n);
+    }
+    return LR_OK;
+}
+
+/* The results of up to GPU_LOGIT_ROWS steps whose rows of logits are 0, 1, ... */
+static lr_code collect(struct gptoss_backend *b, struct gptoss_step *const *steps,
+                       uint32_t count, struct lr_error *err)
+{
+    const uint32_t *ids = b->host->mapped(b->to_host);
+    struct host_rows host = {.b = b};
+
+    for (uint32_t i = 0; i < count; i++) {
+        if (steps[i]->sample == NULL)
+            continue;
+        if (is_plain(steps[i]->sample) && ids[i] < b->weights->vocab_rows) {
+            *steps[i]->sampled = (struct sampler_result){.id = ids[i]};
+            continue;
+        }
+        host.steps[host.count] = steps[i];
+        host.rows[host.count++] = i;
+    }
+    return sample_on_host(&host, err);
+}
+
+static void fill_masks(const struct gptoss_batch *batch)
+{
+    if (batch->fill_masks != NULL)
+        batch->fill_masks(batch->ctx);
+}
+
+/* ---- the common step ---- */
+
+void gpu_forget_kept(struct gptoss_backend *b)
+{
+    for (uint32_t i = 0; i < b->kept_count; i++)
+        b->host->forget(b->device, b->kept[i].recording);
+    b->kept_count = 0;
+}
+
+static lr_code kept_recording(struct forward *f, struct gpu_recording **out)
+{
+    struct gptoss_backend *b = f->b;
+    const struct gpu_shape *s = &f->shape;
+    struct gpu_list list = {0};
+    uint32_t table = (uint32_t)(s->table_bytes / 4);
+
+    for (uint32_t i = 0; i < b->kept_count; i++)
+        if (b->kept[i].rows == s->rows && b->kept[i].splits == s->splits &&
+            b->kept[i].table == table) {
+            *out = b->kept[i].recording;
+            return LR_OK;
+        }
+    if (b->kept_count == GPU_KEPT_RECORDINGS)
+        gpu_forget_kept(b);
+    gpu_add_inputs(b, &list, s);
+    gpu_add_embed(b, &list, s);
+    for (uint32_t i = 0; i < b->config->layers; i++)
+        gpu_add_layer(b, &list, s, i);
+    gpu_add_logits(b, &list, s, false, 0, s->rows);
+    gpu_add_sampling(b, &list, s, 0, s->rows);
+    lr_code code = gpu_record(b, &list, out, f->err);
+    gpu_list_free(&list);
+    if (code == LR_OK)
+        b->kept[b->kept_count++] = (struct gpu_kept){s->rows, s->splits, table, *out};
+    return code;
+}
+
+static lr_code decode_step(struct forward *f)
+{
+    struct gptoss_backend *b = f->b;
+    struct gptoss_step *steps[GPU_FEW];
+    struct gpu_recording *recording;
+    uint64_t ticket;
+
+    (void)lay_out(f, GPU_FEW);
+    uint32_t most = gpu_table_entries(&b->plan), table = power_above(f->table);
+    f->shape.table_bytes = (uint64_t)(table < most ? table : most) * 4;
+    for (uint32_t i = 0; i < f->batch->count; i++) {
+        steps[i] = &f->batch->steps[i];
+        describe_sampling(f, i, steps[i]->sample);
+    }
+    lr_code code = kept_recording(f, &recording);
+    if (code == LR_OK)
+        code = b->host->submit(b->device, recording, &ticket, f->err);
+    if (code != LR_OK)
+        return code;
+    fill_masks(f->batch);
+    code = b->host->wait(b->device, ticket, f->err);
+    return code == LR_OK ? collect(b, steps, f->batch->count, f->err) : code;
+}
+
+/* ---- any step ---- */
+
+/* The rows of all steps that want logits, then, in a group of their own, those that are
+ * sampled. */
+static uint32_t list_rows(struct forward *f)
+{
+    uint32_t *out = INPUT(f, uint32_t, out_rows), row = 0, n = 0;
+
+    for (uint32_t i = 0; i < f->batch->count; i++) {
+        const struct gptoss_step *s = &f->batch->steps[i];
+        for (uint32_t j = 0; j < s->count && s->logits != NULL; j++)
+            out[n++] = row + j;
+        row += s->count;
+    }
+    uint32_t sampled = (n + GPU_LOGIT_ROWS - 1) / GPU_LOGIT_ROWS * GPU_LOGIT_ROWS;
+    f->listed = n;
+    row = 0;
+    n = sampled;
+    for (uint32_t i = 0; i < f->batch->count; i++) {
+        const struct gptoss_step *s = &f->batch->steps[i];
+        row += s->count;
+        if (s->sample == NULL)
+            continue;
+        out[n] = row - 1;
+        describe_sampling(f, n++, s->sample);
+    }
+    return sampled;
+}
+
+static lr_code run_layers(struct forward *f)
+{
+    struct gptoss_backend *b = f->b;
+    struct gpu_list list = {0};
+    struct gpu_recording **recordings =
+        calloc(b->config->layers + 1, sizeof(*recordings)); /* until they have ended */
+    uint32_t count = 0;
+    uint64_t ticket = 0;
+    lr_code code = recordings != NULL
+                       ? LR_OK
+                       : lr_fail(f->err, LR_OUT_OF_RAM, "no memory for a step's commands");
+
+    gpu_add_inputs(b, &list, &f->shape);
+    gpu_add_embed(b, &list, &f->shape);
+    for (uint32_t i = 0; i < b->config->layers && code == LR_OK; i++) {
+        gpu_add_layer(b, &list, &f->shape, i);
+        if (f->shape.rows <= ROWS_AT_ONCE && i + 1 < b->config->layers)
+            continue;
+        code = gpu_record(b, &list, &recordings[count], f->err);
+        if (code == LR_OK)
+            code = b->host->submit(b->device, recordings[count++], &ticket, f->err);
+        list.count = 0;
+    }
+    gpu_list_free(&list);
+    if (code == LR_OK)
+        fill_masks(f->batch);
+    if (code == LR_OK)
+        code = b->host->wait(b->device, ticket, f->err);
+    for (uint32_t i = 0; recordings != NULL && code == LR_OK && i < count; i++)
+        b->host->forget(b->device, recordings[i]);
+    free(recordings); /* after a failure the device's close() has the rest */
+    return code;
+}
+
+/* Copies the logits of all listed rows to the steps that want them. */
+static lr_code bring_logits(struct forward *f)
+{
+    struct gptoss_backend *b = f->b;
+    uint32_t step = 0, at = 0, vocab = b->weights->vocab_rows;
+    lr_code code = LR_OK;
+
+    for (uint32_t first = 0; first < f->listed && code == LR_OK; first += GPU_LOGIT_ROWS) {
+        uint32_t count =
+            f->listed - first < GPU_LOGIT_ROWS ? f->listed - first : GPU_LOGIT_ROWS;
+        struct gpu_list list = {0};
+        gpu_add_logits(b, &list, &f->shape, true, first, count);
+        code = gpu_run(b, &list, f->err);
+        gpu_list_free(&list);
+        for (uint32_t i = 0; i < count && code == LR_OK; i++) {
+            if (i % GPU_HOST_THREADS == 0) {
+                uint32_t rows[GPU_HOST_THREADS], n = 0;
+                for (; n < GPU_HOST_THREADS && i + n < count; n++)
+                    rows[n] = i + n;
+                code = fetch_rows(b, rows, n, f->err);
+            }
+            while (f->batch->steps[step].logits == NULL || at == f->batch->steps[step].count) {
+                step++;
+                at = 0;
+            }
+            memcpy(f->batch->steps[step].logits + (size_t)at++ * vocab,
+                   host_logits(b) + (size_t)(i % GPU_HOST_THREADS) * b->logit_stride,
+                   (size_t)vocab * 4);
+        }
+    }
+    return code;
+}
+
+/* wanted: the steps that were to be sampled before the masks were completed. */
+static lr_code sample_rows(struct forward *f, uint32_t first, struct gptoss_step **wanted,
+                           uint32_t count)
+{
+    struct gptoss_backend *b = f->b;
+    lr_code code = LR_OK;
+
+    for (uint32_t at = 0; at < count && code == LR_OK; at += GPU_LOGIT_ROWS) {
+        uint32_t n = count - at < GPU_LOGIT_ROWS ? count - at : GPU_LOGIT_ROWS;
+        struct gpu_list list = {0};
+        gpu_add_logits(b, &list, &f->shape, true, first + at, n);
+        gpu_add_sampling(b, &list, &f->shape, first + at, n);
+        code = gpu_run(b, &list, f->err);
+        gpu_list_free(&list);
+        if (code == LR_OK)
+            code = collect(b, wanted + at, n, f->err);
+    }
+    return code;
+}
+
+static lr_code any_step(struct forward *f)
+{
+    struct gptoss_step **wanted = calloc(f->batch->count + 1, sizeof(*wanted));
+    uint32_t count = 0;
+
+    if (wanted == NULL)
+        return lr_fail(f->err, LR_OUT_OF_RAM, "no memory for a step");
+    (void)lay_out(f, f->b->plan.step_tokens);
+    uint32_t sampled = list_rows(f);
+    for (uint32_t i = 0; i < f->batch->count; i++)
+        if (f->batch->steps[i].sample != NULL)
+            wanted[count++] = &f->batch->steps[i];
+    lr_code code = run_layers(f);
+    if (code == LR_OK)
+        code = bring_logits(f);
+    if (code == LR_OK)
+        code = sample_rows(f, sampled, wanted, count);
+    free(wanted);
+    return code;
+}
+
+lr_code gpu_forward(struct gptoss_backend *b, const struct gptoss_batch *batch,
+                    struct lr_error *err)
+{
+    struct forward f = {.b = b, .batch = batch, .err = err};
+    bool plain = batch->tokens == batch->count && batch->count <= b->few;
+
+    if (batch->tokens > b->plan.step_tokens || batch->count > b->plan.max_sequences)
+        return lr_fail(err, LR_INTERNAL, "a batch of %u tokens, %u sequences; planned %u, %u",
+                       batch->tokens, batch->count, b->plan.step_tokens, b->plan.max_sequences);
+    for (uint32_t i = 0; i < batch->count && plain; i++)
+        plain = batch->steps[i].sample != NULL && batch->steps[i].logits == NULL;
+    return plain ? decode_step(&f) : any_step(&f);
+}

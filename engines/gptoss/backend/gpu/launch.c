@@ -1,0 +1,622 @@
+/* gptoss/backend/gpu/launch.c - which kernels compute a layer, the logits and the samples. */
+#include <math.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "engines/gptoss/backend/gpu/gpu.h"
+
+enum { MANY_THREADS = 256, ELEMENT_THREADS = 64, TILE_ROWS = 128, TILE_TOKENS = 64 };
+enum { SMALL_TILE = 16 }; /* for few tokens of an expert */
+enum { NORM_ROWS = 2 };   /* more rows: the norm is a launch of its own */
+
+/* ---- pipelines ---- */
+
+static uint32_t threads_of(const struct gptoss_backend *b, enum gpu_kernel kernel)
+{
+    uint32_t subgroup = b->limits.subgroup, most = b->limits.threads;
+
+    switch (kernel) {
+    case GPU_few_dense_1:
+    case GPU_few_dense_2:
+    case GPU_few_dense_4:
+    case GPU_few_dense_8:
+    case GPU_few_qkv_1:
+    case GPU_few_qkv_2:
+    case GPU_few_qkv_4:
+    case GPU_few_qkv_8:
+        return 4 * subgroup < MANY_THREADS ? 4 * subgroup : MANY_THREADS;
+    case GPU_few_up:
+    case GPU_attend: /* its shared memory is for eight subgroups */
+        return 8 * subgroup < MANY_THREADS ? 8 * subgroup : MANY_THREADS;
+    case GPU_few_down:
+    case GPU_few_down_wide:
+        most = most < 512 ? most : 512;
+        return 16 * subgroup < most ? 16 * subgroup : most / subgroup * subgroup;
+    case GPU_embed:
+    case GPU_rope:
+    case GPU_merge:
+    case GPU_many_sum:
+    case GPU_route:
+        return ELEMENT_THREADS;
+    default:
+        return MANY_THREADS;
+    }
+}
+
+/* Makes the pipeline if it was not made at open. */
+static const struct gpu_pipeline *pipeline_of(struct gptoss_backend *b, struct gpu_list *l,
+                                              enum gpu_kernel kernel, uint32_t mode)
+{
+    for (uint32_t i = 0; i < b->made_count; i++) {
+        struct gpu_made *made = &b->made[i];
+        if (made->kernel != kernel || made->mode != mode)
+            continue;
+        if (made->pipeline == NULL && l->code == LR_OK)
+            l->code = b->host->pipeline(b->device, kernel, threads_of(b, kernel), mode,
+                                        &made->pipeline, &l->err);
+        return made->pipeline;
+    }
+    l->code = lr_fail(&l->err, LR_INTERNAL, "kernel %d is not in mode %u", kernel, mode);
+    return NULL;
+}
+
+/* Query heads that a work group of attention computes: a divisor of the group. */
+static uint32_t attend_heads(const struct model_config *c)
+{
+    uint32_t group = c->heads / c->kv_heads, n = GPU_GROUP_MAX;
+
+    while (group % n != 0)
+        n--;
+    return n;
+}
+
+static enum gpu_kernel down_kernel(const struct gptoss_backend *b)
+{
+    return b->limits.shared_bytes >= 48 << 10 ? GPU_few_down_wide : GPU_few_down;
+}
+
+/* Drivers compile for seconds: every thread makes some. */
+struct make_job {
+    struct gptoss_backend *b;
+    uint32_t first;       /* kernel of this round */
+    _Atomic lr_code code; /* the first failure */
+    struct lr_error err;
+};
+
+static void make_task(void *ctx, uint32_t task, uint32_t worker)
+{
+    struct make_job *job = ctx;
+    struct gpu_made *made = &job->b->made[job->first + task];
+    struct lr_error err = {0};
+    lr_code none = LR_OK;
+    lr_code code =
+        job->b->host->pipeline(job->b->device, made->kernel, threads_of(job->b, made->kernel),
+                               made->mode, &made->pipeline, &err);
+
+    (void)worker;
+    if (code != LR_OK && atomic_compare_exchange_strong(&job->code, &none, code))
+        job->err = err;
+}
+
+lr_code gpu_make_pipelines(struct gptoss_backend *b, const struct gptoss_backend_host *host,
+                           struct lr_error *err)
+{
+    const struct {
+        enum gpu_kernel kernel;
+        uint32_t mode;
+        bool few;
+    } wanted[] = {
+        {GPU_embed, 0, false},
+        {GPU_norm, 0, false},
+#define DENSE(n, norm, gather)                                                                 \
+    {GPU_few_dense_##n, GPU_ADD | GPU_BIAS, true}, {GPU_few_dense_##n, (norm), false},         \
+        {GPU_few_dense_##n, (norm) | (gather), false}, {GPU_few_qkv_##n, (norm), true}
+        DENSE(1, GPU_NORM, GPU_GATHER),
+        DENSE(2, GPU_NORM, GPU_GATHER),
+        DENSE(4, 0, 0),
+        DENSE(8, 0, 0),
+#undef DENSE
+        {GPU_few_router, 0, true},
+        {GPU_few_up, 0, true},
+        {down_kernel(b), 0, true},
+        {GPU_rope, 0, false},
+        {GPU_attend, attend_heads(b->config), false},
+        {GPU_merge, 0, false},
+        {GPU_many_dense, GPU_BIAS, false},
+        {GPU_many_dense, GPU_ADD | GPU_BIAS, false},
+        {GPU_many_dense, 0, false},
+        {GPU_route, 0, false},
+        {GPU_sort, SMALL_TILE, false},
+        {GPU_sort, TILE_TOKENS, false},
+        {GPU_many_up_16, 0, false},
+        {GPU_many_up_64, 0, false},
+        {GPU_many_down_16, 0, false},
+        {GPU_many_down_64, 0, false},
+        {GPU_many_sum, 0, false},
+        {GPU_sample_part, 0, false},
+        {GPU_sample_last, 0, false},
+        {GPU_fill, 0, false},
+    };
+    uint32_t count = sizeof(wanted) / sizeof(wanted[0]);
+    struct make_job job = {.b = b, .code = LR_OK};
+
+    _Static_assert(sizeof(wanted) / sizeof(wanted[0]) <= GPU_PIPELINES_MAX, "pipelines");
+    for (uint32_t i = 0; i < count; i++)
+        if (!wanted[i].few || b->few != 0)
+            b->made[b->made_count++] =
+                (struct gpu_made){wanted[i].kernel, wanted[i].mode, NULL};
+    for (uint32_t left; job.first < b->made_count && !b->late_kernels && job.code == LR_OK;
+         job.first += b->plan.threads) {
+        left = b->made_count - job.first;
+        if (host->progress != NULL &&
+            host->progress(host->ctx, "compile", job.first, b->made_count) != 0)
+            return lr_fail(err, LR_CANCELLED, "loading was cancelled");
+        engine_pool_run(b->pool, make_task, &job,
+                        left < b->plan.threads ? left : b->plan.threads);
+    }
+    if (job.code != LR_OK && err != NULL)
+        *err = job.err;
+    return job.code;
+}
+
+/* ---- lists of commands ---- */
+
+static struct gpu_command *next_command(struct gpu_list *l)
+{
+    static struct gpu_command none; /* written if there is no memory, never read */
+
+    if (l->count == l->room) {
+        uint32_t room = l->room == 0 ? 64 : l->room * 2;
+        struct gpu_command *more = realloc(l->commands, room * sizeof(*more));
+        if (more == NULL) {
+            l->code = lr_fail(&l->err, LR_OUT_OF_RAM, "no memory for a step's commands");
+            return &none;
+        }
+        l->commands = more;
+        l->room = room;
+    }
+    struct gpu_command *c = &l->commands[l->count++];
+    *c = (struct gpu_command){.after = true};
+    return c;
+}
+
+void gpu_list_free(struct gpu_list *l)
+{
+    free(l->commands);
+    *l = (struct gpu_list){0};
+}
+
+void gpu_list_copy(struct gpu_list *l, struct gpu_span from, struct gpu_span to)
+{
+    struct gpu_command *c = next_command(l);
+
+    c->kind = GPU_COPY;
+    c->span_count = 2;
+    c->spans[0] = from;
+    c->spans[1] = to;
+}
+
+void gpu_list_zero(struct gpu_list *l, struct gpu_span what)
+{
+    struct gpu_command *c = next_command(l);
+
+    c->kind = GPU_ZERO;
+    c->span_count = 1;
+    c->spans[0] = what;
+}
+
+static struct gpu_span whole(struct gpu_buffer *buffer)
+{
+    return (struct gpu_span){buffer, 0, 0};
+}
+
+struct grid {
+    uint32_t x, y, z;
+};
+
+static uint32_t over(uint64_t n, uint32_t by)
+{
+    return (uint32_t)((n + by - 1) / by);
+}
+
+#define SPANS(...)                                                                             \
+    (const struct gpu_span[]){__VA_ARGS__},                                                    \
+        sizeof((const struct gpu_span[]){__VA_ARGS__}) / sizeof(struct gpu_span)
+#define PUSH(p) &(p), sizeof(p)
+
+static void launch(struct gptoss_backend *b, struct gpu_list *l, enum gpu_kernel kernel,
+                   uint32_t mode, struct grid grid, const void *push, size_t push_bytes,
+                   const struct gpu_span *spans, size_t span_count)
+{
+    struct gpu_command *c = next_command(l);
+
+    c->kind = GPU_LAUNCH;
+    c->pipeline = pipeline_of(b, l, kernel, mode);
+    c->grid[0] = grid.x;
+    c->grid[1] = grid.y;
+    c->grid[2] = grid.z;
+    c->push_bytes = (uint32_t)push_bytes;
+    c->span_count = (uint32_t)span_count;
+    memcpy(c->push, push, push_bytes);
+    memcpy(c->spans, spans, span_count * sizeof(*spans));
+}
+
+/* The last command of the list writes other places than its predecessor. */
+static void beside_previous(struct gpu_list *l, bool beside)
+{
+    if (beside && l->count > 0)
+        l->commands[l->count - 1].after = false;
+}
+
+lr_code gpu_record(struct gptoss_backend *b, struct gpu_list *l, struct gpu_recording **out,
+                   struct lr_error *err)
+{
+    *out = NULL;
+    if (l->code != LR_OK)
+        return lr_fail(err, l->code, "%s", l->err.text);
+    return b->host->record(b->device, l->commands, l->count, out, err);
+}
+
+lr_code gpu_run(struct gptoss_backend *b, struct gpu_list *l, struct lr_error *err)
+{
+    struct gpu_recording *recording;
+    uint64_t ticket = 0;
+    lr_code code = gpu_record(b, l, &recording, err);
+
+    if (code == LR_OK)
+        code = b->host->submit(b->device, recording, &ticket, err);
+    if (code == LR_OK)
+        code = b->host->wait(b->device, ticket, err);
+    b->host->forget(b->device, recording);
+    l->count = 0;
+    return code;
+}
+
+/* ---- inputs, embedding ---- */
+
+static struct gpu_span input(const struct gptoss_backend *b, uint64_t at)
+{
+    return (struct gpu_span){b->ws.inputs, at, 0};
+}
+
+void gpu_add_inputs(struct gptoss_backend *b, struct gpu_list *l, const struct gpu_shape *s)
+{
+    uint64_t bytes = s->at.tables + s->table_bytes;
+
+    gpu_list_copy(l, (struct gpu_span){b->to_device, 0, bytes},
+                  (struct gpu_span){b->ws.inputs, 0, bytes});
+}
+
+void gpu_add_embed(struct gptoss_backend *b, struct gpu_list *l, const struct gpu_shape *s)
+{
+    for (uint32_t i = 0; i < b->embed.part_count; i++) {
+        const struct gpu_part *part = &b->embed.parts[i];
+        const struct push_embed push = {s->rows, b->embed.columns, part->first, part->count};
+        launch(b, l, GPU_embed, 0,
+               (struct grid){over(b->embed.columns / 2, ELEMENT_THREADS), s->rows, 1},
+               PUSH(push), SPANS(part->weight, input(b, s->at.rows), whole(b->ws.x)));
+        beside_previous(l, i > 0);
+    }
+}
+
+/* ---- dense products ---- */
+
+static const enum gpu_kernel few_dense[] = {GPU_few_dense_1, GPU_few_dense_2, GPU_few_dense_4,
+                                            GPU_few_dense_8};
+static const enum gpu_kernel few_qkv[] = {GPU_few_qkv_1, GPU_few_qkv_2, GPU_few_qkv_4,
+                                          GPU_few_qkv_8};
+
+static uint32_t few_class(uint32_t rows)
+{
+    return rows <= 1 ? 0 : rows <= 2 ? 1 : rows <= 4 ? 2 : 3;
+}
+
+static uint32_t subgroups(const struct gptoss_backend *b, enum gpu_kernel kernel)
+{
+    return threads_of(b, kernel) / b->limits.subgroup;
+}
+
+struct product {
+    const struct gpu_matrix *m;
+    struct gpu_buffer *x, *y;
+    struct gpu_span norm;     /* of few rows, with GPU_NORM */
+    struct gpu_span out_rows; /* with GPU_GATHER */
+    uint32_t tokens, y_stride, mode;
+};
+
+static void add_few_dense(struct gptoss_backend *b, struct gpu_list *l, const struct product *d)
+{
+    enum gpu_kernel kernel = few_dense[few_class(d->tokens)];
+    uint32_t rows = d->tokens > 2 ? 4 : 2; /* ROWS of few_dense.comp */
+    struct gpu_span x = whole(d->x);
+
+    for (uint32_t i = 0; i < d->m->part_count; i++) {
+        const struct gpu_part *part = &d->m->parts[i];
+        const struct push_dense push = {d->m->columns, part->first, part->count,
+                                        d->tokens,     d->y_stride, (float)b->config->rms_eps};
+        launch(b, l, kernel, d->mode,
+               (struct grid){over(part->count, rows * subgroups(b, kernel)), 1, 1}, PUSH(push),
+               SPANS(part->weight, (d->mode & GPU_BIAS) != 0 ? d->m->bias : x, x,
+                     (d->mode & GPU_NORM) != 0 ? d->norm : x, whole(d->y),
+                     (d->mode & GPU_GATHER) != 0 ? d->out_rows : x));
+        beside_previous(l, i > 0);
+    }
+}
+
+static void add_many_dense(struct gptoss_backend *b, struct gpu_list *l,
+                           const struct product *d)
+{
+    struct gpu_span x = whole(d->x);
+
+    for (uint32_t i = 0; i < d->m->part_count; i++) {
+        const struct gpu_part *part = &d->m->parts[i];
+        const struct push_dense push = {d->m->columns, part->first, part->count,
+                                        d->tokens,     d->y_stride, 0};
+        launch(b, l, GPU_many_dense, d->mode,
+               (struct grid){over(part->count, TILE_ROWS), over(d->tokens, TILE_TOKENS), 1},
+               PUSH(push),
+               SPANS(part->weight, (d->mode & GPU_BIAS) != 0 ? d->m->bias : x, x, whole(d->y)));
+        beside_previous(l, i > 0);
+    }
+}
+
+static void add_norm(struct gptoss_backend *b, struct gpu_list *l, struct gpu_span weight,
+                     uint32_t rows, const struct gpu_span *out_rows)
+{
+    const struct push_norm push = {rows, b->config->hidden, out_rows != NULL ? 1 : 0,
+                                   (float)b->config->rms_eps};
+
+    launch(b, l, GPU_norm, 0, (struct grid){rows, 1, 1}, PUSH(push),
+           SPANS(whole(b->ws.x), weight, out_rows != NULL ? *out_rows : whole(b->ws.x),
+                 whole(b->ws.normed)));
+}
+
+/* ---- attention ---- */
+
+static void add_qkv(struct gptoss_backend *b, struct gpu_list *l, const struct gpu_shape *s,
+                    const struct gpu_layer *layer)
+{
+    const struct model_config *c = b->config;
+    struct push_qkv push = {.columns = c->hidden,
+                            .tokens = s->rows,
+                            .heads = c->heads,
+                            .kv_heads = c->kv_heads,
+                            .window = layer->sliding ? 1 : 0,
+                            .eps = (float)c->rms_eps};
+
+    if (s->rows <= b->few) {
+        enum gpu_kernel kernel = few_qkv[few_class(s->rows)];
+        bool norm = s->rows <= NORM_ROWS;
+        if (!norm)
+            add_norm(b, l, layer->attn_norm, s->rows, NULL);
+        for (uint32_t i = 0; i < layer->qkv.part_count; i++) {
+            const struct gpu_part *part = &layer->qkv.parts[i];
+            push.first = part->first;
+            push.count = part->count;
+            launch(b, l, kernel, norm ? GPU_NORM : 0,
+                   (struct grid){over(part->count, 4 * subgroups(b, kernel)), 1, 1}, PUSH(push),
+                   SPANS(part->weight, layer->qkv.bias, whole(norm ? b->ws.x : b->ws.normed),
+                         layer->attn_norm, input(b, s->at.rows), input(b, s->at.rope),
+                         whole(b->ws.q), whole(layer->kv)));
+            beside_previous(l, i > 0);
+        }
+        return;
+    }
+    uint32_t width = (c->heads + 2 * c->kv_heads) * GPU_HEAD_DIM;
+    add_norm(b, l, layer->attn_norm, s->rows, NULL);
+    add_many_dense(b, l,
+                   &(struct product){.m = &layer->qkv,
+                                     .x = b->ws.normed,
+                                     .y = b->ws.qkv,
+                                     .tokens = s->rows,
+                                     .y_stride = width,
+                                     .mode = GPU_BIAS});
+    launch(b, l, GPU_rope, 0, (struct grid){over(width / 4, ELEMENT_THREADS), s->rows, 1},
+           PUSH(push),
+           SPANS(whole(b->ws.qkv), input(b, s->at.rows), input(b, s->at.rope), whole(b->ws.q),
+                 whole(layer->kv)));
+}
+
+static void add_attention(struct gptoss_backend *b, struct gpu_list *l,
+                          const struct gpu_shape *s, const struct gpu_layer *layer)
+{
+    const struct model_config *c = b->config;
+    uint32_t heads = attend_heads(c), splits = layer->sliding ? 1 : s->splits;
+    const struct push_attend push = {
+        .heads = c->heads,
+        .kv_heads = c->kv_heads,
+        .group = c->heads / c->kv_heads,
+        .window = layer->sliding ? c->window : 0,
+        .splits = splits,
+        .scale = (float)(1.0 / sqrt((double)c->head_dim)),
+    };
+
+    launch(b, l, GPU_attend, heads, (struct grid){c->heads / heads, s->rows, splits},
+           PUSH(push),
+           SPANS(whole(b->ws.q), whole(layer->kv), input(b, s->at.rows), input(b, s->at.tables),
+                 layer->sinks, whole(splits == 1 ? b->ws.mixed : b->ws.partial)));
+    if (splits > 1)
+        launch(b, l, GPU_merge, 0, (struct grid){c->heads, s->rows, 1}, PUSH(push),
+               SPANS(whole(b->ws.partial), layer->sinks, whole(b->ws.mixed)));
+}
+
+/* ---- experts ---- */
+
+static struct push_experts experts_push(const struct gptoss_backend *b,
+                                        const struct gpu_matrix *m, const struct gpu_part *part,
+                                        uint32_t tokens)
+{
+    const struct model_config *c = b->config;
+
+    return (struct push_experts){
+        .columns = m->columns,
+        .rows = m->rows,
+        .first = part->first,
+        .count = part->count,
+        .tokens = tokens,
+        .experts = c->experts,
+        .chosen = c->experts_per_token,
+        .excess = b->weights->scale_excess,
+        .limit = (float)c->swiglu_limit,
+        .eps = (float)c->rms_eps,
+    };
+}
+
+static void add_few_experts(struct gptoss_backend *b, struct gpu_list *l,
+                            const struct gpu_shape *s, const struct gpu_layer *layer)
+{
+    const struct model_config *c = b->config;
+    enum gpu_kernel down = down_kernel(b);
+    uint32_t rows = 4 * subgroups(b, GPU_few_up), /* four of a subgroup: MX_ROWS */
+        down_rows = 4 * (subgroups(b, down) / c->experts_per_token);
+
+    for (uint32_t i = 0; i < layer->router.part_count; i++) {
+        const struct gpu_part *part = &layer->router.parts[i];
+        const struct push_dense push = {c->hidden, part->first, part->count,
+                                        s->rows,   c->experts,  (float)c->rms_eps};
+        launch(b, l, GPU_few_router, 0, (struct grid){part->count, 1, 1}, PUSH(push),
+               SPANS(part->weight, layer->router.bias, whole(b->ws.x), layer->mlp_norm,
+                     whole(b->ws.router)));
+        beside_previous(l, i > 0);
+    }
+    for (uint32_t i = 0; i < layer->gate_up.part_count; i++) {
+        const struct gpu_part *part = &layer->gate_up.parts[i];
+        const struct push_experts push = experts_push(b, &layer->gate_up, part, s->rows);
+        launch(
+            b, l, GPU_few_up, 0,
+            (struct grid){over(layer->gate_up.rows, rows), s->rows * c->experts_per_token, 1},
+            PUSH(push),
+            SPANS(part->weight, part->scales, layer->gate_up.bias, whole(b->ws.x),
+                  layer->mlp_norm, whole(b->ws.router), whole(b->ws.inner),
+                  whole(b->ws.choice)));
+        beside_previous(l, i > 0);
+    }
+    for (uint32_t i = 0; i < layer->down.part_count; i++) {
+        const struct gpu_part *part = &layer->down.parts[i];
+        const struct push_experts push = experts_push(b, &layer->down, part, s->rows);
+        launch(b, l, down, 0, (struct grid){over(layer->down.rows, down_rows), s->rows, 1},
+               PUSH(push),
+               SPANS(part->weight, part->scales, layer->down.bias, whole(b->ws.inner),
+                     whole(b->ws.choice), whole(b->ws.x)));
+    }
+}
+
+static void add_many_experts(struct gptoss_backend *b, struct gpu_list *l,
+                             const struct gpu_shape *s, const struct gpu_layer *layer)
+{
+    const struct model_config *c = b->config;
+    uint32_t pairs = s->rows * c->experts_per_token;
+    /* With few tokens of each expert most of a large tile would be empty. */
+    bool small = s->rows * c->experts_per_token < c->experts * (SMALL_TILE + SMALL_TILE / 2);
+    uint32_t tile = small ? SMALL_TILE : TILE_TOKENS, tiles = pairs / tile + c->experts;
+    const struct push_route route = {s->rows, c->experts, c->experts_per_token, c->hidden};
+
+    add_norm(b, l, layer->mlp_norm, s->rows, NULL);
+    add_many_dense(b, l,
+                   &(struct product){.m = &layer->router,
+                                     .x = b->ws.normed,
+                                     .y = b->ws.router,
+                                     .tokens = s->rows,
+                                     .y_stride = c->experts,
+                                     .mode = GPU_BIAS});
+    launch(b, l, GPU_route, 0, (struct grid){over(s->rows, ELEMENT_THREADS), 1, 1}, PUSH(route),
+           SPANS(whole(b->ws.router), whole(b->ws.choice)));
+    launch(b, l, GPU_sort, tile, (struct grid){1, 1, 1}, PUSH(route),
+           SPANS(whole(b->ws.choice), whole(b->ws.sorted), whole(b->ws.tiles)));
+    for (uint32_t i = 0; i < layer->gate_up.part_count; i++) {
+        const struct gpu_part *part = &layer->gate_up.parts[i];
+        const struct push_experts push = experts_push(b, &layer->gate_up, part, s->rows);
+        launch(b, l, small ? GPU_many_up_16 : GPU_many_up_64, 0,
+               (struct grid){over(layer->gate_up.rows, TILE_ROWS), tiles, 1}, PUSH(push),
+               SPANS(part->weight, part->scales, layer->gate_up.bias, whole(b->ws.normed),
+                     whole(b->ws.tiles), whole(b->ws.sorted), whole(b->ws.inner)));
+        beside_previous(l, i > 0);
+    }
+    for (uint32_t i = 0; i < layer->down.part_count; i++) {
+        const struct gpu_part *part = &layer->down.parts[i];
+        const struct push_experts push = experts_push(b, &layer->down, part, s->rows);
+        launch(b, l, small ? GPU_many_down_16 : GPU_many_down_64, 0,
+               (struct grid){over(layer->down.rows, TILE_ROWS), tiles, 1}, PUSH(push),
+               SPANS(part->weight, part->scales, layer->down.bias, whole(b->ws.inner),
+                     whole(b->ws.tiles), whole(b->ws.sorted), whole(b->ws.choice),
+                     whole(b->ws.expert_out)));
+        beside_previous(l, i > 0);
+    }
+    launch(b, l, GPU_many_sum, 0, (struct grid){over(c->hidden, ELEMENT_THREADS), s->rows, 1},
+           PUSH(route), SPANS(whole(b->ws.expert_out), whole(b->ws.x)));
+}
+
+void gpu_add_layer(struct gptoss_backend *b, struct gpu_list *l, const struct gpu_shape *s,
+                   uint32_t index)
+{
+    const struct gpu_layer *layer = &b->layers[index];
+    const struct product out = {.m = &layer->out,
+                                .x = b->ws.mixed,
+                                .y = b->ws.x,
+                                .tokens = s->rows,
+                                .y_stride = b->config->hidden,
+                                .mode = GPU_ADD | GPU_BIAS};
+
+    add_qkv(b, l, s, layer);
+    add_attention(b, l, s, layer);
+    if (s->rows <= b->few) {
+        add_few_dense(b, l, &out);
+        add_few_experts(b, l, s, layer);
+    } else {
+        add_many_dense(b, l, &out);
+        add_many_experts(b, l, s, layer);
+    }
+}
+
+/* ---- logits and sampling ---- */
+
+void gpu_add_logits(struct gptoss_backend *b, struct gpu_list *l, const struct gpu_shape *s,
+                    bool gather, uint32_t first, uint32_t count)
+{
+    struct gpu_span out_rows = input(b, s->at.out_rows + (uint64_t)first * 4);
+    struct product d = {.m = &b->unembed,
+                        .x = b->ws.x,
+                        .y = b->ws.logits,
+                        .norm = b->norm,
+                        .out_rows = out_rows,
+                        .tokens = count,
+                        .y_stride = b->logit_stride,
+                        .mode = GPU_NORM | (gather ? GPU_GATHER : 0)};
+
+    if (count > NORM_ROWS) {
+        add_norm(b, l, b->norm, count, gather ? &out_rows : NULL);
+        d.x = b->ws.normed;
+        d.mode = 0;
+    }
+    if (count <= GPU_FEW)
+        add_few_dense(b, l, &d);
+    else
+        add_many_dense(b, l, &d);
+}
+
+void gpu_add_sampling(struct gptoss_backend *b, struct gpu_list *l, const struct gpu_shape *s,
+                      uint32_t first, uint32_t count)
+{
+    const struct push_sample push = {b->weights->vocab_rows, b->logit_stride, GPU_SAMPLE_PARTS};
+
+    launch(b, l, GPU_sample_part, 0, (struct grid){GPU_SAMPLE_PARTS, count, 1}, PUSH(push),
+           SPANS(whole(b->ws.logits), whole(b->ws.usable),
+                 input(b, s->at.how + (uint64_t)first * sizeof(struct gpu_sample)),
+                 whole(b->ws.best)));
+    launch(b, l, GPU_sample_last, 0, (struct grid){count, 1, 1}, PUSH(push),
+           SPANS(whole(b->ws.best), whole(b->ws.sampled)));
+    gpu_list_copy(l, (struct gpu_span){b->ws.sampled, 0, count * 4},
+                  (struct gpu_span){b->to_host, 0, count * 4});
+}
+
+void gpu_add_fill(struct gptoss_backend *b, struct gpu_list *l, struct gpu_span span,
+                  uint32_t kind, uint32_t seed)
+{
+    const struct push_fill push = {(uint32_t)((span.bytes + 3) / 4), seed * 0x9E3779B9u + 1,
+                                   kind};
+
+    span.bytes = (span.bytes + 3) / 4 * 4;
+    launch(b, l, GPU_fill, 0, (struct grid){1024, 1, 1}, PUSH(push), SPANS(span));
+    beside_previous(l, l->count > 1);
+}

@@ -1,0 +1,46 @@
+#version 450
+// The router's logits of a few tokens: norm, product, bias.  A work group computes one expert,
+// so that this short step has little to wait for.  Grid: experts.
+#include "common.glsl"
+layout(push_constant) uniform P { push_dense p; };
+layout(set = 0, binding = 0) readonly buffer W { uvec2 weight[]; };
+layout(set = 0, binding = 1) readonly buffer B { uint bias[]; };
+layout(set = 0, binding = 2) readonly buffer X { vec4 x[]; };
+layout(set = 0, binding = 3) readonly buffer N { uvec2 norm[]; };
+layout(set = 0, binding = 4) buffer Y { float y[]; };
+#define TOKENS 8
+shared vec2 part[TOKENS][64]; // of a subgroup: product, sum of squares
+
+void main()
+{
+    uint row = gl_WorkGroupID.x, pieces = p.columns / 4u;
+    vec2 sum[TOKENS];
+
+    [[unroll]] for (uint t = 0u; t < TOKENS; t++)
+        sum[t] = vec2(0.0);
+    for (uint i = gl_LocalInvocationID.x; i < pieces; i += gl_WorkGroupSize.x) {
+        uvec2 w = weight[row * pieces + i], n = norm[i];
+        vec4 wn = vec4(bf16_pair(w.x), bf16_pair(w.y)) * vec4(bf16_pair(n.x), bf16_pair(n.y));
+        [[unroll]] for (uint t = 0u; t < TOKENS; t++)
+            if (t < p.tokens) {
+                vec4 v = x[t * pieces + i];
+                sum[t] += vec2(dot(v, wn), dot(v, v));
+            }
+    }
+    [[unroll]] for (uint t = 0u; t < TOKENS; t++)
+        if (t < p.tokens) {
+            vec2 all = vec2(subgroupAdd(sum[t].x), subgroupAdd(sum[t].y));
+            if (subgroupElect())
+                part[t][gl_SubgroupID] = all;
+        }
+    barrier();
+    uint t = gl_LocalInvocationID.x;
+    if (t >= p.tokens)
+        return;
+    vec2 all = vec2(0.0);
+    for (uint i = 0u; i < gl_NumSubgroups; i++)
+        all += part[t][i];
+    uint at = p.first + row;
+    y[t * p.y_stride + at] = all.x * inversesqrt(all.y / float(p.columns) + p.eps) +
+                             bf16_of(bias[at / 2u], at);
+}

@@ -1,0 +1,455 @@
+/* The Vulkan device gives the results of Hugging Face transformers and fails with a sentence
+ * that helps.  Runs on lavapipe, Mesa's Vulkan driver for processors; LR_LONG=1: every golden
+ * case, every allocation that can fail. */
+#include "tests/unit/gptoss/support.h"
+
+#include <math.h>
+#include <unistd.h>
+
+#ifdef GPTOSS_VULKAN
+
+#include "engines/gptoss/backend/gpu/gpu.h"
+#include "engines/gptoss/backend/vulkan/vulkan.h"
+
+/* lavapipe does not free everything. */
+const char *__lsan_default_suppressions(void);
+const char *__lsan_default_suppressions(void)
+{
+    return "leak:libvulkan_lvp.so\nleak:libLLVM\n";
+}
+
+static const char *const device[] = {"vulkan:0"};
+
+static bool is_long(void)
+{
+    return getenv("LR_LONG") != NULL;
+}
+
+/* Only lavapipe, on every machine. */
+static void use_lavapipe(void)
+{
+    static const char *const files[] = {"/usr/share/vulkan/icd.d/lvp_icd.x86_64.json",
+                                        "/usr/share/vulkan/icd.d/lvp_icd.aarch64.json",
+                                        "/usr/share/vulkan/icd.d/lvp_icd.json"};
+
+    for (size_t i = 0; i < sizeof(files) / sizeof(files[0]); i++)
+        if (lr_file_exists(files[i])) {
+            assert_int_equal(setenv("VK_ICD_FILENAMES", files[i], 1), 0);
+            return;
+        }
+    fail_msg("lavapipe is not installed: run tools/setup test");
+}
+
+static void without_a_driver_the_message_says_what_to_install(void **state)
+{
+    struct lr_engine_need need = {.size = sizeof(need)};
+    struct lr_engine_options options = {
+        .size = sizeof(options), .devices = device, .device_count = 1};
+    struct lr_error err = {0};
+
+    (void)state;
+    assert_int_equal(setenv("VK_ICD_FILENAMES", "/nowhere/driver.json", 1), 0);
+    assert_int_equal(gptoss_engine_api()->probe(ODD_MODEL, &options, &need, &err),
+                     LR_UNSUPPORTED);
+    assert_non_null(strstr(err.text, "mesa-vulkan-drivers"));
+    use_lavapipe();
+    assert_int_equal(gptoss_engine_api()->probe(ODD_MODEL, &options, &need, &err), LR_OK);
+    static const char *const ninth[] = {"vulkan:9"};
+    options.devices = ninth;
+    assert_int_equal(gptoss_engine_api()->probe(ODD_MODEL, &options, &need, &err),
+                     LR_UNSUPPORTED);
+    assert_non_null(strstr(err.text, "doctor"));
+}
+
+/* ---- golden ---- */
+
+static double relative_error(const float *a, const float *b, size_t n)
+{
+    double difference = 0, norm = 0;
+
+    for (size_t i = 0; i < n; i++) {
+        difference += ((double)a[i] - (double)b[i]) * ((double)a[i] - (double)b[i]);
+        norm += (double)b[i] * (double)b[i];
+    }
+    return sqrt(difference / norm);
+}
+
+/* Most tests need few kernels. */
+static const char late[] = "{\"kernels\": \"late\"}";
+
+static struct recorder *open_on(const char *dir, uint32_t chunk, const char *extra)
+{
+    const struct lr_engine_options options = {.size = sizeof(options),
+                                              .devices = device,
+                                              .device_count = 1,
+                                              .max_context = 2048,
+                                              .prefill_chunk = chunk,
+                                              .extra_json = extra != NULL ? extra : late};
+
+    return recorder_open(dir, &options);
+}
+
+static void check_logits(const char *dir, const char *golden, uint32_t chunk, size_t every,
+                         const char *extra)
+{
+    struct recorder *r = open_on(dir, chunk, extra);
+    struct lr_engine_need need = {.size = sizeof(need)};
+    struct lr_error err = {0};
+    struct golden g;
+
+    assert_int_equal(gptoss_engine_api()->probe(dir, NULL, &need, &err), LR_OK);
+    golden_load(&g, golden);
+    for (size_t i = 0; i < g.count; i += every) {
+        const struct golden_case *c = &g.cases[i];
+        size_t total = c->count * need.vocab_size;
+        float *logits = calloc(total, sizeof(*logits));
+        assert_non_null(logits);
+        if (gptoss_engine_api()->logits(r->model, c->ids, c->count, logits, &err) != LR_OK)
+            fail_msg("%s: %s", c->name, err.text);
+        double e = relative_error(logits + total - c->logit_count, c->logits, c->logit_count);
+        if (!(e <= 1e-3))
+            fail_msg("%s in chunks of %u: relative error %g", c->name, chunk, e);
+        free(logits);
+    }
+    lr_arena_free(&g.arena);
+    recorder_close(r);
+}
+
+static void demo_logits_equal_the_reference_within_a_thousandth(void **state)
+{
+    (void)state;
+    check_logits(DEMO_MODEL, DEMO_GOLDEN, 0, is_long() ? 1 : 12, NULL);
+    check_logits(DEMO_MODEL, DEMO_GOLDEN, 7, is_long() ? 4 : 16, NULL);
+}
+
+static void odd_logits_equal_the_reference_within_a_thousandth(void **state)
+{
+    (void)state;
+    check_logits(ODD_MODEL, ODD_GOLDEN, 0, 1, NULL);
+    check_logits(ODD_MODEL, ODD_GOLDEN, 5, is_long() ? 1 : 2, NULL);
+    if (is_long())
+        for (uint32_t chunk = 1; chunk <= 64; chunk *= 2)
+            check_logits(ODD_MODEL, ODD_GOLDEN, chunk, 1, NULL);
+}
+
+/* Tensors in many parts, and many allocations. */
+static void a_device_that_binds_few_bytes_gives_the_same_results(void **state)
+{
+    static const char small[] =
+        "{\"binding_bytes\": 80000, \"allocation_bytes\": 100000, \"kernels\": \"late\"}";
+
+    (void)state;
+    check_logits(ODD_MODEL, ODD_GOLDEN, 16, 2, small);
+    check_logits(ODD_MODEL, ODD_GOLDEN, 4, 2, small);
+}
+
+static void greedy_continuations_equal_the_reference_all_in_one_batch(void **state)
+{
+    struct recorder *r = open_on(DEMO_MODEL, 0, NULL);
+    struct golden g;
+    size_t every = is_long() ? 1 : 5;
+
+    (void)state;
+    golden_load(&g, DEMO_GOLDEN);
+    for (size_t i = 0; i < g.count; i += every) {
+        const struct golden_case *c = &g.cases[i];
+        struct lr_engine_request request =
+            plain_request(i, c->ids, c->count, (uint32_t)c->greedy_count);
+        request.ignore_stop = 1;
+        must_submit(r, &request);
+    }
+    recorder_run(r);
+    for (size_t i = 0; i < g.count; i += every) {
+        const struct record *q = record_of(r, i);
+        assert_int_equal(q->count, g.cases[i].greedy_count);
+        assert_memory_equal(q->tokens, g.cases[i].greedy,
+                            g.cases[i].greedy_count * sizeof(uint32_t));
+    }
+    lr_arena_free(&g.arena);
+    recorder_close(r);
+}
+
+/* With log probabilities the host samples, without them the device does. */
+static void device_and_host_sample_the_same_tokens(void **state)
+{
+    struct recorder *r = open_on(DEMO_MODEL, 0, NULL);
+    static const uint32_t prompt[] = {5, 99, 1033, 7};
+
+    (void)state;
+    for (uint64_t id = 0; id < 8; id++) {
+        struct lr_engine_request request = plain_request(id, prompt, 4, 24);
+        request.ignore_stop = 1;
+        request.sampling.temperature = 0.8f + 0.1f * (float)(id / 2);
+        request.sampling.seed = 77 + id / 2;
+        request.sampling.logprobs = id % 2;
+        must_submit(r, &request);
+    }
+    recorder_run(r);
+    for (uint64_t id = 0; id < 8; id += 2) {
+        assert_int_equal(record_of(r, id)->count, 24);
+        assert_memory_equal(record_of(r, id)->tokens, record_of(r, id + 1)->tokens,
+                            24 * sizeof(uint32_t));
+    }
+    assert_memory_not_equal(record_of(r, 0)->tokens, record_of(r, 2)->tokens,
+                            24 * sizeof(uint32_t));
+    recorder_close(r);
+}
+
+/* ---- the backend alone ---- */
+
+enum { PAGES = 8, TOKENS = 70 };
+
+struct open_model {
+    struct model_gptoss *weights;
+    struct gptoss_plan plan;
+    struct gptoss_backend *backend;
+    uint32_t *usable;
+};
+
+static void read_weights(struct open_model *m, const char *dir)
+{
+    struct lr_error err = {0};
+
+    assert_int_equal(model_gptoss_open(dir, NULL, &m->weights, &err), LR_OK);
+    size_t words = (m->weights->vocab_rows + 31) / 32;
+    m->usable = calloc(words, sizeof(*m->usable));
+    assert_non_null(m->usable);
+    memset(m->usable, 0xFF, words * sizeof(*m->usable));
+}
+
+static const struct gptoss_backend_options small_options = {.device = "vulkan:0",
+                                                            .max_sequences = 4,
+                                                            .max_context = 512,
+                                                            .prefill_chunk = 128,
+                                                            .extra_json = late};
+
+static void open_backend(struct open_model *m, const char *dir)
+{
+    const struct gptoss_backend_api *api = gptoss_backend_vulkan();
+    const struct gptoss_backend_host host = {0};
+    struct lr_error err = {0};
+
+    read_weights(m, dir);
+    if (api->plan(&m->weights->config, &small_options, &m->plan, &err) != LR_OK ||
+        api->open(&host, m->weights, m->usable, &small_options, &m->plan, &m->backend, &err) !=
+            LR_OK)
+        fail_msg("%s", err.text);
+}
+
+static void close_backend(struct open_model *m)
+{
+    gptoss_backend_vulkan()->close(m->backend);
+    model_gptoss_close(m->weights);
+    free(m->usable);
+}
+
+static lr_code forward(struct open_model *m, const uint32_t *ids, uint32_t from, uint32_t count,
+                       const uint32_t *full, const uint32_t *window, float *logits,
+                       struct lr_error *err)
+{
+    struct gptoss_step step = {.position = from,
+                               .count = count,
+                               .page_count = PAGES,
+                               .tokens = ids + from,
+                               .full_pages = full,
+                               .window_pages = window,
+                               .logits = logits};
+    const struct gptoss_batch batch = {.steps = &step, .count = 1, .tokens = count};
+
+    return gptoss_backend_vulkan()->forward(m->backend, &batch, err);
+}
+
+static void pages_keep_their_content_when_their_number_changes_and_when_they_move(void **state)
+{
+    const struct gptoss_backend_api *api = gptoss_backend_vulkan();
+    struct open_model m = {0};
+    struct lr_error err = {0};
+    uint32_t ids[TOKENS], full[PAGES], window[PAGES];
+
+    (void)state;
+    open_backend(&m, ODD_MODEL);
+    size_t vocab = m.weights->vocab_rows;
+    float *before = calloc(vocab, sizeof(float)), *after = calloc(vocab, sizeof(float));
+    float *rows = calloc(TOKENS * vocab, sizeof(float));
+    for (uint32_t i = 0; i < TOKENS; i++)
+        ids[i] = (i * 7919 + 13) % (uint32_t)vocab;
+    for (uint32_t i = 0; i < PAGES; i++)
+        full[i] = window[i] = i;
+    assert_int_equal(forward(&m, ids, 0, TOKENS - 1, full, window, rows, &err), LR_OK);
+    assert_int_equal(forward(&m, ids, TOKENS - 1, 1, full, window, before, &err), LR_OK);
+    assert_int_equal(api->resize(m.backend, GPTOSS_FULL, m.plan.full_pages + 5, &err), LR_OK);
+    assert_int_equal(api->resize(m.backend, GPTOSS_WINDOW, m.plan.window_pages + 3, &err),
+                     LR_OK);
+    const struct gptoss_move moves[] = {{1, m.plan.full_pages + 4}, {0, 9}};
+    assert_int_equal(api->move(m.backend, GPTOSS_FULL, moves, 2, &err), LR_OK);
+    full[1] = m.plan.full_pages + 4;
+    full[0] = 9;
+    const struct gptoss_move slides[] = {{2, m.plan.window_pages + 2}};
+    assert_int_equal(api->move(m.backend, GPTOSS_WINDOW, slides, 1, &err), LR_OK);
+    window[2] = m.plan.window_pages + 2;
+    assert_int_equal(forward(&m, ids, TOKENS - 1, 1, full, window, after, &err), LR_OK);
+    assert_memory_equal(before, after, vocab * sizeof(float));
+    free(before);
+    free(after);
+    free(rows);
+    close_backend(&m);
+}
+
+/* ---- devices that fail ---- */
+
+static VkResult VKAPI_PTR lost(VkQueue queue, uint32_t count, const VkSubmitInfo *infos,
+                               VkFence fence)
+{
+    (void)queue;
+    (void)count;
+    (void)infos;
+    (void)fence;
+    return VK_ERROR_DEVICE_LOST;
+}
+
+static void a_lost_device_is_an_error_of_the_step_and_closes(void **state)
+{
+    struct open_model m = {0};
+    struct lr_error err = {0};
+    const uint32_t ids[] = {1, 2, 3}, pages[PAGES] = {0};
+
+    (void)state;
+    open_backend(&m, ODD_MODEL);
+    float *logits = calloc(3 * (size_t)m.weights->vocab_rows, sizeof(float));
+    m.backend->device->vkQueueSubmit = lost;
+    assert_int_equal(forward(&m, ids, 0, 3, pages, pages, logits, &err), LR_INTERNAL);
+    assert_non_null(strstr(err.text, "was lost"));
+    free(logits);
+    close_backend(&m);
+}
+
+static PFN_vkAllocateMemory real_allocate;
+static int allocations_left;
+
+static VkResult VKAPI_PTR short_of_memory(VkDevice handle, const VkMemoryAllocateInfo *info,
+                                          const VkAllocationCallbacks *callbacks,
+                                          VkDeviceMemory *out)
+{
+    if (allocations_left-- <= 0)
+        return VK_ERROR_OUT_OF_DEVICE_MEMORY;
+    return real_allocate(handle, info, callbacks, out);
+}
+
+static const struct gpu_host *real_host;
+
+static lr_code open_short(const char *name, struct gpu_device **out, struct lr_error *err)
+{
+    lr_code code = real_host->open(name, out, err);
+
+    if (code == LR_OK) {
+        real_allocate = (*out)->vkAllocateMemory;
+        (*out)->vkAllocateMemory = short_of_memory;
+    }
+    return code;
+}
+
+static void without_memory_the_model_does_not_open_and_nothing_leaks(void **state)
+{
+    struct open_model m = {0};
+    const struct gptoss_backend_host host = {0};
+    struct lr_error err = {0};
+
+    (void)state;
+    real_host = gptoss_vulkan_host();
+    struct gpu_host stingy = *real_host;
+    stingy.open = open_short;
+    read_weights(&m, ODD_MODEL);
+    assert_int_equal(gpu_plan(&stingy, &m.weights->config, &small_options, &m.plan, &err),
+                     LR_OK);
+    for (int n = 0; n < 1000; n += is_long() ? 1 : 9) {
+        allocations_left = n;
+        lr_code code = gpu_open(&stingy, &host, m.weights, m.usable, &small_options, &m.plan,
+                                &m.backend, &err);
+        if (code == LR_OK) {
+            assert_true(n > 10);
+            break;
+        }
+        assert_int_equal(code, LR_OUT_OF_RAM); /* lavapipe's memory is the machine's */
+        assert_null(m.backend);
+    }
+    assert_non_null(m.backend);
+    /* Pages that cannot grow stay as they are. */
+    allocations_left = 0;
+    assert_int_equal(gpu_resize(m.backend, GPTOSS_FULL, m.plan.full_pages + 1, &err),
+                     LR_OUT_OF_RAM);
+    assert_int_equal(m.backend->pages[GPTOSS_FULL], m.plan.full_pages);
+    close_backend(&m);
+}
+
+static void a_device_that_is_too_small_is_refused_with_both_numbers(void **state)
+{
+    struct gptoss_backend_options options = {.device = "vulkan:0"};
+    struct model_config config;
+    struct gpu_limits limits, small;
+    struct gptoss_plan plan;
+    struct lr_error err = {0};
+
+    (void)state;
+    assert_int_equal(model_config_read(DEMO_MODEL, &config, &err), LR_OK);
+    assert_int_equal(vulkan_describe("vulkan", &limits, &err), LR_OK);
+    assert_true(limits.is_cpu);
+    assert_int_equal(gpu_plan_for(&config, &options, &limits, &plan, &err), LR_OK);
+    options.memory_limit = plan.weights;
+    assert_int_equal(gpu_plan_for(&config, &options, &limits, &plan, &err), LR_OUT_OF_RAM);
+    assert_non_null(strstr(err.text, "--max-context"));
+    options.memory_limit = 0;
+    small = limits;
+    small.threads = 128;
+    assert_int_equal(gpu_plan_for(&config, &options, &small, &plan, &err), LR_UNSUPPORTED);
+    assert_non_null(strstr(err.text, "too small"));
+    small = limits;
+    small.subgroup = 4;
+    assert_int_equal(gpu_plan_for(&config, &options, &small, &plan, &err), LR_UNSUPPORTED);
+    small = limits;
+    small.binding_bytes = 4096;
+    assert_int_equal(gpu_plan_for(&config, &options, &small, &plan, &err), LR_UNSUPPORTED);
+    assert_non_null(strstr(err.text, "binds at most"));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(without_a_driver_the_message_says_what_to_install),
+        cmocka_unit_test(a_device_that_is_too_small_is_refused_with_both_numbers),
+        cmocka_unit_test(odd_logits_equal_the_reference_within_a_thousandth),
+        cmocka_unit_test(a_device_that_binds_few_bytes_gives_the_same_results),
+        cmocka_unit_test(demo_logits_equal_the_reference_within_a_thousandth),
+        cmocka_unit_test(greedy_continuations_equal_the_reference_all_in_one_batch),
+        cmocka_unit_test(device_and_host_sample_the_same_tokens),
+        cmocka_unit_test(pages_keep_their_content_when_their_number_changes_and_when_they_move),
+        cmocka_unit_test(a_lost_device_is_an_error_of_the_step_and_closes),
+        cmocka_unit_test(without_memory_the_model_does_not_open_and_nothing_leaks),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
+
+#else
+
+/* The engine was built without glslc: there is nothing to test, and devices say so. */
+static void without_glslc_the_message_names_it(void **state)
+{
+    static const char *const device[] = {"vulkan:0"};
+    const struct lr_engine_options options = {
+        .size = sizeof(options), .devices = device, .device_count = 1};
+    struct lr_engine_need need = {.size = sizeof(need)};
+    struct lr_error err = {0};
+
+    (void)state;
+    assert_int_equal(gptoss_engine_api()->probe(ODD_MODEL, &options, &need, &err),
+                     LR_UNSUPPORTED);
+    assert_non_null(strstr(err.text, "glslc"));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(without_glslc_the_message_names_it)};
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
+
+#endif
