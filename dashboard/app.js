@@ -160,18 +160,20 @@ function Navigation({ page, me }) {
   )}</ul></nav>`;
 }
 
-/** An overview of nothing helps nobody: without a model the first steps come instead, unless skipped. */
+/** An overview of nothing helps nobody: without a model the first steps come instead, unless skipped or an alert is open. */
 function FirstRun() {
   const models = useLive('models');
+  const alerts = useLive('alerts');
   useEffect(() => {
     if (!models.isLoaded || models.error || models.items.length > 0) return;
+    if (!alerts.isLoaded || alerts.items.some((alert) => alert.open)) return;
     try {
       if (sessionStorage.getItem('lr.welcomed')) return;
     } catch {
       return; /* storage is off: nobody could skip it */
     }
     location.replace('#/welcome');
-  }, [models]);
+  }, [models, alerts]);
   return null;
 }
 

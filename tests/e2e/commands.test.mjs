@@ -88,7 +88,7 @@ test('without a key or with a wrong key every command says how to pass a key', a
   await fails(
     ['models', '--key', api],
     { LLM_ROUTER_URL: locked.url },
-    /needs a key of role admin; key-\w+ is one of role api/,
+    /needs the role admin; key-\w+ has the role api/,
   );
 });
 

@@ -18,7 +18,7 @@ before(async () => {
       '--model',
       makeEcho('loads', { load_ms: 3000 }),
       '--model',
-      makeEcho('reads', { prefill_ms: 700 }),
+      makeEcho('reads', { prefill_ms: 2500 }),
     ],
   });
 });

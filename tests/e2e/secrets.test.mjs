@@ -182,8 +182,24 @@ test('the database keeps hashes of node secrets, also of rows that an older rele
 
   await router.stop();
   const db = new DatabaseSync(path.join(dir, 'router.db'));
+  // What version 5 of the database had; everything later goes.
+  const old = {
+    keys: 'id name role hash created_ms expires_ms revoked_ms requests_per_minute tokens_per_minute models',
+    models: 'folded_id id source format manifest chat_template created_ms path generation',
+    nodes: 'id name url secret device joined_ms drained',
+    usage: 'time_ms key_id model node request_id status prompt_tokens completion_tokens cached_tokens wait_ms total_ms',
+    audit: 'time_ms actor action target detail',
+    routers: 'url seen_ms',
+    counters: 'name value',
+    schema_version: 'number',
+  };
+  for (const { name } of db.prepare("SELECT name FROM sqlite_master WHERE type = 'table'").all())
+    if (!(name in old)) db.exec(`DROP TABLE "${name}"`);
+    else
+      for (const column of db.prepare(`PRAGMA table_info("${name}")`).all())
+        if (!old[name].split(' ').includes(column.name)) db.exec(`ALTER TABLE "${name}" DROP COLUMN ${column.name}`);
   db.exec(
-    `UPDATE nodes SET secret = '${secret}'; UPDATE schema_version SET number = 5; DROP TABLE aliases; DROP TABLE responses; DROP TABLE response_texts; DROP TABLE response_sums; DROP TABLE schema_additions; DROP TABLE silences; DROP TABLE alert_told; DROP TABLE alert_outbox; DELETE FROM counters WHERE name = 'message'; ALTER TABLE keys DROP COLUMN uses; ALTER TABLE keys DROP COLUMN joins; PRAGMA wal_checkpoint(TRUNCATE)`,
+    `UPDATE nodes SET secret = '${secret}'; UPDATE schema_version SET number = 5; DELETE FROM counters WHERE name = 'message'; PRAGMA wal_checkpoint(TRUNCATE)`,
   );
   db.close();
   assert.notDeepEqual(inFiles(dir, secret), []);

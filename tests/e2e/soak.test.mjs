@@ -10,7 +10,7 @@ const ROUNDS = LONG ? 120 : 6;
 const GROWTH = 2 << 20; // what an allocator keeps back; 1.2 KB a request lost would be more
 
 test('mixed traffic, much of it faulty: memory, files and metrics are flat', async () => {
-  const { router } = await fleet(2, makeEcho('m'));
+  const { router } = await fleet(2, makeEcho('m'), { args: ['--request-log', '64'] }); // a full request log has its size
   const key = (await call(`${router.url}/v0/keys`, { body: { name: 'soak' } })).json.key;
   const resident = () =>
     1024 * Number(fs.readFileSync(`/proc/${router.pid}/status`, 'utf8').match(/VmRSS:\s+(\d+)/)[1]);

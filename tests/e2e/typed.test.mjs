@@ -312,7 +312,7 @@ test('logs prints the log of the router or of a node, and -f goes on with new li
   await says(['logs', 'n0', '--lines', '2000'], /\S+Z info {2}worker\.ready model=parrot/);
   await fails(['logs', 'n9'], /did you mean "n0"/);
   const key = (await cli(['keys', 'create', '--name', 'reader'], env)).stdout.trim();
-  await fails(['logs', '--key', key], /needs a key of role admin/);
+  await fails(['logs', '--key', key], /needs the role admin/);
 
   const child = keep(await launch(['logs', 'n0', '-f', '--lines', '1', '--url', up.url], { match: /\n/, env }));
   assert.equal(child.out.split('\n').length, 2, 'one line, and the end of it');

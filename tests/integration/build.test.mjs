@@ -154,7 +154,7 @@ describe('an installation', () => {
         assert.ok(found.has(names[file]), `${path.basename(program)} needs ${file}`);
     const packages = Object.keys(JSON.parse(fs.readFileSync(path.join(SOURCE, 'dashboard/package-lock.json'))).packages)
       .filter(Boolean)
-      .map((name) => path.basename(name));
+      .map((name) => name.replace(/^.*node_modules\//, ''));
     for (const name of [
       'llhttp',
       'libcurl',

@@ -232,7 +232,7 @@ describe('completions', () => {
     assert.equal(result.stderr, '');
     const [name, values, tools, names] = result.stdout.split('\n');
     assert.equal(name, '_llm_router llm-router');
-    assert.equal(values, 'auto cuda metal cpu');
+    assert.equal(values, 'auto cuda vulkan metal cpu');
     assert.match(tools, /tokenize:Convert text/);
     assert.match(names, /router:Serve one OpenAI-compatible endpoint/);
   });
@@ -247,7 +247,7 @@ describe('completions', () => {
         .stdout.trim()
         .split('\n')
         .map((line) => line.split('\t')[0]),
-      ['auto', 'cpu', 'cuda', 'metal'],
+      ['auto', 'cpu', 'cuda', 'metal', 'vulkan'],
     );
     assert.match(ask('llm-router debug tok').stdout, /^tokenize/);
     assert.equal(ask('llm-router debug tok').stderr, '');
