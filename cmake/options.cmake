@@ -6,6 +6,8 @@ option(LR_STATIC_DEPS "Link third-party libraries statically (preset portable)" 
 option(LR_FAILPOINTS "Compile named failpoints in (tests that stop a process at a stage)" OFF)
 option(LR_CUDA "Build the CUDA backend where nvcc is found" ON)
 option(LR_VULKAN "Build the Vulkan backend where glslc is found" ON)
+# Elsewhere only a test uses it, with a stand-in for Metal.
+option(LR_METAL "Build the Metal backend where glslc and spirv-cross are found" ${APPLE})
 option(LR_WITH_DASHBOARD "Embed the web page where npm is there" ON)
 set(LR_SANITIZE "" CACHE STRING "Sanitizers, as -fsanitize takes them")
 set(LR_CUDA_ARCHS "90a;80-virtual" CACHE STRING "CUDA code to embed: 90a = sm_90a, 80-virtual = compute_80 PTX")

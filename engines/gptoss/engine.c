@@ -20,6 +20,9 @@ static const struct lr_engine_facts *describe(void)
 #ifdef GPTOSS_VULKAN
                                            "vulkan",
 #endif
+#ifdef GPTOSS_METAL
+                                           "metal",
+#endif
                                            NULL};
     static const struct lr_engine_facts facts = {
         .size = sizeof(facts),

@@ -49,8 +49,20 @@ static lr_code pick_backend(const struct lr_engine_options *o,
                        *device);
 #endif
     }
+    if (strcmp(*device, "metal") == 0) {
+#ifdef GPTOSS_METAL
+        *api = gptoss_backend_metal();
+        return LR_OK;
+#else
+        return lr_fail(
+            err, LR_UNSUPPORTED,
+            "device \"metal\": this engine was built without Metal, which is part of "
+            "macOS; on other systems use --device cuda, vulkan or cpu");
+#endif
+    }
     return lr_fail(err, LR_UNSUPPORTED,
-                   "device \"%s\": use \"cpu\", \"cuda:N\", \"vulkan:N\" or a GPU's UUID",
+                   "device \"%s\": use \"cpu\", \"cuda:N\", \"vulkan:N\", \"metal\" or a GPU's "
+                   "UUID",
                    *device);
 }
 

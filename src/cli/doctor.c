@@ -11,6 +11,7 @@
 #include "base/subprocess.h"
 #include "cli/checks.h"
 #include "cli/commands.h"
+#include "cli/device_check.h"
 #include "cli/remote.h"
 #include "cli/way.h"
 #include "net/client.h"
@@ -33,6 +34,12 @@ static const struct lr_setting flags[] = {
     {.name = "engines-dir",
      .type = LR_SETTING_PATH,
      .help = "folder with the engine plugins; default: the folder installed with the program"},
+    {.name = "device",
+     .type = LR_SETTING_STRING,
+     .value = "NAME",
+     .help =
+         "also compute the demo model on this device (cuda, vulkan:N, metal) and compare it "
+         "with the processor"},
     {.name = "hub",
      .type = LR_SETTING_BOOL,
      .fallback = "true",
@@ -266,6 +273,8 @@ static lr_code run(const struct lr_settings *s, struct lr_error *err)
         check_port(&c, 11680, "router");
     if ((parts & PART_NODE) != 0)
         check_port(&c, 11681, "node");
+    if (lr_settings_str(s, "device") != NULL)
+        cli_check_device(&c, lr_settings_str(s, "device"), lr_settings_str(s, "engines-dir"));
     check_files_of_tls(&c, s);
     if (cli_names_router(s))
         cli_check_way(&c, s);
@@ -284,7 +293,8 @@ const struct cli_command cli_command_doctor = {
         "for: a router needs no GPU and no engine. With --tls-cert and --tls-key it checks "
         "these\n"
         "files, and with --url (or LLM_ROUTER_URL) the way to that router: name, connection,\n"
-        "TLS, key and version.",
+        "TLS, key and version. With --device it computes the demo model on that device, in\n"
+        "seconds, and says whether the result is right.",
     .flags = {flags, sizeof(flags) / sizeof(flags[0])},
     .run = run,
 };

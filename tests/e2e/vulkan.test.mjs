@@ -100,3 +100,12 @@ if (LONG)
     assert.equal(expected.length, 12);
     assert.deepEqual(ids('vulkan:0'), expected);
   });
+
+test('doctor computes the demo model on a device and compares it with the processor', async () => {
+  const doctor = (device) =>
+    cli(['doctor', '--no-hub', '--data-dir', tempDir('doctor'), '--device', device]).catch((error) => error);
+  const [vulkan, metal] = await Promise.all([doctor('vulkan:0'), doctor('metal')]);
+  const error = Number(vulkan.stdout.match(/ok {4}vulkan:0 computes .* \(relative error ([\d.e-]+), /)[1]);
+  assert.ok(error > 0 && error < 1e-3, String(error));
+  assert.match(metal.stdout, /MISS {2}metal computes [^]*use --device cuda, vulkan or cpu/);
+});

@@ -57,7 +57,7 @@ struct gptoss_trace {
 
 /* The operator's options; zero means "the backend chooses". */
 struct gptoss_backend_options {
-    const char *device;      /* "cpu", "cuda:0", "GPU-<uuid>", "vulkan:0" */
+    const char *device;      /* "cpu", "cuda:0", "GPU-<uuid>", "vulkan:0", "metal" */
     uint64_t memory_limit;   /* bytes on the device (of host memory for "cpu"); 0: none */
     uint64_t kv_tokens;      /* positions of the full layers' cache, over all sequences */
     uint32_t max_sequences;  /* sequences with pages at one time */
@@ -135,7 +135,7 @@ struct gptoss_backend_host {
 
 /* Static and const in each backend. */
 struct gptoss_backend_api {
-    const char *name; /* "cpu", "cuda", "vulkan" */
+    const char *name; /* "cpu", "cuda", "vulkan", "metal" */
 
     /* UNSUPPORTED: no such device, or an unsupported shape.  OUT_OF_VRAM or OUT_OF_RAM: the
      * limit is too small for the weights and one sequence; both numbers. */
@@ -175,6 +175,9 @@ const struct gptoss_backend_api *gptoss_backend_cuda(void);
 #endif
 #ifdef GPTOSS_VULKAN
 const struct gptoss_backend_api *gptoss_backend_vulkan(void);
+#endif
+#ifdef GPTOSS_METAL
+const struct gptoss_backend_api *gptoss_backend_metal(void);
 #endif
 
 #ifdef __cplusplus

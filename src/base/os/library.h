@@ -20,6 +20,8 @@ enum lr_known_library {
     LR_LIBRARY_CUDA,   /* NVIDIA's driver */
     LR_LIBRARY_NVML,   /* its management library */
     LR_LIBRARY_VULKAN, /* the loader of every Vulkan driver */
+    LR_LIBRARY_METAL,  /* Apple's GPU API; macOS only */
+    LR_LIBRARY_OBJC,   /* the Objective-C runtime; macOS only */
     LR_LIBRARY_CURL,
     LR_LIBRARY_PQ, /* PostgreSQL's client; Linux only */
 };

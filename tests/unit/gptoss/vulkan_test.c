@@ -12,7 +12,7 @@
 #include "engines/gptoss/backend/vulkan/vulkan.h"
 
 /* lavapipe does not free everything. */
-const char *__lsan_default_suppressions(void);
+__attribute__((visibility("default"))) const char *__lsan_default_suppressions(void);
 const char *__lsan_default_suppressions(void)
 {
     return "leak:libvulkan_lvp.so\nleak:libLLVM\n";

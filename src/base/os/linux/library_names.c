@@ -13,6 +13,8 @@ static const char *const names[][NAMES] = {
     [LR_LIBRARY_VULKAN] = {"libvulkan.so.1"},
     [LR_LIBRARY_CURL] = {"libcurl.so.4", "libcurl-gnutls.so.4", "libcurl.so"},
     [LR_LIBRARY_PQ] = {"libpq.so.5"},
+    [LR_LIBRARY_METAL] = {NULL},
+    [LR_LIBRARY_OBJC] = {NULL},
 };
 
 void *lr_library_open_known(enum lr_known_library which)
@@ -25,7 +27,7 @@ void *lr_library_open_known(enum lr_known_library which)
 
 const char *lr_library_name(enum lr_known_library which)
 {
-    return names[which][0];
+    return names[which][0] != NULL ? names[which][0] : "";
 }
 
 bool lr_gpu_device_exists(bool has_driver)

@@ -59,6 +59,8 @@ static const char *const names[] = {
     [LR_LIBRARY_CUDA] = "nvcuda.dll",
     [LR_LIBRARY_NVML] = "nvml.dll",
     [LR_LIBRARY_VULKAN] = "vulkan-1.dll",
+    [LR_LIBRARY_METAL] = "",
+    [LR_LIBRARY_OBJC] = "",
     [LR_LIBRARY_CURL] = "libcurl.dll",
     [LR_LIBRARY_PQ] = "",
 };

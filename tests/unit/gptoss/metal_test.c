@@ -1,0 +1,203 @@
+/* The Metal host gives the results of the reference, by a stand-in for Metal whose kernels run
+ * on the processor (tests/fake_metal).  Without GPTOSS_METAL this is not built. */
+#include "tests/unit/gptoss/support.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "base/os/library.h"
+
+/* lavapipe does not free everything. */
+__attribute__((visibility("default"))) const char *__lsan_default_suppressions(void);
+const char *__lsan_default_suppressions(void)
+{
+    return "leak:libvulkan_lvp.so\nleak:libLLVM\n";
+}
+
+static int (*live)(void), (*launches)(void), (*archived)(void);
+static void (*lose)(bool is_lost);
+static void (*limit)(uint64_t bytes);
+
+static void find(void *library, const char *name, void *out)
+{
+    void *symbol = lr_library_symbol(library, name);
+    assert_non_null(symbol);
+    memcpy(out, &symbol, sizeof(symbol));
+}
+
+static int open_stand_in(void **state)
+{
+    (void)state;
+    assert_int_equal(setenv("LR_METAL_LIBRARY", LR_FAKE_METAL, 1), 0);
+    assert_int_equal(setenv("VK_ICD_FILENAMES", LR_LAVAPIPE, 0), 0);
+    void *library = lr_library_open(LR_FAKE_METAL);
+    if (library == NULL)
+        fail_msg("%s", lr_library_error());
+    find(library, "fake_metal_live", &live);
+    find(library, "fake_metal_launches", &launches);
+    find(library, "fake_metal_archived", &archived);
+    find(library, "fake_metal_lose", &lose);
+    find(library, "fake_metal_limit", &limit);
+    return 0;
+}
+
+static struct lr_engine_options on_metal(void)
+{
+    static const char *const devices[] = {"metal"};
+    return (struct lr_engine_options){.size = sizeof(struct lr_engine_options),
+                                      .devices = devices,
+                                      .device_count = 1,
+                                      .prefill_chunk = 64,
+                                      .max_sequences = 4,
+                                      .max_context = 512};
+}
+
+static double relative_error(const float *a, const float *b, size_t n)
+{
+    double difference = 0, norm = 0;
+    for (size_t i = 0; i < n; i++) {
+        difference += ((double)a[i] - (double)b[i]) * ((double)a[i] - (double)b[i]);
+        norm += (double)b[i] * (double)b[i];
+    }
+    return sqrt(difference / norm);
+}
+
+/* The logits of some cases, within 1e-3 of the reference. */
+static void check_logits(const char *dir, const char *golden, size_t cases)
+{
+    struct lr_engine_need need = {.size = sizeof(need)};
+    struct lr_engine_options options = on_metal();
+    struct lr_error err = {0};
+    struct golden g;
+    if (gptoss_engine_api()->probe(dir, &options, &need, &err) != LR_OK)
+        fail_msg("%s", err.text);
+    golden_load(&g, golden);
+    struct recorder *r = recorder_open(dir, &options);
+    for (size_t i = 0; i < g.count && i < cases; i++) {
+        const struct golden_case *c = &g.cases[i];
+        size_t total = c->count * need.vocab_size;
+        float *logits = calloc(total, sizeof(*logits));
+        if (gptoss_engine_api()->logits(r->model, c->ids, c->count, logits, &err) != LR_OK)
+            fail_msg("%s: %s", c->name, err.text);
+        double e = relative_error(logits + total - c->logit_count, c->logits, c->logit_count);
+        if (!(e <= 1e-3))
+            fail_msg("%s: relative error %g", c->name, e);
+        free(logits);
+    }
+    recorder_close(r);
+    lr_arena_free(&g.arena);
+}
+
+static size_t cases(void)
+{
+    return getenv("LR_LONG") != NULL ? 32 : 1;
+}
+
+static void logits_of_both_models_are_those_of_the_reference(void **state)
+{
+    int before = launches();
+    (void)state;
+    check_logits(DEMO_MODEL, DEMO_GOLDEN, cases());
+    assert_true(launches() > before); /* the stand-in has computed them */
+    if (cases() > 1)
+        check_logits(ODD_MODEL, ODD_GOLDEN, cases());
+    assert_int_equal(live(), 0);
+}
+
+static void
+greedy_tokens_are_those_of_the_reference_and_every_object_is_given_back(void **state)
+{
+    struct lr_engine_options options = on_metal();
+    struct golden g;
+    (void)state;
+    golden_load(&g, DEMO_GOLDEN);
+    struct recorder *r = recorder_open(DEMO_MODEL, &options);
+    size_t count = cases() > 1 ? g.count : 2;
+    for (size_t i = 0; i < count; i++) {
+        const struct golden_case *c = &g.cases[i];
+        struct lr_engine_request request =
+            plain_request(i, c->ids, c->count, (uint32_t)c->greedy_count);
+        request.ignore_stop = 1;
+        must_submit(r, &request);
+    }
+    recorder_run(r);
+    for (size_t i = 0; i < count; i++) {
+        const struct record *q = record_of(r, i);
+        assert_int_equal(q->count, g.cases[i].greedy_count);
+        assert_memory_equal(q->tokens, g.cases[i].greedy,
+                            g.cases[i].greedy_count * sizeof(uint32_t));
+    }
+    assert_true(live() > 0);
+    recorder_close(r);
+    assert_int_equal(live(), 0);
+    lr_arena_free(&g.arena);
+}
+
+static void compiled_kernels_are_kept_and_a_damaged_file_is_made_anew(void **state)
+{
+    char folder[] = "/tmp/gptoss-archive-XXXXXX", command[128];
+    struct lr_engine_options options = on_metal();
+    (void)state;
+    assert_non_null(mkdtemp(folder));
+    assert_int_equal(setenv("TMPDIR", folder, 1), 0);
+    int before = archived();
+    recorder_close(recorder_open(DEMO_MODEL, &options));
+    assert_int_equal(archived(), before); /* there was no file */
+    recorder_close(recorder_open(DEMO_MODEL, &options));
+    int from_file = archived() - before;
+    assert_true(from_file > 10);
+    (void)snprintf(command, sizeof(command), "for f in %s/*; do echo damaged > $f; done",
+                   folder);
+    assert_int_equal(system(command), 0);
+    recorder_close(recorder_open(DEMO_MODEL, &options));
+    assert_int_equal(archived() - before, from_file);
+    recorder_close(recorder_open(DEMO_MODEL, &options));
+    assert_int_equal(archived() - before, 2 * from_file);
+    (void)snprintf(command, sizeof(command), "rm -r %s", folder);
+    assert_int_equal(system(command), 0);
+    assert_int_equal(unsetenv("TMPDIR"), 0);
+    assert_int_equal(live(), 0);
+}
+
+static void a_lost_gpu_and_too_little_memory_are_errors_that_say_so(void **state)
+{
+    struct lr_engine_options options = on_metal();
+    struct lr_engine_model *model = NULL;
+    struct lr_error err = {0};
+    struct golden g;
+    (void)state;
+    golden_load(&g, DEMO_GOLDEN);
+    struct recorder *r = recorder_open(DEMO_MODEL, &options);
+    float *logits = calloc(g.cases[0].count * 65536, sizeof(*logits));
+    lose(true);
+    assert_int_equal(
+        gptoss_engine_api()->logits(r->model, g.cases[0].ids, g.cases[0].count, logits, &err),
+        LR_INTERNAL);
+    assert_non_null(strstr(err.text, "the GPU is lost"));
+    recorder_close(r);
+    lose(false);
+    free(logits);
+    lr_arena_free(&g.arena);
+    assert_int_equal(live(), 0);
+
+    limit(1 << 20);
+    const struct lr_engine_host host = {.size = sizeof(host)};
+    lr_code code = gptoss_engine_api()->open(&host, DEMO_MODEL, &options, &model, &err);
+    assert_int_equal(code, LR_OUT_OF_VRAM);
+    assert_non_null(strstr(err.text, "--max-context"));
+    limit(0);
+    assert_int_equal(live(), 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(logits_of_both_models_are_those_of_the_reference),
+        cmocka_unit_test(
+            greedy_tokens_are_those_of_the_reference_and_every_object_is_given_back),
+        cmocka_unit_test(compiled_kernels_are_kept_and_a_damaged_file_is_made_anew),
+        cmocka_unit_test(a_lost_gpu_and_too_little_memory_are_errors_that_say_so),
+    };
+    return cmocka_run_group_tests(tests, open_stand_in, NULL);
+}
