@@ -10,6 +10,17 @@ import { Button, ErrorNote } from '../lib/ui.js';
 
 const PAGE = 25;
 
+const value = (v) => (v === undefined ? '' : Array.isArray(v) ? v.join(' ') : String(v));
+/** "name: a → b" for each changed member; the detail where nothing can be compared. */
+function changes(r) {
+  const names = [...new Set([...Object.keys(r.before ?? {}), ...Object.keys(r.after ?? {})])];
+  const lines = names.map((name) => {
+    const [before, after] = [value(r.before?.[name]), value(r.after?.[name])];
+    return r.before && r.after ? `${name}: ${before} → ${after}` : `${name}: ${before || after}`;
+  });
+  return lines.length > 0 ? lines : [r.detail];
+}
+
 /** @param {{keys: {id: string, name: string}[]}} props */
 export function Audit({ keys }) {
   const [log, setLog] = useState({ rows: [], until: 0, more: false, error: null, isLoaded: false });
@@ -54,8 +65,14 @@ export function Audit({ keys }) {
     {
       id: 'actor',
       label: t('keys.actor'),
-      text: (r) => names.get(r.actor) ?? r.actor,
-      cell: (r) => html`<span class="break">${names.get(r.actor) ?? r.actor}</span>`,
+      text: (r) => r.actor_name || r.actor,
+      cell: (r) => html`<span class="break" title=${r.actor}>${r.actor_name || r.actor}</span>`,
+    },
+    {
+      id: 'address',
+      label: t('keys.address'),
+      text: (r) => r.from,
+      cell: (r) => html`<span class="break">${r.from}</span>`,
     },
     { id: 'action', label: t('keys.action'), text: (r) => r.action, cell: (r) => html`<code>${r.action}</code>` },
     {
@@ -65,10 +82,10 @@ export function Audit({ keys }) {
       cell: (r) => html`<span class="break">${names.get(r.target) ?? r.target}</span>`,
     },
     {
-      id: 'detail',
-      label: t('keys.detail'),
-      text: (r) => r.detail,
-      cell: (r) => html`<span class="break muted">${r.detail}</span>`,
+      id: 'change',
+      label: t('keys.change'),
+      text: (r) => changes(r).join(' '),
+      cell: (r) => changes(r).map((line) => html`<div class="break muted">${line}</div>`),
     },
   ];
   return html`<section class="section">

@@ -174,7 +174,8 @@ test('a key is edited while it is in use: the page shows the new limits, and ref
     .getByRole('region', { name: 'Audit log' })
     .getByRole('row')
     .filter({ hasText: 'key.change' })
-    .filter({ hasText: 'models=other/model' })
+    .filter({ hasText: '127.0.0.1' })
+    .filter({ hasText: 'models: echo other/model → other/model' })
     .waitFor();
   page.watch.assertClean();
   await page.context().close();

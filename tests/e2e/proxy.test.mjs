@@ -155,8 +155,8 @@ test('behind a trusted proxy wrong keys lock out the address they came from and 
     return rows.some((a) => a.action === 'session.create') && rows;
   });
   assert.deepEqual(
-    audit.map((a) => [a.action, a.target]),
-    [['session.create', '127.0.0.3']],
+    audit.map((a) => [a.action, a.target, a.from]),
+    [['session.create', '127.0.0.3', '127.0.0.3']],
     'and there is no row per wrong sign-in',
   );
 });

@@ -142,6 +142,69 @@ test('the audit log as CSV and lines of JSON has every line', async () => {
   }
 });
 
+test('the audit log names the actor, the address and the changed members before and after, in every form and by filter', async () => {
+  for (const r of routers) {
+    const admin = await make(r, { name: 'Ada', role: 'admin' });
+    const { key } = admin;
+    const made = await make(r, { name: 'old', requests_per_minute: 5, models: ['one'] });
+    const change = { name: 'new', requests_per_minute: 5, models: ['one', 'two'], label: 'x'.repeat(63) };
+    assert.equal((await call(`${r.url}/v0/keys/${made.id}`, { key, method: 'PATCH', body: change })).status, 200);
+    const rotation = await call(`${r.url}/v0/keys/${made.id}/rotate`, { key, body: { overlap: 60 } });
+    const [node] = (await call(`${r.url}/v0/nodes`)).json.nodes;
+    for (const action of ['drain', 'undrain'])
+      assert.equal((await call(`${r.url}/v0/nodes/${node.id}/${action}`, { key, method: 'POST' })).status, 200);
+    const aliases = (names) => call(`${r.url}/v0/models/one`, { key, method: 'PATCH', body: { aliases: names } });
+    assert.equal((await aliases(['uno'])).status, 200);
+    // A list that has no room is cut with a mark, and the line stays whole.
+    const many = Array.from({ length: 30 }, (_, i) => `alias-number-${i}`);
+    assert.equal((await aliases(many)).status, 200);
+    assert.equal((await aliases([])).status, 200);
+    assert.equal((await call(`${r.url}/v0/keys/${made.id}`, { key, method: 'DELETE' })).status, 200);
+    // The line keeps the name that the actor had.
+    await call(`${r.url}/v0/keys/${admin.id}`, { method: 'PATCH', body: { name: 'Eve' } });
+
+    const { audit } = (await call(`${r.url}/v0/audit?actor=Ada&limit=100`)).json;
+    assert.ok(audit.every((a) => a.actor === admin.id && a.actor_name === 'Ada' && a.from === '127.0.0.1'));
+    const of = (action) => audit.filter((a) => a.action === action).map((a) => [a.before, a.after]);
+    const until = rotation.json.old_secret_until;
+    const revoked = (await call(`${r.url}/v0/keys`)).json.keys.find((k) => k.id === made.id).revoked;
+    assert.deepEqual(of('key.change'), [
+      [
+        { name: 'old', label: '', models: ['one'] },
+        { name: 'new', label: change.label, models: ['one', 'two'] },
+      ],
+    ]);
+    assert.deepEqual(of('key.rotate'), [[{ old_secret_until: 0 }, { old_secret_until: until }]]);
+    assert.deepEqual(of('key.revoke'), [[{ revoked: 0 }, { revoked }]]);
+    assert.deepEqual(of('node.drain'), [[{ drained: false }, { drained: true }]]);
+    assert.deepEqual(of('node.undrain'), [[{ drained: true }, { drained: false }]]);
+    const [, [, cut]] = of('model.change');
+    assert.deepEqual([cut.aliases[0], cut.aliases.at(-1)], ['alias-number-0', '...']);
+    assert.deepEqual(of('model.change').at(-1), [{ aliases: [] }, { aliases: ['uno'] }]);
+
+    const filtered = async (query) => (await call(`${r.url}/v0/audit?${query}&limit=100`)).json.audit;
+    const created = (await filtered('action=key.create')).find((a) => a.target === made.id);
+    assert.deepEqual(created.before, null);
+    assert.deepEqual(created.after, { role: 'api', name: 'old', requests_per_minute: 5, models: ['one'] });
+    assert.deepEqual(new Set((await filtered('action=key')).map((a) => a.action.split('.')[0])), new Set(['key']));
+    assert.deepEqual(await filtered(`actor=${admin.id}`), audit);
+    assert.deepEqual([await filtered('actor=nobody'), await filtered('action=ke')], [[], []]);
+
+    const query = 'actor=Ada&action=key.change&format';
+    const csv = await call(`${r.url}/v0/audit?${query}=csv`);
+    const jsonl = await call(`${r.url}/v0/audit?${query}=jsonl`);
+    const want = audit.find((a) => a.action === 'key.change');
+    for (const row of [
+      ...parseCsv(csv.text).map((c) => ({ ...c, before: JSON.parse(c.before), after: JSON.parse(c.after) })),
+      ...lines(jsonl.text),
+    ])
+      assert.deepEqual({ ...row, time_ms: 0, time: 0 }, { ...want, time_ms: 0, time: 0 });
+    assert.equal(parseCsv(csv.text).length + lines(jsonl.text).length, 2);
+    const whole = (await call(`${r.url}/v0/audit?format=jsonl`)).text;
+    for (const secret of [key, made.key, rotation.json.key]) assert.ok(!whole.includes(secret));
+  }
+});
+
 test('records that are older than the operator keeps them are removed, the sums of the month stay', async () => {
   const dir = tempDir('kept');
   const model = makeEcho('one');

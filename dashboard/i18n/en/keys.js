@@ -118,5 +118,6 @@ export default {
   actor: 'Actor',
   action: 'Action',
   target: 'Target',
-  detail: 'Detail',
+  address: 'From',
+  change: 'Change',
 };

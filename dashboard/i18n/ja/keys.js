@@ -117,5 +117,6 @@ export default {
   actor: '実行者',
   action: '操作',
   target: '対象',
-  detail: '詳細',
+  address: '接続元',
+  change: '変更内容',
 };

@@ -81,11 +81,12 @@ void router_node_store(struct router_sync *sync, struct router_node *node)
 }
 
 lr_code router_node_change(struct router_sync *sync, struct lr_str id,
-                           enum router_node_change change, const char *actor,
+                           enum router_node_change change, const struct router_actor *by,
                            struct net_loop *loop, router_store_done fn, void *arg,
                            struct lr_error *err)
 {
     static const char *const names[] = {"node.drain", "node.undrain", "node.delete"};
+    struct router_change values = {0};
     (void)pthread_mutex_lock(sync->lock);
     struct router_node *node = router_nodes_find(sync->nodes, id);
     struct saving *saving = node != NULL ? prepare(sync, node) : NULL;
@@ -97,11 +98,18 @@ lr_code router_node_change(struct router_sync *sync, struct lr_str id,
         return lr_fail(err, LR_OUT_OF_RAM, "no memory for a change of a node");
     if (change == ROUTER_REMOVE_NODE)
         router_node_move(&saving->copy, ROUTER_NODE_REMOVED);
+    if (change == ROUTER_REMOVE_NODE) {
+        router_change_text(&values, "name", saving->copy.name, NULL);
+        router_change_text(&values, "url", saving->copy.url, NULL);
+    } else {
+        router_change_flag(&values, "drained", saving->copy.is_drained,
+                           change == ROUTER_DRAIN_NODE);
+    }
     saving->copy.is_drained = change == ROUTER_DRAIN_NODE;
     saving->change = names[change];
     saving->fn = fn;
     saving->arg = arg;
-    struct router_action action = {actor, names[change], saving->copy.id, ""};
+    struct router_action action = {names[change], saving->copy.id, "", &values, *by};
     router_store_act(sync->store, &action, write_node, loop, written, saving);
     return LR_OK;
 }
@@ -180,10 +188,31 @@ static void inserted(void *arg, const struct lr_error *err)
     free(a);
 }
 
+static void describe(struct router_change *out, const char *name, const char *value,
+                     bool is_added)
+{
+    if (value[0] != '\0')
+        router_change_text(out, name, is_added ? NULL : value, is_added ? value : NULL);
+}
+
+void router_describe_model(const struct router_model *model, bool is_added,
+                           struct router_change *out)
+{
+    *out = (struct router_change){0};
+    describe(out, "source", model->source, is_added);
+    describe(out, "format", model->format, is_added);
+    describe(out, "path", model->path, is_added);
+    if (model->aliases[0] != '\0')
+        router_change_words(out, "aliases", is_added ? NULL : model->aliases,
+                            is_added ? model->aliases : NULL);
+}
+
 void router_register(struct router_sync *sync, const struct router_new_model *model,
-                     const char *actor, struct net_loop *loop, router_store_done fn, void *arg)
+                     const struct router_actor *by, struct net_loop *loop, router_store_done fn,
+                     void *arg)
 {
     struct lr_error err;
+    struct router_change change;
     struct adding *a = calloc(1, sizeof(*a));
     lr_code code =
         a != NULL ? LR_OK : lr_fail(&err, LR_OUT_OF_RAM, "no memory for a registration");
@@ -191,8 +220,10 @@ void router_register(struct router_sync *sync, const struct router_new_model *mo
         *a = (struct adding){.sync = sync, .fn = fn, .arg = arg};
         (void)pthread_mutex_lock(sync->lock);
         code = router_registry_add(sync->registry, model, &a->model, &err);
-        if (code == LR_OK)
+        if (code == LR_OK) {
             (void)router_model_ref(a->model);
+            router_describe_model(a->model, true, &change);
+        }
         (void)pthread_mutex_unlock(sync->lock);
     }
     if (code != LR_OK) {
@@ -201,8 +232,11 @@ void router_register(struct router_sync *sync, const struct router_new_model *mo
             fn(arg, &err);
         return;
     }
-    struct router_action action = {actor, "model.register", a->model->id, a->model->source};
-    router_store_act(sync->store, actor != NULL ? &action : NULL, insert, loop, inserted, a);
+    struct router_action action = {"model.register", a->model->id, a->model->source,
+                                   .change = &change};
+    if (by != NULL)
+        action.by = *by;
+    router_store_act(sync->store, by != NULL ? &action : NULL, insert, loop, inserted, a);
 }
 
 /* ---- reading what other routers have changed ---- */

@@ -38,15 +38,19 @@ void router_sync_second(struct router_sync *sync);
  * is no such node.  Lock not held. */
 enum router_node_change { ROUTER_DRAIN_NODE, ROUTER_UNDRAIN_NODE, ROUTER_REMOVE_NODE };
 LR_MUST_USE lr_code router_node_change(struct router_sync *sync, struct lr_str id,
-                                       enum router_node_change change, const char *actor,
-                                       struct net_loop *loop, router_store_done fn, void *arg,
-                                       struct lr_error *err);
+                                       enum router_node_change change,
+                                       const struct router_actor *by, struct net_loop *loop,
+                                       router_store_done fn, void *arg, struct lr_error *err);
 
 /* Adds a model and stores it, then calls fn(arg) on `loop` (fn may be NULL).  The model serves
- * once fn was called without an error.  CONFLICT: the id is taken.  actor: the caller, for the
+ * once fn was called without an error.  CONFLICT: the id is taken.  by: the caller, for the
  * audit log; NULL: the router itself.  Any loop, lock not held. */
 void router_register(struct router_sync *sync, const struct router_new_model *model,
-                     const char *actor, struct net_loop *loop, router_store_done fn, void *arg);
+                     const struct router_actor *by, struct net_loop *loop, router_store_done fn,
+                     void *arg);
+/* A registration that is added or removed, for the audit log.  Lock held. */
+void router_describe_model(const struct router_model *model, bool is_added,
+                           struct router_change *out);
 
 /* The model is deleted in the database: tickets that wait for it are refused.  Lock held. */
 void router_unregister(struct router_sync *sync, struct lr_str id);

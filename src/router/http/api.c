@@ -28,6 +28,13 @@ const char *router_caller_name(const struct router_caller *caller)
     return key != NULL && key->person[0] != '\0' ? key->person : router_caller_id(caller);
 }
 
+struct router_actor router_actor(struct net_request *req)
+{
+    const struct router_access *access = router_access(req);
+    return (struct router_actor){router_caller_name(&access->caller), access->caller.name,
+                                 access->from};
+}
+
 /* ---- answers ---- */
 
 struct lr_json_writer *router_answer_begin(struct net_request *req)
@@ -117,7 +124,7 @@ lr_code router_act(struct net_request *req, const struct router_action *action,
         return LR_OK;
     }
     struct router_action own = *action;
-    own.actor = router_caller_name(&access->caller);
+    own.by = router_actor(req);
     router_store_act(access->router->store, &own, fn != NULL ? do_act : NULL,
                      net_request_loop(req), acted, act);
     return LR_OK;

@@ -44,6 +44,7 @@ struct router_caller {
     struct router_node *node; /* a node, by its secret */
     enum router_role role;
     uint64_t session; /* signed in to the dashboard; 0: came with a key, or without */
+    char name[64];    /* of the key, the person or the node at this time; "": none */
 };
 /* The id of the key, the person or the node; "local": nobody in particular. */
 const char *router_caller_id(const struct router_caller *caller);
@@ -68,6 +69,8 @@ static inline struct router_access *router_access(struct net_request *req)
 {
     return net_request_user(req);
 }
+/* The caller for the audit log; borrows from the request. */
+struct router_actor router_actor(struct net_request *req);
 
 /* ---- answers ---- */
 
@@ -94,7 +97,7 @@ lr_code router_fail_absent(const char *what, struct lr_str id, struct lr_error *
 /* What the database does for a request: fn in a transaction, then done on the request's loop,
  * which answers (NULL: fn has written the answer).  Where either fails, its error is the
  * answer.  With an action it is a change of the caller's, and its line in the audit log is in
- * the same transaction; the actor is filled in.  Without one the other routers are not told.
+ * the same transaction; `by` is filled in.  Without one the other routers are not told.
  * arg is in the request's memory. */
 typedef lr_code (*router_api_done)(struct net_request *req, void *arg, struct lr_error *err);
 lr_code router_act(struct net_request *req, const struct router_action *action,

@@ -72,6 +72,21 @@ static lr_code read_silence(const struct lr_json *body, struct router_silence *s
     return LR_OK;
 }
 
+/* The silence of an alert as it is and as it will be, for the audit log. */
+static void describe(struct router *r, const struct router_silence *to,
+                     struct router_change *out)
+{
+    bool begins = to->until_ms != 0;
+    router_lock(r);
+    const struct router_silence *was =
+        router_silence_of(&r->alerts.silences, to->alert, lr_clock_wall_ms(NULL));
+    router_change_number(out, "silenced_until", was != NULL ? was->until_ms / 1000 : -1,
+                         begins ? to->until_ms / 1000 : -1);
+    router_change_text(out, "comment", was != NULL ? was->comment : NULL,
+                       begins ? to->comment : NULL);
+    router_unlock(r);
+}
+
 static lr_code change(struct router *r, struct net_request *req, bool begins,
                       struct lr_error *err)
 {
@@ -88,8 +103,11 @@ static lr_code change(struct router *r, struct net_request *req, bool begins,
         return code;
     const char *target =
         lr_arena_copy(net_request_arena(req), router_access(req)->match.path.segments[2]);
-    struct router_action action = {NULL, begins ? "alert.silence" : "alert.unsilence",
-                                   target != NULL ? target : "", silence->comment};
+    struct router_change values = {0};
+    describe(r, silence, &values);
+    struct router_action action = {begins ? "alert.silence" : "alert.unsilence",
+                                   target != NULL ? target : "", silence->comment,
+                                   .change = &values};
     return router_act(req, &action, save, saved, silence, err);
 }
 

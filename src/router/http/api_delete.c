@@ -127,16 +127,20 @@ static lr_code remove_model(struct router *r, struct net_request *req, struct lr
     struct removing *a = router_memory(req, sizeof(*a), err);
     if (a == NULL)
         return LR_OUT_OF_RAM;
+    struct router_change values = {0};
     *a = (struct removing){.router = r, .req = req, .is_purge = is_purge};
     (void)router_fold(id, a->folded);
     router_lock(r);
     const struct router_model *model = router_registry_find(&r->registry, id);
     bool is_left = model == NULL && is_purge && is_left_over(r, lr_str_z(a->folded));
     memcpy(a->id, model != NULL ? model->id : a->folded, sizeof(a->id));
+    if (model != NULL)
+        router_describe_model(model, false, &values);
     router_unlock(r);
     if (model == NULL && !is_left)
         return router_fail_absent("model", id, err);
-    struct router_action action = {NULL, "model.delete", a->id, is_purge ? "purge" : ""};
+    struct router_action action = {"model.delete", a->id, is_purge ? "purge" : "",
+                                   .change = &values};
     return router_act(req, &action, is_left ? NULL : erase, erased, a, err);
 }
 

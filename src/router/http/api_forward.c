@@ -64,8 +64,8 @@ lr_code router_api_node_forward(struct router *r, struct net_request *req, struc
         return lr_fail(err, LR_UNAVAILABLE, "node \"" LR_STR_FMT "\" is offline",
                        LR_STR_ARG(lr_str_sub(id, 0, 60)));
     if (lr_str_eq_z(net_request_method(req), "POST"))
-        router_store_audit(r->store, router_caller_name(&router_access(req)->caller),
-                           "engine.reload", to.name, "");
+        router_store_audit(r->store, &(struct router_action){"engine.reload", to.name, "",
+                                                             .by = router_actor(req)});
     lr_buf_init(&target, PATH_BYTES);
     lr_buf_add_z(&target, "/v0");
     for (size_t i = 3; i < path->count; i++)
@@ -118,13 +118,30 @@ static struct choice choose(struct router *r, const struct router_model *model,
                                  : choose_ill(r, model, wanted);
 }
 
+/* What the node is asked to make of its replica, for the audit log.  Lock held. */
+static void describe(const struct router_replica *replica, struct lr_str action,
+                     struct lr_str count, struct router_change *out)
+{
+    char before[24], after[24];
+    if (lr_str_eq_z(action, "load") || lr_str_eq_z(action, "unload"))
+        router_change_flag(out, "loaded", replica->is_loaded, lr_str_eq_z(action, "load"));
+    else if (lr_str_eq_z(action, "pin") || lr_str_eq_z(action, "unpin"))
+        router_change_flag(out, "pinned", replica->is_pinned, lr_str_eq_z(action, "pin"));
+    else if (lr_str_eq_z(action, "replicas")) {
+        (void)snprintf(before, sizeof(before), "%llu", (unsigned long long)replica->workers);
+        LR_COPY(after, count);
+        router_change_text(out, "replicas", before, after);
+    }
+}
+
 lr_code router_api_model_action(struct router *r, struct net_request *req, struct lr_error *err)
 {
     struct router_access *access = router_access(req);
-    struct lr_str wanted = {0}, count,
+    struct lr_str wanted = {0}, count = {0},
                   action = access->match.path.segments[access->match.path.count - 1];
     struct choice best = {0};
     struct router_target to;
+    struct router_change values = {0};
     struct lr_buf target;
     char id[ROUTER_ID_MAX], audited[32];
     (void)net_request_query_get(req, "node", &wanted);
@@ -143,6 +160,7 @@ lr_code router_api_model_action(struct router *r, struct net_request *req, struc
             lr_buf_add_z(&target, "?count=");
             hub_url_escape(&target, count, false);
         }
+        describe(best.replica, action, count, &values);
     }
     router_unlock(r);
     if (model == NULL)
@@ -153,6 +171,7 @@ lr_code router_api_model_action(struct router *r, struct net_request *req, struc
                        LR_STR_ARG(lr_str_sub(access->match.tail, 0, 200)));
     (void)snprintf(audited, sizeof(audited), "model." LR_STR_FMT,
                    LR_STR_ARG(lr_str_sub(action, 0, 20)));
-    router_store_audit(r->store, router_caller_name(&access->caller), audited, id, to.name);
+    router_store_audit(
+        r->store, &(struct router_action){audited, id, to.name, &values, router_actor(req)});
     return forward(r, req, &to, &target, err);
 }

@@ -50,8 +50,8 @@ struct question {
     int64_t since_s, until_s, step_s;
     int64_t zone_s; /* where slots begin: a day is another one in Tokyo */
     int64_t limit, offset;
-    int64_t rows;      /* that were written */
-    struct lr_str key; /* usage of this one; empty: of all */
+    int64_t rows;                     /* that were written */
+    struct lr_str key, actor, action; /* usage of this one; empty: of all */
 };
 
 static lr_code read_question(struct net_request *req, struct question *q, struct lr_error *err)
@@ -76,6 +76,8 @@ static lr_code read_question(struct net_request *req, struct question *q, struct
     q->limit = q->limit < ROWS_MAX ? q->limit : ROWS_MAX;
     q->zone_s %= 86400;
     (void)net_request_query_get(req, "key", &q->key);
+    (void)net_request_query_get(req, "actor", &q->actor);
+    (void)net_request_query_get(req, "action", &q->action);
     return LR_OK;
 }
 
@@ -137,16 +139,31 @@ lr_code router_api_usage(struct router *r, struct net_request *req, struct lr_er
                : ask(req, read_usage, err);
 }
 
+/* JSON that is written already; "": null. */
+static void put_json(struct lr_json_writer *w, const char *name, struct lr_str json)
+{
+    lr_json_key(w, name);
+    if (json.len != 0)
+        lr_json_put_raw(w, json);
+    else
+        lr_json_put_null(w);
+}
+
 static lr_code audit_row(void *ctx, const struct router_row *row, struct lr_error *err)
 {
     struct question *q = ctx;
     (void)err;
     if (q->rows++ == q->limit)
         return LR_OK; /* there is more */
-    LR_JSON_ITEM(
+    lr_json_begin_object(q->w);
+    LR_JSON_MEMBERS(
         q->w, LR_INT("time", router_row_int(row, 0) / 1000),
-        LR_STR("actor", router_row_text(row, 1)), LR_STR("action", router_row_text(row, 2)),
-        LR_STR("target", router_row_text(row, 3)), LR_STR("detail", router_row_text(row, 4)));
+        LR_STR("actor", router_row_text(row, 1)), LR_STR("actor_name", router_row_text(row, 2)),
+        LR_STR("from", router_row_text(row, 3)), LR_STR("action", router_row_text(row, 4)),
+        LR_STR("target", router_row_text(row, 5)), LR_STR("detail", router_row_text(row, 6)));
+    put_json(q->w, "before", router_row_text(row, 7));
+    put_json(q->w, "after", router_row_text(row, 8));
+    lr_json_end_object(q->w);
     return LR_OK;
 }
 
@@ -156,10 +173,11 @@ static lr_code read_audit(struct router_sql *sql, void *arg, struct lr_error *er
     lr_json_member_array(q->w, "audit");
     lr_code code = ROUTER_SQL(
         sql,
-        "SELECT time_ms, actor, action, target, detail FROM audit WHERE time_ms < $1 "
-        "ORDER BY time_ms DESC, action, target, actor LIMIT $2 OFFSET $3",
-        audit_row, q, err, ROUTER_INT(q->until_s * 1000), ROUTER_INT(q->limit + 1),
-        ROUTER_INT(q->offset));
+        "SELECT time_ms, actor, " ROUTER_AUDIT_NAME ", address, action, target, detail, "
+        "old_values, new_values FROM audit WHERE time_ms < $3 AND " ROUTER_AUDIT_FILTER
+        " ORDER BY time_ms DESC, action, target, actor LIMIT $4 OFFSET $5",
+        audit_row, q, err, ROUTER_TEXT(q->actor), ROUTER_TEXT(q->action),
+        ROUTER_INT(q->until_s * 1000), ROUTER_INT(q->limit + 1), ROUTER_INT(q->offset));
     lr_json_end_array(q->w);
     /* The next page: this until again, so that what happens meanwhile moves no row. */
     LR_JSON_MEMBERS(q->w, LR_INT("until", q->until_s), LR_FLAG("more", q->rows > q->limit));

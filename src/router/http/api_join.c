@@ -203,6 +203,19 @@ static void describe(const struct joining *a, char out[512])
                    LR_STR_ARG(lr_str_sub(join->device, 0, 10)), router_access(a->req)->from);
 }
 
+/* The node as it was (NULL: it is new) and as it joins. */
+static struct router_change compare(const struct joining *a, const struct router_node *node)
+{
+    struct router_change values = {0};
+    char name[64], device[16];
+    LR_COPY(name, a->join.name);
+    LR_COPY(device, a->join.device);
+    router_change_text(&values, "name", node != NULL ? node->name : NULL, name);
+    router_change_text(&values, "url", node != NULL ? node->url : NULL, a->url);
+    router_change_text(&values, "device", node != NULL ? node->device : NULL, device);
+    return values;
+}
+
 /* A new node, a node at another address, or another process as that node: a router that was
  * restarted hears of nodes that it knows, which is no news. */
 static bool is_news(const struct joining *a, const struct router_node *node)
@@ -227,6 +240,7 @@ static lr_code take_join(struct joining *a, char id[48])
     }
     const struct router_caller *caller = &router_access(a->req)->caller;
     bool tells = !a->is_audited && is_news(a, node);
+    struct router_change values = compare(a, node);
     lr_code code = check_identity(r, caller, &a->join, err);
     if (code == LR_OK)
         code = router_nodes_join(&r->nodes, &a->join, a->url, lr_clock_ms(NULL),
@@ -237,7 +251,8 @@ static lr_code take_join(struct joining *a, char id[48])
     if (tells) {
         char detail[512];
         describe(a, detail);
-        router_store_audit(r->store, router_caller_name(caller), "node.join", node->id, detail);
+        router_store_audit(r->store, &(struct router_action){"node.join", node->id, detail,
+                                                             &values, router_actor(a->req)});
     }
     write_reply(a->req, node, false);
     (void)snprintf(id, 48, "%s", node->id);
@@ -313,8 +328,8 @@ static void end_join(struct joining *a)
     }
     (void)snprintf(id, sizeof(id), LR_STR_FMT, LR_STR_ARG(a->join.node_id));
     describe(a, detail);
-    struct router_action action = {router_caller_name(&router_access(a->req)->caller),
-                                   "node.join", id, detail};
+    struct router_change values = compare(a, NULL);
+    struct router_action action = {"node.join", id, detail, &values, router_actor(a->req)};
     router_store_act(a->router->store, &action, count_use, net_request_loop(a->req), counted,
                      a);
 }

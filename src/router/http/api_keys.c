@@ -276,6 +276,46 @@ lr_code router_api_keys(struct router *r, struct net_request *req, struct lr_err
     return router_answer(req, 200);
 }
 
+/* ---- for the audit log ---- */
+
+/* was NULL: the key is new, and only what is set is told. */
+static struct router_change compare(const struct router_key *was, const struct router_key *is)
+{
+    struct router_change c = {0};
+    const struct {
+        const char *name, *before, *after;
+    } lists[] = {{"models", was != NULL ? was->models : NULL, is->models},
+                 {"addresses", was != NULL ? was->addresses : NULL, is->addresses}};
+    if (was == NULL)
+        router_change_text(&c, "role", NULL, router_role_name(is->role));
+    for (size_t i = 0; i < TEXTS; i++) {
+        const char *after = (const char *)is + texts[i].offset;
+        if (was != NULL || after[0] != '\0')
+            router_change_text(&c, texts[i].name,
+                               was != NULL ? (const char *)was + texts[i].offset : NULL, after);
+    }
+    for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++) {
+        uint64_t before = 0, after;
+        if (numbers[i].offset == 0)
+            continue;
+        memcpy(&after, (const char *)is + numbers[i].offset, sizeof(after));
+        if (was != NULL)
+            memcpy(&before, (const char *)was + numbers[i].offset, sizeof(before));
+        if (before != after)
+            router_change_number(&c, numbers[i].name, was != NULL ? (int64_t)before : -1,
+                                 (int64_t)after);
+    }
+    if (was != NULL || is->expires_ms != 0)
+        router_change_number(&c, "expires", was != NULL ? was->expires_ms / 1000 : -1,
+                             is->expires_ms / 1000);
+    if (was != NULL)
+        router_change_number(&c, "revoked", was->revoked_ms / 1000, is->revoked_ms / 1000);
+    for (size_t i = 0; i < sizeof(lists) / sizeof(lists[0]); i++)
+        if (was != NULL || lists[i].after[0] != '\0')
+            router_change_words(&c, lists[i].name, lists[i].before, lists[i].after);
+    return c;
+}
+
 /* ---- making ---- */
 
 /* In the request's memory. */
@@ -316,7 +356,8 @@ static lr_code make_key(struct net_request *req, const struct router_key *wanted
                        (unsigned long long)m->key.uses);
     else
         (void)snprintf(detail, sizeof(detail), "%s", router_role_name(m->key.role));
-    struct router_action action = {NULL, "key.create", m->key.id, detail};
+    struct router_change values = compare(NULL, &m->key);
+    struct router_action action = {"key.create", m->key.id, detail, .change = &values};
     return router_act(req, &action, insert, inserted, m, err);
 }
 
@@ -362,6 +403,7 @@ lr_code router_api_node_token(struct router *r, struct net_request *req, struct 
 struct changing {
     char id[24];
     bool is_revoked; /* already */
+    struct router_key was;
     struct router_key_change change;
 };
 
@@ -376,10 +418,18 @@ static lr_code find_key(struct router *r, struct net_request *req, struct changi
     const struct router_key *key = router_keys_find(&r->keys, id);
     if (key != NULL) {
         memcpy(m->id, key->id, sizeof(m->id));
+        m->was = *key;
         m->is_revoked = key->revoked_ms != 0;
     }
     router_unlock(r);
     return key != NULL ? LR_OK : router_fail_absent("key", id, err);
+}
+
+static struct router_change compare_changed(const struct changing *m)
+{
+    struct router_key is = m->was;
+    router_key_apply(&is, &m->change);
+    return compare(&m->was, &is);
 }
 
 static lr_code change(struct router_sql *sql, void *arg, struct lr_error *err)
@@ -455,7 +505,8 @@ lr_code router_api_key_change(struct router *r, struct net_request *req, struct 
         return code;
     lr_buf_init(&detail, 4096);
     describe(&m->change, &detail);
-    struct router_action action = {NULL, "key.change", m->id, lr_buf_z(&detail)};
+    struct router_change values = compare_changed(m);
+    struct router_action action = {"key.change", m->id, lr_buf_z(&detail), .change = &values};
     code = router_act(req, &action, change, changed, m, err);
     lr_buf_free(&detail);
     return code;
@@ -477,7 +528,8 @@ lr_code router_api_key_revoke(struct router *r, struct net_request *req, struct 
     if (!m->is_revoked)
         m->change = (struct router_key_change){.given = ROUTER_KEY_REVOKED,
                                                .to.revoked_ms = lr_clock_wall_ms(NULL)};
-    struct router_action action = {NULL, "key.revoke", m->id, ""};
+    struct router_change values = compare_changed(m);
+    struct router_action action = {"key.revoke", m->id, "", .change = &values};
     return router_act(req, &action, change, revoked, m, err);
 }
 
@@ -545,12 +597,13 @@ lr_code router_api_key_rotate(struct router *r, struct net_request *req, struct 
         return code;
     memcpy(m->id, found->id, sizeof(m->id));
     router_key_draw_secret(m->hash, m->text);
-    router_lock(r);
-    memcpy(m->old_hash, router_keys_find(&r->keys, lr_str_z(m->id))->hash, LR_SHA256_LEN);
-    router_unlock(r);
+    memcpy(m->old_hash, found->was.hash, LR_SHA256_LEN);
     if (overlap_s != 0)
         m->old_until_ms = lr_clock_wall_ms(NULL) + (int64_t)overlap_s * 1000;
     (void)snprintf(detail, sizeof(detail), "overlap=%llu", (unsigned long long)overlap_s);
-    struct router_action action = {NULL, "key.rotate", m->id, detail};
+    struct router_change values = {0};
+    router_change_number(&values, "old_secret_until", found->was.old_until_ms / 1000,
+                         m->old_until_ms / 1000);
+    struct router_action action = {"key.rotate", m->id, detail, .change = &values};
     return router_act(req, &action, rotate, rotated, m, err);
 }

@@ -94,7 +94,7 @@ lr_code router_api_node_change(struct router *r, struct net_request *req, struct
                                      : lr_str_eq_z(path->segments[3], "drain")
                                          ? ROUTER_DRAIN_NODE
                                          : ROUTER_UNDRAIN_NODE;
-    return router_node_change(&r->sync, path->segments[2], change,
-                              router_caller_name(&router_access(req)->caller),
-                              net_request_loop(req), changed, req, err);
+    struct router_actor by = router_actor(req);
+    return router_node_change(&r->sync, path->segments[2], change, &by, net_request_loop(req),
+                              changed, req, err);
 }

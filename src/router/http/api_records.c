@@ -14,7 +14,7 @@ struct question {
     bool has_cost;
     unsigned by;
     int64_t since_ms, until_ms, step_ms, zone_ms;
-    struct lr_str key, model, owner;
+    struct lr_str key, model, owner, actor, action;
     const char *columns[20];
     /* Where the next page begins. */
     int64_t slot_ms, offset; /* the slot that is read, and rows of it that were; -1: none */
@@ -104,6 +104,8 @@ static lr_code read_question(struct net_request *req, struct question **out, con
     (void)net_request_query_get(req, "key", &q->key);
     (void)net_request_query_get(req, "model", &q->model);
     (void)net_request_query_get(req, "owner", &q->owner);
+    (void)net_request_query_get(req, "actor", &q->actor);
+    (void)net_request_query_get(req, "action", &q->action);
     q->zone_ms %= DAY_S * 1000;
     q->slot_ms = -1;
     q->at_ms = q->since_ms;
@@ -367,8 +369,10 @@ lr_code router_export_usage(struct net_request *req, struct lr_error *err)
 
 /* ---- the audit log, oldest line first ---- */
 
+enum { AUDIT_JSON = 7 }; /* the first of the columns that are JSON */
 static const char *const audit_columns[] = {"time_ms", "actor",  "actor_name", "action",
-                                            "target",  "detail", NULL};
+                                            "target",  "detail", "from",       "before",
+                                            "after",   NULL};
 
 static lr_code take_audit(void *ctx, const struct router_row *row, struct lr_error *err)
 {
@@ -378,7 +382,8 @@ static lr_code take_audit(void *ctx, const struct router_row *row, struct lr_err
     struct router_line *r = router_export_row(&q->export, audit_columns);
     router_line_int(r, audit_columns[0], router_row_int(row, 0));
     for (int i = 1; audit_columns[i] != NULL; i++)
-        router_line_text(r, audit_columns[i], router_row_text(row, i));
+        (i < AUDIT_JSON ? router_line_text : router_line_json)(r, audit_columns[i],
+                                                               router_row_text(row, i));
     router_line_end(r);
     return LR_OK;
 }
@@ -390,11 +395,12 @@ static lr_code page_of_audits(struct router_export *e, struct router_sql *sql, b
     q->page_rows = 0;
     lr_code code = ROUTER_SQL(
         sql,
-        "SELECT a.time_ms, a.actor, COALESCE(k.name, ''), a.action, a.target, a.detail FROM "
-        "audit a LEFT JOIN keys k ON k.id = a.actor WHERE a.time_ms >= $1 AND a.time_ms < $2 "
-        "ORDER BY a.time_ms, a.action, a.target, a.actor, a.detail LIMIT $3 OFFSET $4",
-        take_audit, q, err, ROUTER_INT(q->at_ms), ROUTER_INT(q->until_ms),
-        ROUTER_INT(ROUTER_PAGE_ROWS), ROUTER_INT(q->at_count));
+        "SELECT time_ms, actor, " ROUTER_AUDIT_NAME ", action, target, detail, address, "
+        "old_values, new_values FROM audit WHERE time_ms >= $3 AND time_ms < $4 "
+        "AND " ROUTER_AUDIT_FILTER
+        " ORDER BY time_ms, action, target, actor, detail LIMIT $5 OFFSET $6",
+        take_audit, q, err, ROUTER_TEXT(q->actor), ROUTER_TEXT(q->action), ROUTER_INT(q->at_ms),
+        ROUTER_INT(q->until_ms), ROUTER_INT(ROUTER_PAGE_ROWS), ROUTER_INT(q->at_count));
     *is_last = q->page_rows < ROUTER_PAGE_ROWS;
     return code;
 }

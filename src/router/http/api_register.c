@@ -296,9 +296,8 @@ static void settle(struct registering *a, const char *source, const char *format
         .aliases = a->aliases,
         .created_ms = lr_clock_wall_ms(NULL),
     };
-    router_register(&a->router->sync, &model,
-                    router_caller_name(&router_access(a->req)->caller),
-                    net_request_loop(a->req), registered, a);
+    struct router_actor by = router_actor(a->req);
+    router_register(&a->router->sync, &model, &by, net_request_loop(a->req), registered, a);
 }
 
 /* ---- path ---- */
@@ -597,6 +596,7 @@ lr_code router_api_model_change(struct router *r, struct net_request *req, struc
 {
     struct lr_str id = router_access(req)->match.tail;
     const struct lr_json *body;
+    struct router_change values = {0};
     struct renaming *a = router_memory(req, sizeof(*a), err);
     if (a == NULL)
         return LR_OUT_OF_RAM;
@@ -616,10 +616,12 @@ lr_code router_api_model_change(struct router *r, struct net_request *req, struc
         memcpy(a->id, model->id, sizeof(a->id));
         memcpy(a->folded, model->folded, sizeof(a->folded));
         code = router_registry_check_aliases(&r->registry, id, a->aliases, err);
+        const char *aliases = lr_arena_copy(net_request_arena(req), a->aliases);
+        router_change_words(&values, "aliases", model->aliases, aliases);
     } else {
         code = router_fail_absent("model", id, err);
     }
     router_unlock(r);
-    struct router_action action = {NULL, "model.change", a->id, "aliases"};
+    struct router_action action = {"model.change", a->id, "aliases", .change = &values};
     return code == LR_OK ? router_act(req, &action, save_aliases, renamed, a, err) : code;
 }

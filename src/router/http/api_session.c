@@ -118,7 +118,7 @@ void router_session_end_before(struct router *r, const struct net_request *req)
     if (router_identify(r, req, ROUTER_PUBLIC, &before, NULL) != LR_OK || before.session == 0)
         return;
     router_lock(r);
-    (void)router_session_stop(r, before.session, NULL, "", NULL, NULL, NULL);
+    (void)router_session_stop(r, before.session, NULL, NULL, NULL, NULL);
     router_unlock(r);
 }
 
@@ -195,12 +195,12 @@ static void signed_out(void *arg, const struct lr_error *err)
 lr_code router_api_sign_out(struct router *r, struct net_request *req, struct lr_error *err)
 {
     const struct router_access *access = router_access(req);
+    struct router_actor by = router_actor(req);
     (void)err;
     router_lock(r);
-    bool is_ending =
-        access->caller.session != 0 &&
-        router_session_stop(r, access->caller.session, router_caller_name(&access->caller),
-                            access->from, net_request_loop(req), signed_out, req);
+    bool is_ending = access->caller.session != 0 &&
+                     router_session_stop(r, access->caller.session, &by, net_request_loop(req),
+                                         signed_out, req);
     router_unlock(r);
     if (!is_ending)
         signed_out(req, NULL);
@@ -259,6 +259,7 @@ static void session_ended(void *arg, const struct lr_error *err)
 lr_code router_api_session_end(struct router *r, struct net_request *req, struct lr_error *err)
 {
     const struct router_access *access = router_access(req);
+    struct router_actor by = router_actor(req);
     char id[PUBLIC_ID];
     bool is_ending = false;
     router_lock(r);
@@ -269,8 +270,7 @@ lr_code router_api_session_end(struct router *r, struct net_request *req, struct
         public_id(s, id);
         if (lr_str_eq_z(access->match.tail, id))
             is_ending =
-                router_session_stop(r, s->id, router_caller_name(&access->caller), access->from,
-                                    net_request_loop(req), session_ended, req);
+                router_session_stop(r, s->id, &by, net_request_loop(req), session_ended, req);
     }
     router_unlock(r);
     return is_ending ? LR_OK : router_fail_absent("session", access->match.tail, err);

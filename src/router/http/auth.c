@@ -54,10 +54,13 @@ static lr_code check_key(struct router *r, struct lr_str text, enum router_role 
     lr_code code = LR_OK;
     if (out->node != NULL) {
         out->role = ROUTER_NODE;
+        LR_COPY(out->name, lr_str_z(out->node->name));
     } else {
         code = router_keys_check(&r->keys, text, lr_clock_wall_ms(NULL), &out->key, err);
-        if (code == LR_OK)
+        if (code == LR_OK) {
             out->role = out->key->role;
+            LR_COPY(out->name, lr_str_z(out->key->name));
+        }
     }
     router_unlock(r);
     return code;
@@ -94,6 +97,7 @@ static void by_session(struct router *r, const struct net_request *req,
     if (session != NULL) {
         out->key = session->key;
         out->role = session->key->role;
+        LR_COPY(out->name, lr_str_z(session->key->name));
         out->session = session->id;
     }
     router_unlock(r);

@@ -76,6 +76,17 @@ void router_line_text(struct router_line *r, const char *column, struct lr_str v
         lr_json_put_str(&r->w, value);
 }
 
+void router_line_json(struct router_line *r, const char *column, struct lr_str value)
+{
+    begin_column(r, column);
+    if (r->to->format == ROUTER_CSV)
+        put_csv(&r->to->out, value);
+    else if (value.len != 0)
+        lr_json_put_raw(&r->w, value);
+    else
+        lr_json_put_null(&r->w);
+}
+
 void router_line_int(struct router_line *r, const char *column, int64_t value)
 {
     begin_column(r, column);

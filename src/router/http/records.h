@@ -48,10 +48,20 @@ lr_code router_export_start(struct router_export *e, struct lr_error *err);
 lr_code router_export_usage(struct net_request *req, struct lr_error *err);
 lr_code router_export_audit(struct net_request *req, struct lr_error *err);
 
+/* Of a line of the audit log, for a query on it: $1 is an actor's id or name, $2 an action
+ * ("key.create") or its beginning ("key"); "": any. */
+#define ROUTER_AUDIT_NAME                                                                      \
+    "COALESCE(NULLIF(actor_name, ''), (SELECT name FROM keys WHERE id = actor), '')"
+#define ROUTER_AUDIT_FILTER                                                                    \
+    "($1 = '' OR actor = $1 OR " ROUTER_AUDIT_NAME " = $1) AND ($2 = '' OR action = $2 OR "    \
+    "substr(action, 1, length($2) + 1) = $2 || '.')"
+
 /* ---- for `page` ---- */
 
 struct router_line *router_export_row(struct router_export *e, const char *const *columns);
 void router_line_text(struct router_line *r, const char *column, struct lr_str value);
+/* JSON that is written already; "": null in JSON, empty in CSV. */
+void router_line_json(struct router_line *r, const char *column, struct lr_str value);
 void router_line_int(struct router_line *r, const char *column, int64_t value);
 /* cost NULL: null in JSON, empty in CSV. */
 void router_line_cost(struct router_line *r, const double *cost);

@@ -135,6 +135,20 @@ static struct change *prepare(struct router *r, const struct router_session *ses
     return c;
 }
 
+/* A session that begins or ends, for the audit log. */
+static struct router_change compare(const struct router_session *session, bool begins)
+{
+    struct router_change values = {0};
+    const char *const members[][2] = {{"key", session->key->id},
+                                      {"name", session->key->name},
+                                      {"role", router_role_name(session->key->role)},
+                                      {"from", session->from}};
+    for (size_t i = 0; i < sizeof(members) / sizeof(members[0]); i++)
+        router_change_text(&values, members[i][0], begins ? NULL : members[i][1],
+                           begins ? members[i][1] : NULL);
+    return values;
+}
+
 void router_session_begin(struct router *r, struct net_request *req, struct router_key *key,
                           char value[ROUTER_SESSION_RANDOM + 1], struct router_caller *caller,
                           router_store_done fn, void *arg)
@@ -144,24 +158,33 @@ void router_session_begin(struct router *r, struct net_request *req, struct rout
     struct router_session *session =
         router_session_make(&r->sessions, key, from, lr_clock_wall_ms(NULL), value, &replaced);
     *caller = (struct router_caller){.key = key, .role = key->role, .session = session->id};
+    LR_COPY(caller->name, lr_str_z(key->name));
     struct change *c = prepare(r, session, fn, arg);
     c->replaced = replaced;
-    router_store_audit(r->store, router_caller_name(caller), "session.create", from,
-                       key->person[0] != '\0' ? router_role_name(key->role) : "");
+    struct router_change values = compare(session, true);
+    router_store_audit(r->store, &(struct router_action){
+                                     "session.create",
+                                     from,
+                                     key->person[0] != '\0' ? router_role_name(key->role) : "",
+                                     &values,
+                                     {router_caller_name(caller), caller->name, from},
+                                 });
     router_store_submit(r->store, insert, net_request_loop(req), changed, c);
 }
 
-bool router_session_stop(struct router *r, uint64_t id, const char *actor, const char *from,
+bool router_session_stop(struct router *r, uint64_t id, const struct router_actor *by,
                          struct net_loop *loop, router_store_done fn, void *arg)
 {
     struct router_session *session =
         router_session_by_id(&r->sessions, id, lr_clock_wall_ms(NULL));
     if (session == NULL)
         return false;
+    struct router_change values = compare(session, false);
     router_session_end(session);
     struct change *c = prepare(r, session, fn, arg);
-    if (actor != NULL)
-        router_store_audit(r->store, actor, "session.end", from, c->row.key_id);
+    if (by != NULL)
+        router_store_audit(r->store, &(struct router_action){"session.end", by->from,
+                                                             c->row.key_id, &values, *by});
     router_store_submit(r->store, delete, loop, changed, c);
     return true;
 }

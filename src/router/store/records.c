@@ -37,10 +37,13 @@ lr_code router_audit_insert(struct router_sql *sql, const void *row, struct lr_e
 {
     const struct router_audit *a = row;
     return ROUTER_SQL(sql,
-                      "INSERT INTO audit (time_ms, actor, action, target, detail) "
-                      "VALUES ($1, $2, $3, $4, $5)",
+                      "INSERT INTO audit (time_ms, actor, action, target, detail, actor_name, "
+                      "address, old_values, new_values) "
+                      "VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)",
                       NULL, NULL, err, ROUTER_INT(a->time_ms), ROUTER_Z(a->actor),
-                      ROUTER_Z(a->action), ROUTER_Z(a->target), ROUTER_Z(a->detail));
+                      ROUTER_Z(a->action), ROUTER_Z(a->target), ROUTER_Z(a->detail),
+                      ROUTER_Z(a->name), ROUTER_Z(a->from), ROUTER_Z(a->before),
+                      ROUTER_Z(a->after));
 }
 
 static lr_code count_audit(struct router_sql *sql, const void *row, int64_t *count,
@@ -62,7 +65,7 @@ static const struct {
 } kinds[ROUTER_RECORDS] = {
     /* two minutes of 8,000 requests a second */
     [ROUTER_USAGE] = {sizeof(struct router_usage), 1 << 20, insert_usage, count_usage},
-    /* 14 MiB */
+    /* 49 MiB */
     [ROUTER_AUDIT] = {sizeof(struct router_audit), 1 << 14, router_audit_insert, count_audit},
 };
 

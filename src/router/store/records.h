@@ -15,6 +15,8 @@ enum router_record { ROUTER_USAGE, ROUTER_AUDIT, ROUTER_RECORDS };
 struct router_audit {
     int64_t time_ms;
     char actor[96], action[48], target[256], detail[512];
+    char name[64], from[64];                                  /* of the actor */
+    char before[ROUTER_CHANGE_MAX], after[ROUTER_CHANGE_MAX]; /* JSON objects; "": none */
 };
 
 struct router_records {

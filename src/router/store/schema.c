@@ -155,6 +155,15 @@ static const char *const step_14[] = {
     NULL,
 };
 
+/* Name and address of who acted, and the changed members before and after (store/change.h). */
+static const char *const step_15[] = {
+    "ALTER TABLE audit ADD COLUMN actor_name TEXT NOT NULL DEFAULT ''",
+    "ALTER TABLE audit ADD COLUMN address TEXT NOT NULL DEFAULT ''",
+    "ALTER TABLE audit ADD COLUMN old_values TEXT NOT NULL DEFAULT ''",
+    "ALTER TABLE audit ADD COLUMN new_values TEXT NOT NULL DEFAULT ''",
+    NULL,
+};
+
 /* From step 10 on: .is_additive = true wherever possible. */
 static const struct router_schema_step steps[] = {
     {.statements = step_1},
@@ -171,6 +180,7 @@ static const struct router_schema_step steps[] = {
     {.statements = step_12, .fn = router_history_create, .is_additive = true},
     {.statements = step_13, .is_additive = true},
     {.statements = step_14, .fn = router_month_begin, .is_additive = true},
+    {.statements = step_15, .is_additive = true},
 };
 
 struct secrets {

@@ -214,8 +214,8 @@ static lr_code run_work(struct router_sql *sql, void *arg, struct lr_error *err)
 
 static void log_audit(const struct router_audit *a)
 {
-    lr_log_info(NULL, "audit.done action=%s actor=%s target=%s detail=%s", a->action, a->actor,
-                a->target, a->detail);
+    lr_log_info(NULL, "audit.done action=%s actor=%s from=%s target=%s detail=%s", a->action,
+                a->actor, a->from, a->target, a->detail);
 }
 
 /* The timeout of another call passed while this work waited. */
@@ -466,10 +466,16 @@ static void submit(struct router_store *store, struct work wanted)
 static struct router_audit describe(const struct router_action *action)
 {
     struct router_audit a = {.time_ms = lr_clock_wall_ms(NULL)};
-    LR_COPY(a.actor, lr_str_z(action->actor));
+    LR_COPY(a.actor, lr_str_z(action->by.id));
+    LR_COPY(a.name, lr_str_z(action->by.name));
+    LR_COPY(a.from, lr_str_z(action->by.from));
     LR_COPY(a.action, lr_str_z(action->action));
     LR_COPY(a.target, lr_str_z(action->target));
     LR_COPY(a.detail, lr_str_z(action->detail));
+    if (action->change != NULL) {
+        LR_COPY(a.before, lr_str_z(action->change->before.text));
+        LR_COPY(a.after, lr_str_z(action->change->after.text));
+    }
     return a;
 }
 
@@ -512,16 +518,15 @@ void router_store_usage(struct router_store *store, const struct router_usage *r
                      row->key_id);
 }
 
-void router_store_audit(struct router_store *store, const char *actor, const char *action,
-                        const char *target, const char *detail)
+void router_store_audit(struct router_store *store, const struct router_action *action)
 {
-    struct router_audit a = describe(&(struct router_action){actor, action, target, detail});
+    struct router_audit a = describe(action);
     (void)pthread_mutex_lock(&store->lock);
     bool kept = router_records_add(&store->records, ROUTER_AUDIT, &a);
     (void)pthread_mutex_unlock(&store->lock);
     if (!kept)
-        lr_log_error(NULL, "store.audit_dropped action=%s actor=%s target=%s detail=%s", action,
-                     actor, target, detail);
+        lr_log_error(NULL, "store.audit_dropped action=%s actor=%s target=%s detail=%s",
+                     a.action, a.actor, a.target, a.detail);
 }
 
 void router_store_get_stats(struct router_store *store, struct router_store_stats *out)

@@ -7,6 +7,7 @@
  *
  *   store.c    the thread of the database
  *   records.c  usage records and the audit log, which are written in batches
+ *   change.c   what an action changed: before and after, for the audit log
  *   journal.c  usage records that wait, in a file
  *   retention.c  removes old records
  *   keys.c     API keys and their limits
@@ -26,6 +27,7 @@
 #define ROUTER_STORE_STORE_H
 
 #include "net/loop.h"
+#include "router/store/change.h"
 #include "router/store/sql.h"
 
 struct router_store;
@@ -107,8 +109,15 @@ void router_store_usage(struct router_store *store, const struct router_usage *r
 
 /* Like submit, for an admin's action: its line in the audit log is in the same transaction, so
  * that one is never there without the other.  fn NULL: the line alone; action NULL: no line. */
-struct router_action {
-    const char *actor, *action, *target, *detail; /* copied */
+struct router_actor {
+    const char *id;   /* of a key or a node, a person's name with the id, or "local" */
+    const char *name; /* of the key, person or node at this time; "": none */
+    const char *from; /* the address of the client */
+};
+struct router_action { /* all of it is copied */
+    const char *action, *target, *detail;
+    const struct router_change *change; /* NULL: nothing to compare */
+    struct router_actor by;
 };
 void router_store_act(struct router_store *store, const struct router_action *action,
                       router_store_fn fn, struct net_loop *loop, router_store_done done,
@@ -116,8 +125,7 @@ void router_store_act(struct router_store *store, const struct router_action *ac
 
 /* An action that changes nothing here: a node did it.  Kept and written later where the
  * database does not answer; dropped, with a log line, when very many wait. */
-void router_store_audit(struct router_store *store, const char *actor, const char *action,
-                        const char *target, const char *detail);
+void router_store_audit(struct router_store *store, const struct router_action *action);
 
 /* Why the database does not answer or cannot be written, for an alert: noted with every
  * transaction, and by callers that only read (err NULL: it works).  False: all is well. */

@@ -697,7 +697,9 @@ static void a_silent_database_costs_each_change_one_timeout_and_no_row_is_lost(v
         (void)snprintf(row.request_id, sizeof(row.request_id), "r%d", i);
         router_store_usage(store, &row);
         if (i % 200 == 0)
-            router_store_audit(store, "somebody", "session.create", row.request_id, "");
+            router_store_audit(store,
+                               &(struct router_action){"session.create", row.request_id, "",
+                                                       .by = {"somebody", "", "127.0.0.1"}});
     }
     for (int i = 0; i < TASKS; i++) {
         await(atomic_load(&tasks[i].ended) == 2);
