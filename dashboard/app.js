@@ -10,6 +10,7 @@ import { clock } from './lib/format.js';
 import { getLang, onLang, setLang, t } from './lib/i18n.js';
 import { Keyboard } from './lib/keyboard.js';
 import { live, useLive } from './lib/live.js';
+import { setRole } from './lib/me.js';
 import { go, href, parseRoute, useRoute } from './lib/route.js';
 import { Button, Empty, Icon, Note, Skeleton, Toasts } from './lib/ui.js';
 
@@ -18,7 +19,7 @@ const pages = {
   models: { load: () => import('./pages/models.js'), admin: true },
   nodes: { load: () => import('./pages/nodes.js'), admin: true },
   requests: { load: () => import('./pages/requests.js'), admin: true },
-  playground: { load: () => import('./pages/playground.js'), admin: false },
+  playground: { load: () => import('./pages/playground.js'), admin: false, asksModels: true },
   keys: { load: () => import('./pages/keys.js'), admin: true },
   self: { load: () => import('./pages/self.js'), admin: false, isForUsers: true },
   welcome: { load: () => import('./pages/welcome.js'), admin: true, isApart: true },
@@ -144,13 +145,17 @@ function Announcer() {
   return html`<p class="visually-hidden" role="status" aria-live="polite">${text}</p>`;
 }
 
-/** Roles that see every page; the router refuses a viewer's changes. */
+/** Roles that see every page; the router refuses a viewer's changes and requests to models. */
 const readsAll = (me) => me.role === 'admin' || me.role === 'viewer';
 
 /** The pages of the navigation that this role may see. */
 const namesFor = (me) =>
   Object.keys(pages).filter(
-    (name) => !pages[name].isApart && (!pages[name].admin || readsAll(me)) && !(pages[name].isForUsers && readsAll(me)),
+    (name) =>
+      !pages[name].isApart &&
+      !(pages[name].asksModels && me.role === 'viewer') &&
+      (!pages[name].admin || readsAll(me)) &&
+      !(pages[name].isForUsers && readsAll(me)),
   );
 
 function Navigation({ page, me }) {
@@ -210,6 +215,8 @@ function Shell({ me, onSignOut }) {
   let body;
   if (!page) {
     body = html`<${Empty} icon="search" title=${t('common.notFoundTitle')} text=${t('common.notFoundText')}><a class="button primary" href="#/overview">${t('common.toOverview')}</a><//>`;
+  } else if (page.asksModels && me.role === 'viewer') {
+    body = html`<${Empty} icon="playground" title=${t('common.viewerTitle')} text=${t('common.viewerText')}><a class="button primary" href="#/overview">${t('common.toOverview')}</a><//>`;
   } else if (page.admin && !readsAll(me)) {
     body = html`<${Empty} icon="keys" title=${t('common.notAllowedTitle')} text=${t('common.notAllowedText')}><a class="button primary" href="#/playground">${t('common.playground')}</a><//>`;
   } else {
@@ -260,6 +267,7 @@ async function identify() {
   try {
     const me = await api.get('/v0/whoami');
     api.setCsrf(me.csrf ?? '');
+    setRole(me.role);
     provider = me.sign_in;
     if (me.signed_in) returnToPage();
     return remember(me.role === 'public' ? null : me);

@@ -9,6 +9,7 @@ import { useEffect, useMemo, useRef, useState } from 'preact/hooks';
 import { api } from './api.js';
 import { openChats, search } from './chats.js';
 import { t } from './i18n.js';
+import { mayChange } from './me.js';
 import { href } from './route.js';
 import { stateName } from './states.js';
 import { Dialog, Icon } from './ui.js';
@@ -51,7 +52,7 @@ function toEntries({ models, nodes, keys }, isAdmin) {
             },
           ]
         : []),
-      ...((m.capabilities ?? ['chat']).includes('chat')
+      ...(mayChange() && (m.capabilities ?? ['chat']).includes('chat')
         ? [
             {
               kind: 'chat',

@@ -1,6 +1,7 @@
 // lib/ui.js - the components that every page uses.
 //
-//   <Button onClick=... kind="primary|quiet|danger" busy=${bool} icon="plus">Text</Button>
+//   <Button onClick=... kind="primary|quiet|danger" busy=${bool} icon="plus" changes>Text</Button>
+//                                         changes: not there for a viewer, whose changes the router refuses
 //   <Badge tone="good|warn|bad|busy|plain">ready</Badge>
 //   <Field label="Name" hint="..." error="...">${(props) => html`<input ...${props} />`}</Field>
 //   <Dialog open=${bool} title="..." onClose=${fn} footer=${vnode} sticky=${bool}>...</Dialog>
@@ -19,6 +20,7 @@ import { html } from 'htm/preact';
 import { useEffect, useId, useRef, useState } from 'preact/hooks';
 import { render } from 'preact';
 import { t } from './i18n.js';
+import { mayChange } from './me.js';
 
 const paths = {
   overview: 'M3 12l4-5 4 3 5-7M3 17h14',
@@ -63,7 +65,18 @@ const paths = {
 export const Icon = ({ name }) =>
   html`<svg class="icon" viewBox="0 0 20 20" aria-hidden="true" focusable="false"><path d=${paths[name]} /></svg>`;
 
-export function Button({ kind = 'plain', busy = false, icon, children, label, class: more = '', disabled, ...rest }) {
+export function Button({
+  kind = 'plain',
+  busy = false,
+  icon,
+  children,
+  label,
+  class: more = '',
+  disabled,
+  changes = false,
+  ...rest
+}) {
+  if (changes && !mayChange()) return null;
   return html`<button type="button" class="button ${kind} ${children ? '' : 'icon-only'} ${more}" aria-label=${label} title=${children ? undefined : label}
     disabled=${disabled} aria-disabled=${busy || undefined} aria-busy=${busy || undefined} ...${rest} onClick=${busy ? undefined : rest.onClick}>
     ${busy ? html`<span class="spinner" aria-hidden="true"></span>` : icon && html`<${Icon} name=${icon} />`}${children && html`<span>${children}</span>`}</button>`;
@@ -199,7 +212,7 @@ export function Page({ title, lead, actions, children, back }) {
   }, []);
   return html`<div class="page"><header class="page-head"><div class="page-title">
     ${back && html`<a class="back" href=${back.href}><${Icon} name="back" />${back.text}</a>`}
-    <h1 tabindex="-1" elementtiming="title" ref=${ref}>${title}</h1>${lead && html`<p class="lead">${lead}</p>`}</div>
+    <h1 tabindex="-1" elementtiming="title" ref=${ref}>${title}</h1>${lead && html`<p class="lead">${lead}</p>`}${!mayChange() && html`<p class="small muted read-only"><${Badge}>${t('common.readOnly')}<//> ${t('common.readOnlyText')}</p>`}</div>
     ${actions && html`<div class="page-actions">${actions}</div>`}</header>${children}</div>`;
 }
 

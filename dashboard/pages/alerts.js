@@ -65,7 +65,7 @@ function AlertItem({ alert }) {
         <time datetime=${new Date(alert.last * 1000).toISOString()}>${ago(alert.last)}</time>
         ${alert.count > 1 && html`<span>${t('overview.times', { count: alert.count })}</span>`}${!alert.open && html`<${Badge}>${t('overview.over')}<//>`}
         ${isSilenced && html`<span>${t('overview.silencedUntil', { time: dateTime(alert.silenced_until) })}${alert.silence_comment && `: ${alert.silence_comment}`}</span>`}</p></div>
-    ${alert.open && (isSilenced ? html`<${Button} kind="quiet" onClick=${unsilence}>${t('overview.unsilence')}<//>` : html`<${Button} kind="quiet" onClick=${() => setAsks(true)}>${t('overview.silence')}<//>`)}
+    ${alert.open && (isSilenced ? html`<${Button} changes kind="quiet" onClick=${unsilence}>${t('overview.unsilence')}<//>` : html`<${Button} changes kind="quiet" onClick=${() => setAsks(true)}>${t('overview.silence')}<//>`)}
     ${asks && html`<${SilenceDialog} alert=${alert} onClose=${() => setAsks(false)} />`}</li>`;
 }
 

@@ -83,10 +83,10 @@ function KeyTable({ keys, me, onEdit, onRevoke, isShowingOver, onShowOver }) {
       end: true,
       cell: (k) =>
         k.revoked === undefined &&
-        html`<span class="row end"><${Button} class="small" kind="quiet" label=${t('keys.editOne', { name: k.name || k.id })} onClick=${() => onEdit(k)}>${t('keys.edit')}<//>
+        html`<span class="row end"><${Button} changes class="small" kind="quiet" label=${t('keys.editOne', { name: k.name || k.id })} onClick=${() => onEdit(k)}>${t('keys.edit')}<//>
       ${
         !isOver(k) &&
-        html`<${Button} class="small" label=${t('keys.revokeOne', { name: k.name || k.id })}
+        html`<${Button} changes class="small" label=${t('keys.revokeOne', { name: k.name || k.id })}
       onClick=${() => onRevoke(k)}>${k.id === me.id ? t('keys.revokeOwn') : t('keys.revoke')}<//>`
       }</span>`,
     },
@@ -138,7 +138,7 @@ function TokenTable({ keys, onRevoke }) {
       end: true,
       cell: (k) =>
         !isOver(k) &&
-        html`<${Button} class="small" label=${t('keys.revokeOne', { name: k.name || k.id })} onClick=${() => onRevoke(k)}>${t('keys.revoke')}<//>`,
+        html`<${Button} changes class="small" label=${t('keys.revokeOne', { name: k.name || k.id })} onClick=${() => onRevoke(k)}>${t('keys.revoke')}<//>`,
     },
   ];
   return html`<${Table} caption=${t('keys.tokens')} rows=${keys} rowKey=${(k) => k.id} columns=${columns} filter=${keys.length > 8 ? t('keys.filter') : undefined} pageSize=${25}
@@ -175,7 +175,7 @@ export default function Keys({ me, route }) {
   };
   const actions =
     part === '' || part === 'tokens'
-      ? html`<${Button} kind="primary" icon="plus" onClick=${() => setCreating(true)}>${t(part ? 'keys.createToken' : 'keys.create')}<//>`
+      ? html`<${Button} changes kind="primary" icon="plus" onClick=${() => setCreating(true)}>${t(part ? 'keys.createToken' : 'keys.create')}<//>`
       : undefined;
   return html`<${Page} title=${t('keys.title')} lead=${t(`keys.lead_${part || 'keys'}`)} actions=${actions}>
     <${Parts} part=${part} />

@@ -6,6 +6,7 @@ import { api, segment } from '../lib/api.js';
 import { bytes, dateTime, duration, figure, number } from '../lib/format.js';
 import { t } from '../lib/i18n.js';
 import { live, useLive, useResource } from '../lib/live.js';
+import { mayChange } from '../lib/me.js';
 import { go, href } from '../lib/route.js';
 import { isBroken, reasonOf, StateBadge, stateName } from '../lib/states.js';
 import { Table } from '../lib/table.js';
@@ -53,7 +54,7 @@ function placeColumns(downloads, id, order, act) {
   const button = (
     place,
     action,
-  ) => html`<${Button} class="small" kind="quiet" busy=${order.busy === `${action} ${place.node}`} label=${t(`models.${action}On`, { node: place.name })}
+  ) => html`<${Button} changes class="small" kind="quiet" busy=${order.busy === `${action} ${place.node}`} label=${t(`models.${action}On`, { node: place.name })}
     onClick=${() => act(action, place)}>${t(`models.${action}`)}<//>`;
   return [
     {
@@ -93,7 +94,7 @@ function placeColumns(downloads, id, order, act) {
         p.can_run
           ? html`<span class="row end">${p.loaded ? button(p, 'unload') : button(p, 'load')}${button(p, p.pinned ? 'unpin' : 'pin')}</span>`
           : p.online && isBroken(p.state)
-            ? html`<${Button} class="small" icon="reload" busy=${order.busy === `load ${p.node}`} label=${t('models.againOne', { id: p.name })} onClick=${() => act('load', p)}>${t('models.again')}<//>`
+            ? html`<${Button} changes class="small" icon="reload" busy=${order.busy === `load ${p.node}`} label=${t('models.againOne', { id: p.name })} onClick=${() => act('load', p)}>${t('models.again')}<//>`
             : '',
     },
   ];
@@ -147,7 +148,7 @@ function Aliases({ model, onChange }) {
       html`<ul class="aliases" aria-label=${t('models.aliases')}>${model.aliases.map(
         (
           alias,
-        ) => html`<li key=${alias}><code>${alias}</code><${Button} kind="quiet" icon="close" label=${t('models.aliasRemove', { alias })}
+        ) => html`<li key=${alias}><code>${alias}</code><${Button} changes kind="quiet" icon="close" label=${t('models.aliasRemove', { alias })}
           busy=${order.busy === alias} onClick=${() =>
             set(
               alias,
@@ -155,8 +156,11 @@ function Aliases({ model, onChange }) {
             )} /></li>`,
       )}</ul>`
     }
-    <form class="alias-form" onSubmit=${add}><${Field} label=${t('models.aliasNew')}>${(props) => html`<input type="text" autocomplete="off" autocapitalize="none" spellcheck=${false} placeholder="claude-sonnet-4-5" value=${name} onInput=${(e) => setName(e.currentTarget.value)} ...${props} />`}<//>
-      <${Button} type="submit" busy=${order.busy === 'add'}>${t('models.aliasAdd')}<//></form>`;
+    ${
+      mayChange() &&
+      html`<form class="alias-form" onSubmit=${add}><${Field} label=${t('models.aliasNew')}>${(props) => html`<input type="text" autocomplete="off" autocapitalize="none" spellcheck=${false} placeholder="claude-sonnet-4-5" value=${name} onInput=${(e) => setName(e.currentTarget.value)} ...${props} />`}<//>
+      <${Button} type="submit" busy=${order.busy === 'add'}>${t('models.aliasAdd')}<//></form>`
+    }`;
 }
 
 export default function Model({ id }) {
@@ -210,9 +214,9 @@ export default function Model({ id }) {
   const isFetching = model.nodes.some((p) => downloads.has(`${p.node} ${model.id}`));
   const one = model.nodes.find((p) => p.architecture) ?? {};
   const chats = model.capabilities?.includes('chat') ?? true;
-  const actions = html`${model.ready && chats && html`<a class="button" href=${`#/playground?model=${encodeURIComponent(model.id)}`}>${t('models.chat')}</a>`}
-    ${model.ready && html`<${Button} busy=${order.busy === 'load '} onClick=${() => act('load')}>${t('models.load')}<//>`}
-    <${Button} icon="trash" onClick=${remove} busy=${order.busy === 'delete'}>${t('models.delete')}<//>`;
+  const actions = html`${model.ready && chats && mayChange() && html`<a class="button" href=${`#/playground?model=${encodeURIComponent(model.id)}`}>${t('models.chat')}</a>`}
+    ${model.ready && html`<${Button} changes busy=${order.busy === 'load '} onClick=${() => act('load')}>${t('models.load')}<//>`}
+    <${Button} changes icon="trash" onClick=${remove} busy=${order.busy === 'delete'}>${t('models.delete')}<//>`;
   return html`<${Page} title=${model.id} back=${back} actions=${actions}>
     <${ErrorNote} error=${order.error} onDismiss=${order.dismiss} />
     <section class="card card-pad"><${Facts} items=${[

@@ -5,6 +5,7 @@ import { api, segment } from '../lib/api.js';
 import { bytes, number } from '../lib/format.js';
 import { t } from '../lib/i18n.js';
 import { live, useLive } from '../lib/live.js';
+import { mayChange } from '../lib/me.js';
 import { href } from '../lib/route.js';
 import { isBroken, reasonOf, StateBadge, stateName } from '../lib/states.js';
 import { Table } from '../lib/table.js';
@@ -104,7 +105,7 @@ function columns(downloads, busy, loadAgain) {
       cell: (m) =>
         isBroken(m.state) &&
         !m.ready &&
-        html`<${Button} class="small" icon="reload" busy=${busy === m.id} label=${t('models.againOne', { id: m.id })} onClick=${() => loadAgain(m)}>${t('models.again')}<//>`,
+        html`<${Button} changes class="small" icon="reload" busy=${busy === m.id} label=${t('models.againOne', { id: m.id })} onClick=${() => loadAgain(m)}>${t('models.again')}<//>`,
     },
   ];
 }
@@ -112,7 +113,7 @@ function columns(downloads, busy, loadAgain) {
 function List({ route }) {
   const { items, error, isLoaded } = useLive('models');
   const downloads = useLive('downloads');
-  const [isOpen, setOpen] = useState(route.query.has('register'));
+  const [isOpen, setOpen] = useState(mayChange() && route.query.has('register'));
   const orders = useOrder();
   const loadAgain = async (m) => {
     if (await orders.run(m.id, () => api.post(`/v0/models/${segment(m.id)}/load`)))
@@ -127,7 +128,7 @@ function List({ route }) {
   ) => {
     location.hash = e.currentTarget.value ? `#/models?state=${e.currentTarget.value}` : '#/models';
   }}><option value="">${t('models.kind_all')}</option>${Object.keys(kinds).map((name) => html`<option value=${name}>${t(`models.kind_${name}`)} (${number(items.filter(kinds[name]).length)})</option>`)}</select></label>`;
-  const open = html`<${Button} kind="primary" icon="plus" onClick=${() => setOpen(true)}>${t('models.register')}<//>`;
+  const open = html`<${Button} changes kind="primary" icon="plus" onClick=${() => setOpen(true)}>${t('models.register')}<//>`;
   return html`<${Page} title=${t('models.title')} lead=${t('models.lead')} actions=${items.length > 0 && open}>
     <${ErrorNote} error=${error} /><${ErrorNote} error=${orders.error} onDismiss=${orders.dismiss} />
     ${

@@ -116,7 +116,7 @@ function Engines({ id }) {
         hidden: true,
         end: true,
         cell: (e) =>
-          html`<${Button} class="small" kind="quiet" icon="reload" label=${`${t('nodes.reload')} ${e.id}`} busy=${order.busy === e.id || e.reloading} onClick=${() => restart(e)}>${t('nodes.reload')}<//>`,
+          html`<${Button} changes class="small" kind="quiet" icon="reload" label=${`${t('nodes.reload')} ${e.id}`} busy=${order.busy === e.id || e.reloading} onClick=${() => restart(e)}>${t('nodes.reload')}<//>`,
       },
     ],
     [order.busy],
@@ -198,8 +198,8 @@ export default function Node({ id, Badge: NodeBadge }) {
       go('nodes');
     }
   };
-  const actions = html`<${Button} busy=${order.busy === 'drain' || order.busy === 'undrain'} onClick=${() => change(node.drained ? 'undrain' : 'drain')}>${t(node.drained ? 'nodes.undrain' : 'nodes.drain')}<//>
-    ${!node.online && html`<${Button} icon="trash" busy=${order.busy === 'remove'} onClick=${remove}>${t('nodes.remove')}<//>`}`;
+  const actions = html`<${Button} changes busy=${order.busy === 'drain' || order.busy === 'undrain'} onClick=${() => change(node.drained ? 'undrain' : 'drain')}>${t(node.drained ? 'nodes.undrain' : 'nodes.drain')}<//>
+    ${!node.online && html`<${Button} changes icon="trash" busy=${order.busy === 'remove'} onClick=${remove}>${t('nodes.remove')}<//>`}`;
   return html`<${Page} title=${node.name} back=${back} actions=${actions}>
     <${ErrorNote} error=${order.error} onDismiss=${order.dismiss} />
     <section class="card card-pad"><${Facts} items=${[

@@ -92,7 +92,7 @@ function List({ route }) {
   const { items, error, isLoaded } = useLive('nodes');
   const [isOpen, setOpen] = useState(false);
   const shown = useMemo(columns, []);
-  const add = html`<${Button} kind=${items.length > 0 ? 'plain' : 'primary'} icon="plus" onClick=${() => setOpen(true)}>${t('nodes.add')}<//>`;
+  const add = html`<${Button} changes kind=${items.length > 0 ? 'plain' : 'primary'} icon="plus" onClick=${() => setOpen(true)}>${t('nodes.add')}<//>`;
   return html`<${Page} title=${t('nodes.title')} lead=${t('nodes.lead')} actions=${items.length > 0 && add}>
     <${ErrorNote} error=${error} />
     ${

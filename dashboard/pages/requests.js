@@ -28,7 +28,7 @@ const columns = () => [
     id: 'time',
     label: t('requests.time'),
     cell: (r) =>
-      html`<a class="row-link number" href=${href('requests', r.id)} title=${dateTime(r.time_ms / 1000)}>${clock(r.time_ms / 1000)}</a><span class="row-sub">${r.api}</span>`,
+      html`<a class="row-link number request-at" href=${href('requests', r.id)} title=${dateTime(r.time_ms / 1000)}>${clock(r.time_ms / 1000)}</a><span class="row-sub request-api" title=${r.api}>${r.api}</span>`,
   },
   {
     id: 'model',

@@ -89,14 +89,14 @@ function Offers({ nodes, models, order, onTake, onOther }) {
     (
       one,
     ) => html`<li class="offer" key=${one.id}><div><h3 class="break">${one.id}</h3><p class="small muted">${t('welcome.onNode', { node: one.node })}</p></div>
-      <${Button} kind=${one === local[0] && !best ? 'primary' : 'plain'} busy=${order.busy === one.id} label=${t('welcome.registerOne', { id: one.id })} onClick=${() => onTake(one.id, { path: one.id })}>${t('welcome.register')}<//></li>`,
+      <${Button} changes kind=${one === local[0] && !best ? 'primary' : 'plain'} busy=${order.busy === one.id} label=${t('welcome.registerOne', { id: one.id })} onClick=${() => onTake(one.id, { path: one.id })}>${t('welcome.register')}<//></li>`,
   )}${catalog.map(
     (
       { id, repo, size, need },
       i,
     ) => html`<li class="offer" key=${id}><div><h3>${id}</h3><p class="small muted">${t(`welcome.about.${id}`, { size: bytes(size) })}</p><${Fit} need=${need} best=${best} /></div>
-      <${Button} kind=${i === 0 && best && best.pool.total >= need ? 'primary' : 'plain'} busy=${order.busy === id} disabled=${nodes.length === 0} label=${t('welcome.registerOne', { id })} onClick=${() => onTake(id, { repo })}>${t('welcome.register')}<//></li>`,
-  )}</ul><div class="offer-other"><${Button} kind="quiet" icon="plus" onClick=${onOther}>${t('welcome.other')}<//></div>`;
+      <${Button} changes kind=${i === 0 && best && best.pool.total >= need ? 'primary' : 'plain'} busy=${order.busy === id} disabled=${nodes.length === 0} label=${t('welcome.registerOne', { id })} onClick=${() => onTake(id, { repo })}>${t('welcome.register')}<//></li>`,
+  )}</ul><div class="offer-other"><${Button} changes kind="quiet" icon="plus" onClick=${onOther}>${t('welcome.other')}<//></div>`;
 }
 
 /** From the registration to a model that answers. */

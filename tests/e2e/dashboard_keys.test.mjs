@@ -327,6 +327,50 @@ test('a key of role api sees the playground and its own page only, and its sessi
   await page.context().close();
 });
 
+test('a viewer sees every page and no button that changes something, with the reason', async () => {
+  const make = (body) => call(`${router.url}/v0/keys`, { key: router.adminKey, body });
+  const { key } = (await make({ name: 'auditor', role: 'viewer' })).json;
+  const [{ id }] = (await call(`${router.url}/v0/nodes`, { key: router.adminKey })).json.nodes;
+  const page = await signIn(key, { at: '#/keys' });
+  await row(page, 'auditor').waitFor();
+  const orders = /register|load|unload|drain|delete|remove|create|revoke|edit|rotate|silence|add|restart|chat/i;
+  for (const at of [
+    '#/keys',
+    '#/keys/tokens',
+    '#/models?register',
+    '#/models/echo',
+    '#/nodes',
+    `#/nodes/${id}`,
+    '#/overview',
+  ]) {
+    await page.visit(at);
+    await page.locator('main .page').getByText('The role viewer sees everything and changes nothing.').waitFor();
+    await page.locator('.skeleton').first().waitFor({ state: 'detached' });
+    const buttons = await page
+      .locator('main')
+      .locator('button, a.button')
+      .evaluateAll((all) =>
+        all
+          .filter((b) => !b.classList.contains('sort'))
+          .map((b) => b.getAttribute('aria-label') ?? b.textContent.trim()),
+      );
+    assert.deepEqual(
+      buttons.filter((text) => orders.test(text)),
+      [],
+      at,
+    );
+    assert.equal(await page.getByRole('dialog').count(), 0, at);
+  }
+  assert.equal(
+    await page.getByRole('navigation', { name: 'Main' }).getByRole('link', { name: 'Playground' }).count(),
+    0,
+  );
+  await page.visit('#/playground');
+  await page.getByRole('heading', { name: 'A viewer cannot send requests to models' }).waitFor();
+  page.watch.assertClean();
+  await page.context().close();
+});
+
 test('a page that sends no requests notices that its session has ended', async () => {
   const made = (await call(`${router.url}/v0/keys`, { key: router.adminKey, body: { name: 'watcher', role: 'admin' } }))
     .json;

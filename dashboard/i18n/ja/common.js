@@ -33,6 +33,11 @@ export default {
   notFoundTitle: 'ページがありません',
   notFoundText: 'アドレスが古い可能性があります。',
   toOverview: '概要へ',
+  readOnly: '閲覧のみ',
+  readOnlyText: 'viewer ロールはすべてを閲覧できますが、変更はできません。',
+  viewerTitle: 'viewer ロールではモデルにリクエストを送れません',
+  viewerText:
+    'viewer ロールはすべてを閲覧できますが、変更はできません。チャットには api または admin ロールのキーを使ってください。',
   notAllowedTitle: 'このキーではこのページを表示できません',
   notAllowedText: 'admin ロールのキーが必要です。チャットは今のキーで使えます。',
   failedTitle: 'ページの表示に失敗しました',
