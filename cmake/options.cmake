@@ -27,10 +27,13 @@ add_compile_options($<$<COMPILE_LANGUAGE:C>:-Wconversion> $<$<COMPILE_LANGUAGE:C
                     $<$<COMPILE_LANGUAGE:C>:-Wmissing-prototypes>)
 # gcc guesses at lengths here, and differently at each level: a message may be cut, and paths are
 # built with base/file.h, which refuses instead of cutting.
-add_compile_options(-Wno-format-truncation)
-# On arm64 compilers join a multiplication and an addition to one operation that rounds once.  Then a
-# fleet of both processors would not compute the same bits; where one rounding is wanted, the code says so.
-if(CMAKE_SYSTEM_PROCESSOR MATCHES "aarch64|arm64|ARM64")
+if(CMAKE_C_COMPILER_ID STREQUAL "GNU")
+    add_compile_options(-Wno-format-truncation)
+endif()
+# On arm64 compilers join a multiplication and an addition to one operation that rounds once, and clang
+# does so for every processor that has it.  Then a fleet of both would not compute the same bits; where
+# one rounding is wanted, the code says so.
+if(CMAKE_SYSTEM_PROCESSOR MATCHES "aarch64|arm64|ARM64" OR CMAKE_C_COMPILER_ID MATCHES "Clang")
     add_compile_options(-ffp-contract=off)
 endif()
 if(WIN32)
@@ -39,6 +42,9 @@ if(WIN32)
     add_compile_definitions(_WIN32_WINNT=0x0A00 __USE_MINGW_ANSI_STDIO=1 _FILE_OFFSET_BITS=64 WIN32_LEAN_AND_MEAN)
     add_compile_options(-include ${PROJECT_SOURCE_DIR}/src/base/os/windows/libc.h -Wno-format -Wno-pedantic-ms-format)
     add_link_options(-static)
+endif()
+if(APPLE)
+    add_compile_options(-include ${PROJECT_SOURCE_DIR}/src/base/os/darwin/libc.h)
 endif()
 if(LR_WERROR)
     add_compile_options(-Werror)

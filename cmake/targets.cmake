@@ -19,10 +19,13 @@ endfunction()
 
 # Folders of src/base/os that are compiled for the target (docs/adr/0064).
 if(WIN32)
-    set(LR_OS windows)
-    set(LR_OS_LIBRARIES ws2_32 bcrypt psapi shell32)
+    set(LR_OS windows absent)
+    set(LR_OS_LIBRARIES ws2_32 bcrypt psapi shell32 advapi32)
 elseif(APPLE)
-    set(LR_OS posix darwin)
+    set(LR_OS posix darwin absent)
+    if(LR_ZIG) # its linker makes no bundles, and engines can be opened in this form too
+        set(CMAKE_SHARED_MODULE_CREATE_C_FLAGS -dynamiclib)
+    endif()
 else()
     set(LR_OS posix linux)
 endif()
@@ -58,9 +61,20 @@ function(lr_executable name library)
     if(NOT EXISTS ${PROJECT_SOURCE_DIR}/src/${library}/main.c)
         return()
     endif()
-    add_executable(${name} ${PROJECT_SOURCE_DIR}/cmake/empty.c)
-    target_link_libraries(${name} PRIVATE $<LINK_LIBRARY:WHOLE_ARCHIVE,${library}>)
+    add_executable(${name} $<TARGET_OBJECTS:${library}>)
+    target_link_libraries(${name} PRIVATE ${library})
     set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/bin)
+endfunction()
+
+# lr_hide_libraries(<engine>): it exports its entry, and nothing of the libraries that are linked into it.
+# zig's linker has no option for the second: a list of what is exported serves on Linux; for macOS
+# tools/cross compiles the libraries so that they export nothing.
+function(lr_hide_libraries target)
+    if(NOT LR_ZIG)
+        target_link_options(${target} PRIVATE -Wl,--exclude-libs,ALL)
+    elseif(NOT APPLE)
+        target_link_options(${target} PRIVATE -Wl,--version-script=${PROJECT_SOURCE_DIR}/cmake/engine.map)
+    endif()
 endfunction()
 
 # lr_engine(<id> SOURCES ... [LINK ...] [TESTING]): engines/<id>/{manifest.json,library}.  An engine
@@ -82,7 +96,7 @@ function(lr_engine id)
     target_include_directories(engine_${id} PRIVATE ${PROJECT_SOURCE_DIR}/src
                                ${PROJECT_SOURCE_DIR}/include ${PROJECT_SOURCE_DIR})
     target_link_libraries(engine_${id} PRIVATE ${A_LINK} Threads::Threads)
-    target_link_options(engine_${id} PRIVATE -Wl,--exclude-libs,ALL)
+    lr_hide_libraries(engine_${id})
     set_target_properties(engine_${id} PROPERTIES PREFIX "" OUTPUT_NAME ${id}
                           LIBRARY_OUTPUT_DIRECTORY ${folder})
     set(LR_ENGINE_LIBRARY ${id}${CMAKE_SHARED_MODULE_SUFFIX})

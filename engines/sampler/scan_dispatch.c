@@ -5,6 +5,7 @@
 #include <stddef.h>
 
 #include "engines/sampler/avx2_scan.h"
+#include "engines/sampler/features.h"
 
 const struct scan_kernels *scan_kernels_avx2(void)
 {
@@ -15,8 +16,7 @@ const struct scan_kernels *scan_kernels_avx2(void)
                                               .scale = scan_avx2_scale,
                                               .gather = scan_avx2_gather,
                                               .noise = scan_avx2_noise};
-    __builtin_cpu_init();
-    if (__builtin_cpu_supports("avx2"))
+    if (cpu_features_read().avx2)
         return &table;
 #endif
     return NULL;

@@ -467,7 +467,7 @@ int net_conn_open(struct net_conn *conn, int fd)
 {
     int rc = uv_tcp_open(&conn->tcp, fd);
     if (rc != 0)
-        (void)close(fd);
+        lr_socket_close(fd);
     return rc;
 }
 

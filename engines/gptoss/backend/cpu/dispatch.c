@@ -7,6 +7,7 @@
 #include "engines/gptoss/backend/cpu/avx512.h"
 #include "engines/gptoss/backend/cpu/kernels.h"
 #include "engines/gptoss/backend/cpu/neon.h"
+#include "engines/sampler/features.h"
 
 const struct cpu_kernels *cpu_kernels_avx2(void)
 {
@@ -21,8 +22,7 @@ const struct cpu_kernels *cpu_kernels_avx2(void)
         .norm = cpu_avx2_norm,
         .swiglu = cpu_avx2_swiglu,
     };
-    __builtin_cpu_init();
-    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
+    if (cpu_features_read().fma)
         return &table;
 #endif
     return NULL;
@@ -41,10 +41,7 @@ const struct cpu_kernels *cpu_kernels_avx512(void)
         .norm = cpu_avx2_norm,
         .swiglu = cpu_avx2_swiglu,
     };
-    __builtin_cpu_init();
-    if (cpu_kernels_avx2() != NULL && __builtin_cpu_supports("avx512f") &&
-        __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl") &&
-        __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vnni"))
+    if (cpu_features_read().avx512)
         return &table;
 #endif
     return NULL;

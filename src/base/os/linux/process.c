@@ -2,11 +2,8 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
-#include <signal.h>
 #include <stdlib.h>
-#include <sys/prctl.h>
 #include <sys/random.h>
-#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -19,23 +16,6 @@
 int64_t lr_os_changed_ns(const struct stat *info)
 {
     return (int64_t)info->st_mtim.tv_sec * 1000000000 + info->st_mtim.tv_nsec;
-}
-
-void lr_os_close_on_exec_above(int first)
-{
-#if defined(SYS_close_range)
-    if (syscall(SYS_close_range, (unsigned)first, ~0u, 4u /* CLOSE_RANGE_CLOEXEC */) == 0)
-        return;
-#endif
-    struct rlimit limit;
-    rlim_t most = getrlimit(RLIMIT_NOFILE, &limit) == 0 ? limit.rlim_cur : 1024;
-    for (int fd = first; fd < 65536 && (rlim_t)fd < most; fd++)
-        (void)fcntl(fd, F_SETFD, FD_CLOEXEC);
-}
-
-bool lr_os_die_with_parent(void)
-{
-    return prctl(PR_SET_PDEATHSIG, SIGKILL) == 0;
 }
 
 void lr_os_await_exit(struct lr_os_exit_watch *watch, pid_t pid, int timeout_ms)
@@ -87,4 +67,10 @@ void lr_os_random(unsigned char *out, size_t len)
         out += got;
         len -= (size_t)got;
     }
+}
+
+void lr_process_begin(int *argc, char ***argv)
+{
+    (void)argc;
+    (void)argv;
 }

@@ -7,16 +7,30 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+#include "base/file.h"
+#include "base/subprocess.h"
+
 struct stat;
 
 /* The time of the last change of a file's content. */
 int64_t lr_os_changed_ns(const struct stat *info);
 
-/* In a child between fork and exec: only calls that are safe there.  Marks all descriptors from
- * `first` on as not inherited; asks the kernel to kill this process when its parent ends (true
- * also where no kernel does that: such a child must watch its parent itself). */
-void lr_os_close_on_exec_above(int first);
-bool lr_os_die_with_parent(void);
+/* Everything that a child needs, prepared before it is started. */
+enum { LR_OS_MOST_PASSED = 16, LR_OS_MOST_FDS = LR_OS_MOST_PASSED + 3 };
+struct lr_os_plan {
+    const struct lr_spawn *spawn;
+    char path[LR_PATH_MAX];
+    const char **env;         /* owned */
+    int from[LR_OS_MOST_FDS]; /* our descriptor ... */
+    int to[LR_OS_MOST_FDS];   /* ... becomes this one */
+    int count;
+    int report;  /* write end of the pipe on which the child reports a failed step */
+    int highest; /* of to[] */
+    int pipes[3][2];
+};
+lr_code lr_os_spawn(struct lr_os_plan *plan, pid_t *pid, struct lr_error *err);
+/* The message for a program that could not be started: `error` is an errno. */
+lr_code lr_os_spawn_failed(const struct lr_os_plan *plan, int error, struct lr_error *err);
 
 /* Waits until a child may have ended, at most timeout_ms (-1: for ever). */
 struct lr_os_exit_watch {

@@ -21,12 +21,6 @@ void lr_ignore_broken_pipes(void)
     (void)signal(SIGPIPE, SIG_IGN);
 }
 
-void lr_process_begin(int *argc, char ***argv)
-{
-    (void)argc;
-    (void)argv;
-}
-
 void lr_process_on_stop(void (*fn)(void *arg), void *arg)
 {
     (void)fn;

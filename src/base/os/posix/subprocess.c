@@ -1,9 +1,5 @@
-/* base/os/posix/subprocess.c - fork and exec.
- *
- * Everything that allocates happens before fork: between fork and exec only calls are made that
- * are safe after a fork in a program with threads.  The child reports a failed step through a
- * close-on-exec pipe; a successful exec reads as end of file.
- */
+/* base/os/posix/subprocess.c - what a child process gets, and its end.  lr_os_spawn of the
+ * system starts it. */
 #include "base/subprocess.h"
 
 #include <errno.h>
@@ -12,7 +8,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -21,22 +16,6 @@
 #include "base/os/posix/internal.h"
 
 extern char **environ;
-
-enum { MOST_PASSED = 16, MOST_FDS = MOST_PASSED + 3 };
-
-/* Everything that the child needs, prepared before fork. */
-struct plan {
-    const struct lr_spawn *spawn;
-    char path[LR_PATH_MAX];
-    const char **env; /* owned */
-    pid_t parent;
-    int from[MOST_FDS]; /* our descriptor ... */
-    int to[MOST_FDS];   /* ... becomes this one */
-    int count;
-    int report;  /* write end of the report pipe */
-    int highest; /* of to[] */
-    int pipes[3][2];
-};
 
 static void close_fd(int *fd)
 {
@@ -95,7 +74,7 @@ static const char **merge_env(const char *const *added)
     return out;
 }
 
-static void plan_fd(struct plan *plan, int from, int to)
+static void plan_fd(struct lr_os_plan *plan, int from, int to)
 {
     plan->from[plan->count] = from;
     plan->to[plan->count++] = to;
@@ -104,7 +83,7 @@ static void plan_fd(struct plan *plan, int from, int to)
 }
 
 /* stdio: pipes[i] is {ours, child's}. */
-static bool plan_stdio(struct plan *plan, int number, enum lr_stdio kind)
+static bool plan_stdio(struct lr_os_plan *plan, int number, enum lr_stdio kind)
 {
     int *ends = plan->pipes[number];
     if (kind == LR_STDIO_NULL) {
@@ -123,113 +102,23 @@ static bool plan_stdio(struct plan *plan, int number, enum lr_stdio kind)
     return true;
 }
 
-static void report_and_exit(int report, int error)
+lr_code lr_os_spawn_failed(const struct lr_os_plan *plan, int error, struct lr_error *err)
 {
-    (void)!write(report, &error, sizeof(error));
-    _exit(127);
-}
-
-/* Moves in two steps: first every source to a number above all targets, then each to its
- * target, so that no target overwrites a source that is still needed. */
-static bool place_fds(struct plan *plan)
-{
-    plan->report = fcntl(plan->report, F_DUPFD_CLOEXEC, plan->highest + 1);
-    if (plan->report < 0)
-        return false;
-    for (int i = 0; i < plan->count; i++) {
-        plan->from[i] = fcntl(plan->from[i], F_DUPFD_CLOEXEC, plan->highest + 1);
-        if (plan->from[i] < 0)
-            return false;
-    }
-    lr_os_close_on_exec_above(3);
-    for (int i = 0; i < plan->count; i++)
-        if (dup2(plan->from[i], plan->to[i]) < 0)
-            return false;
-    return true;
-}
-
-static void reset_signals(void)
-{
-    struct sigaction action = {.sa_handler = SIG_DFL};
-    for (int number = 1; number < NSIG; number++)
-        (void)sigaction(number, &action, NULL);
-    sigset_t none;
-    (void)sigemptyset(&none);
-    (void)sigprocmask(SIG_SETMASK, &none, NULL);
-}
-
-/* In the child; never returns. */
-static void run_child(struct plan *plan)
-{
-    (void)setpgid(0, 0);
-    if (plan->spawn->dies_with_parent) {
-        if (!lr_os_die_with_parent())
-            report_and_exit(plan->report, errno);
-        /* If the parent died before, no signal will come. */
-        if (getppid() != plan->parent)
-            _exit(127);
-    }
-    int report = plan->report;
-    if (!place_fds(plan))
-        report_and_exit(plan->report >= 0 ? plan->report : report, errno);
-    if (plan->spawn->cwd != NULL && chdir(plan->spawn->cwd) != 0)
-        report_and_exit(plan->report, errno);
-    reset_signals();
-    /* exec does not write to these; its prototype is older than const. */
-    char *const *argv, *const *env;
-    memcpy(&argv, &plan->spawn->argv, sizeof(argv));
-    memcpy(&env, &plan->env, sizeof(env));
-    (void)execve(plan->path, argv, env);
-    report_and_exit(plan->report, errno);
-}
-
-static lr_code fork_and_report(struct plan *plan, pid_t *pid, struct lr_error *err)
-{
-    int report[2], child_error = 0;
-    if (!lr_pipe(report, 0))
-        return lr_fail_errno(err, LR_IO, "cannot create a pipe");
-    plan->report = report[1];
-    plan->parent = getpid();
-    /* None of our signal handlers may run in the child before they are reset. */
-    sigset_t all, before;
-    (void)sigfillset(&all);
-    (void)pthread_sigmask(SIG_SETMASK, &all, &before);
-    *pid = fork();
-    if (*pid == 0)
-        run_child(plan);
-    int saved = errno;
-    (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
-    (void)close(report[1]);
-    errno = saved;
-    if (*pid < 0) {
-        lr_code code = lr_fail_errno(err, LR_OUT_OF_RAM, "cannot fork");
-        (void)close(report[0]);
-        return code;
-    }
-    ssize_t got;
-    do
-        got = read(report[0], &child_error, sizeof(child_error));
-    while (got < 0 && errno == EINTR);
-    (void)close(report[0]);
-    if (got != (ssize_t)sizeof(child_error))
-        return LR_OK;
-    while (waitpid(*pid, NULL, 0) < 0 && errno == EINTR) {
-    }
-    errno = child_error;
-    lr_code code = child_error == ENOENT                             ? LR_NOT_FOUND
-                   : child_error == EACCES || child_error == ENOEXEC ? LR_PERMISSION_DENIED
-                                                                     : LR_IO;
+    lr_code code = error == ENOENT                       ? LR_NOT_FOUND
+                   : error == EACCES || error == ENOEXEC ? LR_PERMISSION_DENIED
+                                                         : LR_IO;
+    errno = error;
     return lr_fail_errno(err, code, "cannot run %.300s", plan->path);
 }
 
 lr_code lr_subprocess_start(const struct lr_spawn *spawn, struct lr_subprocess *out,
                             struct lr_error *err)
 {
-    struct plan plan = {.spawn = spawn, .highest = 2};
+    struct lr_os_plan plan = {.spawn = spawn, .highest = 2};
     *out = (struct lr_subprocess){.in = -1, .out = -1, .err = -1};
-    if (spawn->pass_count > MOST_PASSED)
+    if (spawn->pass_count > LR_OS_MOST_PASSED)
         return lr_fail(err, LR_INVALID_ARGUMENT, "at most %d descriptors can be passed",
-                       MOST_PASSED);
+                       LR_OS_MOST_PASSED);
     lr_code code = find_program(spawn->argv[0], plan.path, err);
     if (code != LR_OK)
         return code;
@@ -246,7 +135,7 @@ lr_code lr_subprocess_start(const struct lr_spawn *spawn, struct lr_subprocess *
 
     pid_t pid = 0;
     if (code == LR_OK)
-        code = fork_and_report(&plan, &pid, err);
+        code = lr_os_spawn(&plan, &pid, err);
     for (int i = 0; i < 3; i++) {
         close_fd(&plan.pipes[i][1]);
         if (code != LR_OK)

@@ -22,6 +22,9 @@ bool lr_os_narrow(const wchar_t *text, char *out, size_t size, bool is_path);
 #define LR_WINDOWS_KILLED     0xE0000009u
 #define LR_WINDOWS_STOP_EVENT L"Local\\llm-router-stop-%lu"
 
+/* Sets the event of a process; false: it does not wait for it. */
+bool lr_os_ask_to_stop(unsigned long process);
+
 /* errno from GetLastError or WSAGetLastError. */
 int lr_os_errno(unsigned long error);
 void lr_os_set_errno(void);

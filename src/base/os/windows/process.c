@@ -130,6 +130,17 @@ static void *await_stop(void *arg)
     return NULL;
 }
 
+bool lr_os_ask_to_stop(unsigned long process)
+{
+    wchar_t name[64];
+    (void)swprintf(name, 64, LR_WINDOWS_STOP_EVENT, process);
+    HANDLE event = OpenEventW(EVENT_MODIFY_STATE, FALSE, name);
+    bool is_set = event != NULL && SetEvent(event);
+    if (event != NULL)
+        (void)CloseHandle(event);
+    return is_set;
+}
+
 void lr_process_on_stop(void (*fn)(void *arg), void *arg)
 {
     static struct stop_watch watch = {.lock =

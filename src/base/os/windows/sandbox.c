@@ -4,23 +4,9 @@
 
 #include <fcntl.h>
 #include <io.h>
-#include <stdio.h>
 #include <windows.h>
 
 #include "base/os/windows/internal.h"
-
-struct lr_sandbox_facts lr_sandbox_look(void)
-{
-    return (struct lr_sandbox_facts){0};
-}
-
-const char *lr_sandbox_lacks(const struct lr_sandbox_facts *facts, char out[LR_SANDBOX_TEXT])
-{
-    (void)facts;
-    (void)snprintf(out, LR_SANDBOX_TEXT,
-                   "workers are not confined on Windows: they see all files of this user");
-    return out;
-}
 
 lr_code lr_sandbox_begin(int parent, int last_fd, struct lr_error *err)
 {
@@ -38,13 +24,6 @@ lr_code lr_sandbox_begin(int parent, int last_fd, struct lr_error *err)
         (void)CloseHandle(node);
     return is_alive ? LR_OK
                     : lr_fail(err, LR_UNAVAILABLE, "the node (process %d) has gone", parent);
-}
-
-lr_code lr_sandbox_enter(const struct lr_sandbox_needs *needs, struct lr_error *err)
-{
-    (void)needs;
-    (void)err;
-    return LR_OK;
 }
 
 /* No dialog that waits for a click, and no dump. */

@@ -244,21 +244,14 @@ bool lr_subprocess_wait(struct lr_subprocess *child, int timeout_ms)
  */
 void lr_subprocess_signal(struct lr_subprocess *child, int signal_number)
 {
-    wchar_t name[64];
     if (child->pid <= 0 || child->exited)
         return;
     if (signal_number == KILL)
         (void)TerminateProcess(child->handle, LR_WINDOWS_KILLED);
     if (signal_number != TERM)
         return;
-    (void)swprintf(name, 64, LR_WINDOWS_STOP_EVENT, (unsigned long)child->pid);
-    HANDLE event = OpenEventW(EVENT_MODIFY_STATE, FALSE, name);
-    if (event != NULL) {
-        (void)SetEvent(event);
-        (void)CloseHandle(event);
-    } else { /* it has not come so far as to wait for the event */
+    if (!lr_os_ask_to_stop((unsigned long)child->pid)) /* it does not wait for the event yet */
         (void)TerminateProcess(child->handle, LR_WINDOWS_KILLED);
-    }
 }
 
 void lr_subprocess_signal_group(struct lr_subprocess *child, int signal_number)

@@ -1,0 +1,24 @@
+/* base/os/absent/sandbox.c - Windows and macOS: engines are not confined. */
+#include "base/sandbox.h"
+
+#include <stdio.h>
+
+struct lr_sandbox_facts lr_sandbox_look(void)
+{
+    return (struct lr_sandbox_facts){0};
+}
+
+const char *lr_sandbox_lacks(const struct lr_sandbox_facts *facts, char out[LR_SANDBOX_TEXT])
+{
+    (void)facts;
+    (void)snprintf(out, LR_SANDBOX_TEXT,
+                   "workers are not confined on this system: they see all files of this user");
+    return out;
+}
+
+lr_code lr_sandbox_enter(const struct lr_sandbox_needs *needs, struct lr_error *err)
+{
+    (void)needs;
+    (void)err;
+    return LR_OK;
+}
