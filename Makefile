@@ -24,7 +24,7 @@ test-long:       ## the same tests at the full sizes that the documents state, a
 test-gpu:        ## the tests that need an NVIDIA GPU
 	@tools/test-gpu
 
-test-platforms:  ## build for Linux on arm64 and for Windows, and run the result in emulators (docs/porting.md)
+test-platforms:  ## make the archives, look into them, and run them in emulators (docs/porting.md)
 	@tools/setup platforms
 	@tools/test-platforms
 
@@ -57,7 +57,7 @@ deb:             ## Debian package of the release build: build/llm-router_VERSIO
 	@tools/build release
 	@tools/deb $(if $(VERSION),--version $(VERSION))
 
-dist:            ## release archives for Linux (x64, arm64) and Windows: build/dist
+dist:            ## release archives for Linux (x64, arm64), Windows and macOS: build/dist
 	@tools/setup platforms
 	@tools/dist
 

@@ -43,7 +43,16 @@ lr_dependency(lr_openssl  openssl     libssl-dev      Apache-2.0)
 lr_dependency(lr_pcre2    libpcre2-8  libpcre2-dev    BSD-3-Clause)
 lr_dependency(lr_sqlite   sqlite3     libsqlite3-dev  blessing)
 lr_dependency(lr_utf8proc libutf8proc libutf8proc-dev MIT)
-lr_component(glibc - libc6-dev LGPL-2.1-or-later linked)
+if(WIN32) # parts of the compiler's libraries are in every program
+    lr_component(mingw-w64 - mingw-w64-common ZPL-2.1 linked)
+    lr_component(libgcc - gcc-mingw-w64-base GPL-3.0-with-GCC-exception linked)
+elseif(NOT APPLE)
+    lr_component(glibc - libc6-dev LGPL-2.1-or-later linked)
+endif()
+if(LR_ZIG) # its compiler-rt
+    get_filename_component(zig ${LR_ZIG}/.. ABSOLUTE)
+    set_property(GLOBAL APPEND PROPERTY LR_BUNDLED "zig|0.12.0-dev.1286|MIT|${zig}/LICENSE")
+endif()
 
 # Headers only: the libraries are opened with dlopen at first use.
 foreach(pair "lr_curl;libcurl;libcurl4-openssl-dev;curl" "lr_libpq;libpq;libpq-dev;PostgreSQL")
@@ -91,7 +100,7 @@ if(LR_NVCC)
                     OUTPUT_VARIABLE nvcc_plan ERROR_VARIABLE nvcc_plan)
     string(REGEX MATCH "TOP=([^\n]*)" nvcc_top "${nvcc_plan}")
     find_path(LR_CUDA_INCLUDE cuda.h PATHS ${CMAKE_MATCH_1}/include ${CMAKE_MATCH_1}/targets/x86_64-linux/include
-              /usr/local/cuda/include NO_DEFAULT_PATH)
+              /usr/local/cuda/include NO_DEFAULT_PATH NO_CMAKE_FIND_ROOT_PATH)
 endif()
 if(LR_NVCC AND LR_CUDA_INCLUDE)
     message(STATUS "CUDA: building with ${LR_NVCC} for ${LR_CUDA_ARCHS}")

@@ -13,5 +13,7 @@ if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
     # and the start files of Debian's C library do not say so.  Shadow stacks ask nothing of code
     # that returns where it was called from, so the mark is true.  It is not set for IBT: the start
     # files lack the instructions that IBT demands.
-    add_link_options(-Wl,-z,shstk)
+    if(NOT LR_ZIG) # its linker does not know the mark
+        add_link_options(-Wl,-z,shstk)
+    endif()
 endif()

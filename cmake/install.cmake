@@ -21,6 +21,7 @@ get_property(bundled GLOBAL PROPERTY LR_BUNDLED)
 get_property(npm GLOBAL PROPERTY LR_NPM_FOLDER)
 set(notices ${CMAKE_BINARY_DIR}/share)
 list(TRANSFORM engines PREPEND engine_)
+add_custom_target(engines DEPENDS ${engines})
 add_custom_command(OUTPUT ${notices}/sbom.cdx.json
     COMMAND ${CMAKE_COMMAND} "-DCOMPONENTS=${components}" "-DBUNDLED=${bundled}" "-DNPM=${npm}" -DOUT=${notices}
             -DVERSION=${PROJECT_VERSION} -DSOURCE=${PROJECT_SOURCE_DIR} -DCROSS=${LR_CROSS_ROOT}

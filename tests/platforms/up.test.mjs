@@ -1,23 +1,18 @@
-// `llm-router up --device cpu` of another system, in an emulator: chat, streams, tools, schemas, cancelled
-// requests, a killed worker, a reloaded engine, the end.  tools/test-platforms runs this file with
-//   LR_PLATFORM  windows-x64 or linux-arm64
-//   LR_BUILD     its build folder
+// `llm-router up --device cpu` of another system, in an emulator or there (system.mjs): chat, streams, tools,
+// schemas, cancelled requests, a killed worker, a reloaded engine, the end.
+//   LR_BUILD     its build folder, or an archive of tools/dist, unpacked
 import assert from 'node:assert/strict';
-import { spawn } from 'node:child_process';
 import fs from 'node:fs';
 import net from 'node:net';
 import os from 'node:os';
 import path from 'node:path';
 import { after, before, test } from 'node:test';
+import { isWindows, own, processes as processesWith, start as startProgram } from './system.mjs';
 
-const PLATFORM = process.env.LR_PLATFORM;
 const BUILD = process.env.LR_BUILD;
 const ROOT = path.resolve(import.meta.dirname, '../..');
-const isWindows = PLATFORM === 'windows-x64';
 const WAIT_MS = 240_000; // an emulator on a busy machine; the limit only ends a test that hangs
 
-// A path as the program sees it: Wine shows the files of this machine as drive Z.
-const own = (file) => (isWindows ? `Z:${file}` : file);
 // Blanks and letters that are not ASCII, as in the names of users.
 const folder = fs.mkdtempSync(path.join(os.tmpdir(), 'lr platform Jürgen 日本 '));
 const engines = path.join(folder, 'engines');
@@ -43,9 +38,7 @@ const freePort = () =>
 
 function start(args) {
   const program = path.join(BUILD, 'bin', isWindows ? 'llm-router.exe' : 'llm-router');
-  const command = isWindows ? ['wine', program] : [program];
-  const env = { ...process.env, WINEDEBUG: '-all', WINEPREFIX: path.join(os.tmpdir(), 'lr-wine-prefix') };
-  const child = spawn(command[0], [...command.slice(1), ...args], { env, stdio: ['ignore', 'pipe', 'pipe'] });
+  const child = startProgram(program, args);
   const it = { child, log: '', exit: undefined };
   for (const stream of [child.stdout, child.stderr])
     stream.on('data', (bytes) => {
@@ -66,23 +59,17 @@ const post = (body, options = {}) =>
   });
 const user = (content) => [{ role: 'user', content }];
 
-// Processes of this test with this subcommand, as Linux numbers them.  Nodes and workers have the name of
-// the test's folder in their command line, so that orphans are found too.
+// Nodes and workers have the name of the test's folder in their command line.
 const mark = path.basename(folder).slice(-6);
-function processes(word) {
-  return fs.readdirSync('/proc').filter((pid) => {
-    if (!/^\d+$/.test(pid)) return false;
-    try {
-      const parts = fs.readFileSync(`/proc/${pid}/cmdline`, 'utf8').split('\0');
-      return parts.includes(word) && parts.some((part) => part.includes(mark));
-    } catch {
-      return false;
-    }
-  });
-}
+const processes = (word) => processesWith(word, mark);
 
 before(async () => {
-  fs.cpSync(path.join(BUILD, 'engines'), engines, { recursive: true });
+  const places = ['engines', 'lib/llm-router/engines'].map((place) => path.join(BUILD, place));
+  fs.cpSync(
+    places.find((place) => fs.existsSync(place)),
+    engines,
+    { recursive: true },
+  );
   const port = await freePort();
   url = `http://127.0.0.1:${port}`;
   up = start([

@@ -1,0 +1,214 @@
+// The archives of tools/dist: what is inside, what the programs need of the system, and, for linux-x64,
+// that they run on an old system.  tools/test-platforms runs this file with
+//   LR_TARGETS  the targets whose archives are in build/dist
+import assert from 'node:assert/strict';
+import { execFile, execFileSync } from 'node:child_process';
+import { createHash } from 'node:crypto';
+import fs from 'node:fs';
+import os from 'node:os';
+import path from 'node:path';
+import { after, before, describe, it } from 'node:test';
+import { promisify } from 'node:util';
+import { elf, macho, pe } from './binary.mjs';
+
+const ROOT = path.resolve(import.meta.dirname, '../..');
+const DIST = path.join(ROOT, 'build/dist');
+const TARGETS = (process.env.LR_TARGETS ?? 'linux-x64 linux-arm64 windows-x64 macos-arm64').split(' ');
+const OLDEST_GLIBC = '2.31';
+const run = promisify(execFile);
+
+const work = fs.mkdtempSync(path.join(os.tmpdir(), 'lr-archive-'));
+after(() => fs.rmSync(work, { recursive: true, force: true }));
+
+// The archive of a target, unpacked.
+const folders = new Map();
+function unpacked(target) {
+  if (folders.has(target)) return folders.get(target);
+  const [archive] = fs
+    .readdirSync(DIST)
+    .filter((name) => /^llm-router-.*\.(zip|tar\.gz)$/.test(name) && name.includes(`-${target}.`));
+  assert.ok(archive, `build/dist has no archive for ${target}: run tools/dist ${target}`);
+  const file = path.join(DIST, archive);
+  if (archive.endsWith('.zip')) execFileSync('unzip', ['-q', file, '-d', work]);
+  else execFileSync('tar', ['-xzf', file, '-C', work]);
+  folders.set(target, path.join(work, archive.replace(/\.(zip|tar\.gz)$/, '')));
+  return folders.get(target);
+}
+const enginesOf = (folder) => path.join(folder, 'lib/llm-router/engines');
+const suffixes = { windows: '.dll', macos: '.so', linux: '.so' };
+// Program and engines, without libraries that others have compiled and that only travel with an engine.
+function programs(target) {
+  const folder = unpacked(target);
+  const suffix = suffixes[target.split('-')[0]];
+  const program = path.join(folder, 'bin', target.startsWith('windows') ? 'llm-router.exe' : 'llm-router');
+  const engines = fs.readdirSync(enginesOf(folder)).map((id) => path.join(enginesOf(folder), id, `${id}${suffix}`));
+  assert.ok(engines.length > 0);
+  return { program, engines, all: [program, ...engines] };
+}
+const older = (a, b) => a.localeCompare(b, undefined, { numeric: true }) <= 0;
+
+for (const target of TARGETS)
+  describe(target, () => {
+    it('the archive has program, engine, demo model, licences, components, checksums and a README', () => {
+      const folder = unpacked(target);
+      const { all } = programs(target);
+      for (const file of all) assert.ok(fs.statSync(file).size > 10_000, file);
+      const share = path.join(folder, 'share/llm-router');
+      const bom = JSON.parse(fs.readFileSync(path.join(share, 'sbom.cdx.json'), 'utf8'));
+      assert.ok(fs.existsSync(path.join(share, 'models/demo/config.json')));
+      assert.match(fs.readFileSync(path.join(folder, 'README.txt'), 'utf8'), new RegExp(`for ${target}`));
+      for (const { name, version } of bom.components) {
+        assert.ok(fs.existsSync(path.join(share, `licenses/${name}.txt`)), `no licence text of ${name}`);
+        assert.notEqual(version, '');
+      }
+      const names = bom.components.map((part) => part.name);
+      for (const name of ['libuv', 'openssl', 'sqlite3', 'llhttp']) assert.ok(names.includes(name), name);
+      assert.equal(names.includes('glibc'), target.startsWith('linux'));
+    });
+
+    it('SHA256SUMS has every file, and its sum', () => {
+      const folder = unpacked(target);
+      const lines = fs.readFileSync(path.join(folder, 'SHA256SUMS'), 'utf8').trim().split('\n');
+      const sums = new Map(lines.map((line) => [line.slice(66), line.slice(0, 64)]));
+      const files = fs
+        .readdirSync(folder, { recursive: true, withFileTypes: true })
+        .filter((entry) => entry.isFile())
+        .map((entry) => path.relative(folder, path.join(entry.parentPath ?? entry.path, entry.name)))
+        .filter((name) => name !== 'SHA256SUMS');
+      assert.deepEqual([...sums.keys()].sort(), files.sort());
+      for (const name of files)
+        assert.equal(
+          createHash('sha256')
+            .update(fs.readFileSync(path.join(folder, name)))
+            .digest('hex'),
+          sums.get(name),
+          name,
+        );
+    });
+
+    it('nothing names a folder of the machine that built it', () => {
+      for (const file of programs(target).all)
+        assert.equal(fs.readFileSync(file).indexOf(`${ROOT}/`), -1, `${file} has ${ROOT}`);
+    });
+  });
+
+for (const target of TARGETS.filter((name) => name.startsWith('linux')))
+  describe(target, () => {
+    it(`program and engines need no symbol newer than GLIBC_${OLDEST_GLIBC}, and nothing but the C library`, () => {
+      for (const file of programs(target).all) {
+        const { versions, libraries } = elf(file);
+        assert.ok(versions.length > 0, file);
+        assert.deepEqual(
+          versions.filter((version) => !older(version, OLDEST_GLIBC)),
+          [],
+          file,
+        );
+        assert.deepEqual(
+          libraries.filter((name) => !/^(lib(c|m|dl|rt|pthread)|ld-linux[-\w]*)\.so\.\d$/.test(name)),
+          [],
+          file,
+        );
+      }
+    });
+    it('an engine exports its entry and nothing else', () => {
+      for (const file of programs(target).engines) assert.deepEqual(elf(file).exports, ['lr_engine_entry'], file);
+    });
+  });
+
+if (TARGETS.includes('linux-x64'))
+  describe('linux-x64 on other systems', () => {
+    const inRoot = async (root, command) => {
+      const args = ['--alone', root, 'sh', '-c', command];
+      return run(path.join(ROOT, 'tests/support/in_root'), args, { maxBuffer: 1 << 26, timeout: 300_000 }).catch(
+        (error) => assert.fail(`${command}\n${error.stdout}\n${error.stderr}`),
+      );
+    };
+    before(() => assert.equal(process.getuid(), 0, 'a root folder of another system needs the rights of root'));
+
+    it('the CUDA device is in the engine', () => {
+      const manifest = JSON.parse(fs.readFileSync(path.join(enginesOf(unpacked('linux-x64')), 'gptoss/manifest.json')));
+      assert.deepEqual(manifest.backends, ['cpu', 'cuda']);
+    });
+
+    it('in a bare Debian 11 (glibc 2.31) the program starts, answers, and stops', async () => {
+      const root = path.join(work, 'bullseye');
+      fs.mkdirSync(root);
+      await run(path.join(ROOT, 'tests/support/bare_root'), [root, 'bullseye'], { timeout: 600_000 });
+      fs.cpSync(unpacked('linux-x64'), path.join(root, 'opt/llm-router'), { recursive: true });
+      const { stdout } = await inRoot(
+        root,
+        `set -e
+        . /etc/os-release; echo "release $VERSION_CODENAME"
+        cd /opt/llm-router
+        ./llm-router up --device cpu --data-dir /var/tmp/data --no-hf-cache > /tmp/log 2>&1 &
+        server=$!
+        for i in $(seq 600); do
+          ./llm-router chat --model demo --temperature 0 'What is the capital of Japan?' > /tmp/answer 2> /dev/null && break
+          kill -0 $server || { cat /tmp/log >&2; exit 1; }
+          sleep 0.2
+        done
+        cat /tmp/answer
+        kill -TERM $server
+        wait $server`,
+      );
+      assert.match(stdout, /release bullseye/);
+      assert.match(stdout, /Tokyo/);
+    });
+
+    it('on a system without glibc the start script says what is missing', () => {
+      const root = path.join(work, 'musl');
+      for (const name of ['bin', 'opt']) fs.mkdirSync(path.join(root, name), { recursive: true });
+      fs.copyFileSync('/bin/busybox', path.join(root, 'bin/busybox'));
+      for (const name of ['sh', 'dirname', 'uname']) fs.symlinkSync('busybox', path.join(root, 'bin', name));
+      fs.cpSync(unpacked('linux-x64'), path.join(root, 'opt/llm-router'), { recursive: true });
+      assert.throws(
+        () => execFileSync('chroot', [root, '/bin/sh', '/opt/llm-router/llm-router', 'version'], { stdio: 'pipe' }),
+        (error) => error.status === 1 && /needs the GNU C library \(glibc\) 2\.31/.test(error.stderr.toString()),
+      );
+    });
+  });
+
+if (TARGETS.includes('windows-x64'))
+  describe('windows-x64', () => {
+    it('program and engine need only libraries of Windows', () => {
+      const system =
+        /^(kernel32|advapi32|ws2_32|bcrypt|psapi|shell32|user32|crypt32|iphlpapi|userenv|ole32|msvcrt|dbghelp)\.dll$/i;
+      for (const file of programs('windows-x64').all)
+        assert.deepEqual(
+          pe(file).libraries.filter((name) => !system.test(name)),
+          [],
+          file,
+        );
+    });
+    it('an engine exports its entry and nothing else', () => {
+      for (const file of programs('windows-x64').engines) assert.deepEqual(pe(file).exports, ['lr_engine_entry']);
+    });
+    it('the CUDA device is in the engine', () => {
+      const manifest = JSON.parse(
+        fs.readFileSync(path.join(enginesOf(unpacked('windows-x64')), 'gptoss/manifest.json')),
+      );
+      assert.deepEqual(manifest.backends, ['cpu', 'cuda']);
+    });
+  });
+
+if (TARGETS.includes('macos-arm64'))
+  describe('macos-arm64, which is inspected and not run', () => {
+    it('program and engine are for macOS 11 on arm64 and need only libraries of the system', () => {
+      for (const file of programs('macos-arm64').all) {
+        const { cpu, system, oldest, libraries } = macho(file);
+        assert.equal(cpu, 0x0100000c, file);
+        assert.equal(system, 'macOS', file);
+        assert.equal(oldest, '11.0', file);
+        assert.ok(libraries.length > 0, file);
+        assert.deepEqual(
+          libraries.filter((name) => !name.startsWith('/usr/lib/') && !name.startsWith('/System/')),
+          [],
+          file,
+        );
+      }
+    });
+    it('each has an ad hoc signature that fits its bytes', () => {
+      for (const file of programs('macos-arm64').all)
+        assert.deepEqual(macho(file).signature, { isAdHoc: true, isRight: true }, file);
+    });
+  });
