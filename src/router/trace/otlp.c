@@ -133,8 +133,9 @@ static void put_flag(struct lr_json_writer *w, const char *key, bool value)
 static void put_time(struct lr_json_writer *w, const char *key, const struct router_trace *t,
                      uint64_t ns)
 {
+    uint64_t since_1970 = ns + t->offset_ns;
     char text[24];
-    (void)snprintf(text, sizeof(text), "%llu", (unsigned long long)(ns + t->offset_ns));
+    (void)snprintf(text, sizeof(text), "%llu", (unsigned long long)since_1970);
     lr_json_member_z(w, key, text);
 }
 
