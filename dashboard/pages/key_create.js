@@ -1,32 +1,54 @@
-// pages/key_create.js - the dialogs that create a key (shown once) and change a key (part of the keys page).
+// pages/key_create.js - the dialogs that create a key (shown once), change a key and rotate its secret (part of the
+// keys page).
 import { html } from 'htm/preact';
 import { useEffect, useRef, useState } from 'preact/hooks';
 import { api, segment } from '../lib/api.js';
+import { dateTime } from '../lib/format.js';
 import { t } from '../lib/i18n.js';
 import { useLive } from '../lib/live.js';
 import { Button, CopyButton, Dialog, ErrorNote, Field, Note, useOrder } from '../lib/ui.js';
 
 const DAY = 86400;
 const lives = { never: 0, day: DAY, week: 7 * DAY, month: 30 * DAY, quarter: 90 * DAY, year: 365 * DAY };
-const blank = { name: '', role: 'api', life: 'never', requests: '', tokens: '', month: '', soft: '', models: '' };
+const overlaps = { none: 0, hour: 3600, day: DAY, week: 7 * DAY, month: 30 * DAY };
+// The numbers of the form, and what the API calls them.
+const numbers = {
+  requests: 'requests_per_minute',
+  tokens: 'tokens_per_minute',
+  month: 'tokens_per_month',
+  soft: 'tokens_per_month_soft',
+  together: 'concurrent_requests',
+  size: 'request_bytes',
+};
+const eachNumber = (value) => Object.fromEntries(Object.entries(numbers).map(value));
+const blank = {
+  name: '',
+  owner: '',
+  label: '',
+  role: 'api',
+  life: 'never',
+  models: '',
+  addresses: '',
+  ...eachNumber(([name]) => [name, '']),
+};
 const asForm = (key) => ({
   name: key.name,
+  owner: key.owner ?? '',
+  label: key.label ?? '',
   life: 'keep',
-  requests: key.requests_per_minute ?? '',
-  tokens: key.tokens_per_minute ?? '',
-  month: key.tokens_per_month ?? '',
-  soft: key.tokens_per_month_soft ?? '',
   models: (key.models ?? []).join(', '),
+  addresses: (key.addresses ?? []).join(', '),
+  ...eachNumber(([name, member]) => [name, key[member] ?? '']),
 });
-const toModels = (text) => text.split(/[\s,]+/).filter(Boolean);
+const toWords = (text) => text.split(/[\s,]+/).filter(Boolean);
 // What the API takes; an expiry that stays is not said.
 const asBody = (form) => ({
   name: form.name.trim(),
-  requests_per_minute: Number(form.requests),
-  tokens_per_minute: Number(form.tokens),
-  tokens_per_month: Number(form.month),
-  tokens_per_month_soft: Number(form.soft),
-  models: toModels(form.models),
+  owner: form.owner.trim(),
+  label: form.label.trim(),
+  models: toWords(form.models),
+  addresses: toWords(form.addresses),
+  ...eachNumber(([name, member]) => [member, Number(form[name])]),
   ...(form.life === 'keep' ? {} : { expires_in: lives[form.life] }),
 });
 
@@ -35,15 +57,23 @@ function useUnknownModels(text) {
   const { items, isLoaded, error } = useLive('models');
   if (!isLoaded || error) return [];
   const known = new Set(items.flatMap((m) => [m.id, ...(m.aliases ?? [])]).map((id) => id.toLowerCase()));
-  return toModels(text).filter((id) => !known.has(id.toLowerCase()));
+  return toWords(text).filter((id) => !known.has(id.toLowerCase()));
 }
 
 function Form({ form, onChange, onSubmit }) {
   const unknown = useUnknownModels(form.models);
   const choices = form.role === undefined ? ['keep', ...Object.keys(lives)] : Object.keys(lives);
   const set = (name) => (event) => onChange({ ...form, [name]: event.currentTarget.value });
+  const text =
+    (name, more = {}) =>
+    (props) =>
+      html`<input autocomplete="off" spellcheck=${false} ...${more} ...${props} value=${form[name]} onInput=${set(name)} />`;
+  const count = (name, placeholder = 'keys.noLimit') =>
+    text(name, { type: 'number', min: 0, max: 1000000000000, step: 1, placeholder: t(placeholder) });
   return html`<form id="key-form" class="stack" onSubmit=${onSubmit}>
-    <${Field} label=${t('keys.name')} hint=${t('keys.nameHint')}>${(props) => html`<input autofocus maxlength="63" autocomplete="off" ...${props} value=${form.name} onInput=${set('name')} />`}<//>
+    <${Field} label=${t('keys.name')} hint=${t('keys.nameHint')}>${text('name', { autofocus: true, maxlength: 63 })}<//>
+    <div class="pairs"><${Field} label=${t('keys.owner')} hint=${t('keys.ownerHint')}>${text('owner', { maxlength: 63 })}<//>
+      <${Field} label=${t('keys.label')}>${text('label', { maxlength: 63 })}<//></div>
     ${
       form.role &&
       html`<fieldset class="roles"><legend class="legend">${t('keys.role')}</legend>${[
@@ -58,11 +88,12 @@ function Form({ form, onChange, onSubmit }) {
       )}</fieldset>`
     }
     <${Field} label=${t('keys.life')}>${(props) => html`<select ...${props} value=${form.life} onChange=${set('life')}>${choices.map((name) => html`<option value=${name}>${t(`keys.life_${name}`)}</option>`)}</select>`}<//>
-    <div class="pairs"><${Field} label=${t('keys.requestsPerMinute')}>${(props) => html`<input type="number" min="0" max="1000000000" step="1" placeholder=${t('keys.noLimit')} ...${props} value=${form.requests} onInput=${set('requests')} />`}<//>
-      <${Field} label=${t('keys.tokensPerMinute')}>${(props) => html`<input type="number" min="0" max="1000000000" step="1" placeholder=${t('keys.noLimit')} ...${props} value=${form.tokens} onInput=${set('tokens')} />`}<//></div>
-    <div class="pairs"><${Field} label=${t('keys.tokensPerMonth')} hint=${t('keys.tokensPerMonthHint')}>${(props) => html`<input type="number" min="0" step="1" placeholder=${t('keys.noLimit')} ...${props} value=${form.month} onInput=${set('month')} />`}<//>
-      <${Field} label=${t('keys.tokensPerMonthSoft')} hint=${t('keys.tokensPerMonthSoftHint')}>${(props) => html`<input type="number" min="0" step="1" placeholder=${t('keys.noWarning')} ...${props} value=${form.soft} onInput=${set('soft')} />`}<//></div>
-    <${Field} label=${t('keys.models')} hint=${t('keys.modelsHint')}>${(props) => html`<input autocomplete="off" spellcheck=${false} placeholder=${t('keys.allModels')} ...${props} value=${form.models} onInput=${set('models')} />`}<//>
+    <div class="pairs"><${Field} label=${t('keys.requestsPerMinute')}>${count('requests')}<//><${Field} label=${t('keys.tokensPerMinute')}>${count('tokens')}<//></div>
+    <div class="pairs"><${Field} label=${t('keys.tokensPerMonth')} hint=${t('keys.tokensPerMonthHint')}>${count('month')}<//>
+      <${Field} label=${t('keys.tokensPerMonthSoft')} hint=${t('keys.tokensPerMonthSoftHint')}>${count('soft', 'keys.noWarning')}<//></div>
+    <div class="pairs"><${Field} label=${t('keys.together')}>${count('together')}<//><${Field} label=${t('keys.requestBytes')}>${count('size')}<//></div>
+    <${Field} label=${t('keys.addresses')} hint=${t('keys.addressesHint')}>${text('addresses', { placeholder: t('keys.anyAddress') })}<//>
+    <${Field} label=${t('keys.models')} hint=${t('keys.modelsHint')}>${text('models', { placeholder: t('keys.allModels') })}<//>
     ${unknown.length > 0 && html`<${Note} tone="warn"><p role="status">${t('keys.unknownModels', { count: unknown.length, models: unknown.join(', ') })}</p><//>`}</form>`;
 }
 
@@ -112,4 +143,28 @@ export function EditKey({ item, onClose }) {
   const footer = html`<${Button} onClick=${() => onClose(false)}>${t('common.cancel')}<//><${Button} kind="primary" type="submit" form="key-form" busy=${busy === 'save'}>${t('keys.save')}<//>`;
   return html`<${Dialog} open title=${t('keys.editOne', { name: item.name || item.id })} onClose=${() => onClose(false)} footer=${footer}>
     <${ErrorNote} error=${error} onDismiss=${dismiss} /><${Form} form=${form} onChange=${setForm} onSubmit=${submit} /><//>`;
+}
+
+/** Gives a key a new secret, shown once; the old one stays valid for the overlap.
+ * @param {{item: object, onClose: () => void}} props item: the key */
+export function RotateKey({ item, onClose }) {
+  const [overlap, setOverlap] = useState('day');
+  const [made, setMade] = useState(null);
+  const { busy, error, run, dismiss } = useOrder();
+  const rotate = async () => {
+    const answer = await run('rotate', () =>
+      api.post(`/v0/keys/${segment(item.id)}/rotate`, { overlap: overlaps[overlap] }),
+    );
+    if (answer) setMade(answer);
+  };
+  const footer = made
+    ? html`<${Button} kind="primary" onClick=${onClose}>${t('keys.stored')}<//>`
+    : html`<${Button} onClick=${onClose}>${t('common.cancel')}<//><${Button} kind="primary" busy=${busy === 'rotate'} onClick=${rotate}>${t('keys.rotate')}<//>`;
+  return html`<${Dialog} open title=${t('keys.rotateOne', { name: item.name || item.id })} onClose=${onClose} footer=${footer} sticky=${made !== null}>
+    <${ErrorNote} error=${error} onDismiss=${dismiss} />
+    ${
+      made
+        ? html`<${Shown} made=${made} /><p class="muted">${made.old_secret_until ? t('keys.oldSecretUntil', { time: dateTime(made.old_secret_until) }) : t('keys.oldSecretOver')}</p>`
+        : html`<p>${t('keys.rotateText')}</p><${Field} label=${t('keys.overlap')}>${(props) => html`<select ...${props} value=${overlap} onChange=${(e) => setOverlap(e.currentTarget.value)}>${Object.keys(overlaps).map((name) => html`<option value=${name}>${t(`keys.overlap_${name}`)}</option>`)}</select>`}<//>`
+    }<//>`;
 }

@@ -9,7 +9,7 @@ import { href } from '../lib/route.js';
 import { Table } from '../lib/table.js';
 import { Badge, Button, confirm, Empty, ErrorNote, Page, Skeleton, toast, useOrder } from '../lib/ui.js';
 import { Audit } from './audit.js';
-import { CreateKey, EditKey } from './key_create.js';
+import { CreateKey, EditKey, RotateKey } from './key_create.js';
 import { Budget } from './self.js';
 import { AddNode } from './nodes.js';
 import { Usage } from './usage.js';
@@ -20,13 +20,16 @@ const isOver = (key) => key.revoked !== undefined || isExpired(key);
 function State({ item }) {
   if (item.revoked !== undefined) return html`<${Badge} tone="bad">${t('keys.revoked')}<//>`;
   if (isExpired(item)) return html`<${Badge} tone="warn">${t('keys.expired')}<//>`;
-  return html`<${Badge} tone="good">${t('keys.active')}<//>`;
+  return html`<${Badge} tone="good">${t('keys.active')}<//>${item.old_secret_until * 1000 > Date.now() && html`<span class="row-sub">${t('keys.oldSecretEnds', { time: ago(item.old_secret_until) })}</span>`}`;
 }
 
 function limits(key) {
   const texts = [
     key.requests_per_minute && t('keys.requestsLimit', { count: number(key.requests_per_minute) }),
     key.tokens_per_minute && t('keys.tokensLimit', { count: number(key.tokens_per_minute) }),
+    key.concurrent_requests && t('keys.togetherLimit', { count: number(key.concurrent_requests) }),
+    key.request_bytes && t('keys.bytesLimit', { size: bytes(key.request_bytes) }),
+    key.addresses && t('keys.addressesLimit', { addresses: key.addresses.join(', ') }),
     key.models && t('keys.modelsLimit', { models: key.models.join(', ') }),
   ].filter(Boolean);
   const budget =
@@ -48,17 +51,17 @@ const storedText = ({ keep_s, max_bytes }) =>
     ? t('keys.storedResponses', { time: duration(keep_s * 1000), size: bytes(max_bytes) })
     : t('keys.noStoredResponses');
 
-function KeyTable({ keys, me, onEdit, onRevoke, isShowingOver, onShowOver }) {
+function KeyTable({ keys, me, onEdit, onRotate, onRevoke, isShowingOver, onShowOver }) {
   const over = keys.filter(isOver).length;
   const rows = isShowingOver ? keys : keys.filter((k) => !isOver(k));
   const columns = [
     {
       id: 'name',
       label: t('keys.name'),
-      text: (k) => `${k.name} ${k.id}`,
+      text: (k) => `${k.name} ${k.id} ${k.owner ?? ''} ${k.label ?? ''}`,
       sort: (k) => k.name.toLowerCase(),
       cell: (k) =>
-        html`<span class="break">${k.name || html`<span class="muted">${t('keys.unnamed')}</span>`}</span><br /><code class="key-id">${k.id}</code>`,
+        html`<span class="break">${k.name || html`<span class="muted">${t('keys.unnamed')}</span>`}</span><br /><code class="key-id">${k.id}</code>${(k.owner || k.label) && html`<span class="row-sub break">${[k.owner, k.label].filter(Boolean).join(' · ')}</span>`}`,
     },
     {
       id: 'role',
@@ -86,7 +89,8 @@ function KeyTable({ keys, me, onEdit, onRevoke, isShowingOver, onShowOver }) {
         html`<span class="row end"><${Button} changes class="small" kind="quiet" label=${t('keys.editOne', { name: k.name || k.id })} onClick=${() => onEdit(k)}>${t('keys.edit')}<//>
       ${
         !isOver(k) &&
-        html`<${Button} changes class="small" label=${t('keys.revokeOne', { name: k.name || k.id })}
+        html`<${Button} changes class="small" kind="quiet" label=${t('keys.rotateOne', { name: k.name || k.id })} onClick=${() => onRotate(k)}>${t('keys.rotate')}<//>
+      <${Button} changes class="small" label=${t('keys.revokeOne', { name: k.name || k.id })}
       onClick=${() => onRevoke(k)}>${k.id === me.id ? t('keys.revokeOwn') : t('keys.revoke')}<//>`
       }</span>`,
     },
@@ -155,6 +159,7 @@ export default function Keys({ me, route }) {
   const { data, error, reload } = useResource('/v0/keys', { everyS: 10 });
   const [isCreating, setCreating] = useState(false);
   const [edited, setEdited] = useState(null);
+  const [rotated, setRotated] = useState(null);
   const [isShowingOver, setShowingOver] = useState(false);
   const order = useOrder();
   const keys = [...(data?.keys ?? [])].sort((a, b) => Number(isOver(a)) - Number(isOver(b)) || b.created - a.created);
@@ -185,7 +190,7 @@ export default function Keys({ me, route }) {
       data &&
       part === '' &&
       html`<section class="section">
-      <${KeyTable} keys=${people} me=${me} onEdit=${setEdited} onRevoke=${revoke} isShowingOver=${isShowingOver} onShowOver=${setShowingOver} />
+      <${KeyTable} keys=${people} me=${me} onEdit=${setEdited} onRotate=${setRotated} onRevoke=${revoke} isShowingOver=${isShowingOver} onShowOver=${setShowingOver} />
       ${data.stored_responses && html`<p class="small muted">${storedText(data.stored_responses)}</p>`}</section>`
     }
     ${data && part === 'tokens' && html`<${TokenTable} keys=${keys.filter((k) => k.role === 'node')} onRevoke=${revoke} />`}
@@ -202,6 +207,13 @@ export default function Keys({ me, route }) {
       part === '' &&
       html`<${CreateKey} open=${isCreating} onClose=${() => {
         setCreating(false);
+        reload();
+      }} />`
+    }
+    ${
+      rotated &&
+      html`<${RotateKey} key=${rotated.id} item=${rotated} onClose=${() => {
+        setRotated(null);
         reload();
       }} />`
     }

@@ -1,4 +1,4 @@
-// pages/play_code.js - the request of the playground as code of other clients (part of the playground).
+// pages/play_code.js - a request as code of other clients (part of the playground and of the page of one's own key).
 import { html } from 'htm/preact';
 import { useRef, useState } from 'preact/hooks';
 import { snippets } from '../lib/chat_snippets.js';
@@ -25,12 +25,15 @@ function Tabs({ items, chosen, onChoose }) {
   )}</div>`;
 }
 
-export function CodeDialog({ open, onClose, request, me }) {
+/** A request as code of the clients, one at a time. @param {{request: object, me: object}} props */
+export function Snippets({ request, me }) {
   const [chosen, setChosen] = useState('curl');
-  const all = open ? snippets(request, { origin: location.origin, needsKey: me.needs_key }) : [];
+  const all = snippets(request, { origin: location.origin, needsKey: me.needs_key });
   const shown = all.find((x) => x.id === chosen);
-  return html`<${Dialog} open=${open} title=${t('playground.code')} wide onClose=${onClose}>
-    <${Tabs} items=${all} chosen=${chosen} onChoose=${setChosen} />
+  return html`<${Tabs} items=${all} chosen=${chosen} onChoose=${setChosen} />
     ${me.needs_key && html`<p class="muted small">${t('playground.codeKey')} <code>LLM_ROUTER_KEY</code></p>`}
-    ${shown && html`<div id="code-panel" class="snippet" role="tabpanel" aria-labelledby=${`code-${chosen}`} key=${chosen}><${Code} text=${shown.text.trimEnd()} language=${shown.language} /></div>`}<//>`;
+    <div id="code-panel" class="snippet" role="tabpanel" aria-labelledby=${`code-${chosen}`} key=${chosen}><${Code} text=${shown.text.trimEnd()} language=${shown.language} /></div>`;
 }
+
+export const CodeDialog = ({ open, onClose, request, me }) =>
+  html`<${Dialog} open=${open} title=${t('playground.code')} wide onClose=${onClose}>${open && html`<${Snippets} request=${request} me=${me} />`}<//>`;

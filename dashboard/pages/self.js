@@ -4,7 +4,8 @@ import { bytes, dateTime, number } from '../lib/format.js';
 import { t } from '../lib/i18n.js';
 import { useResource } from '../lib/live.js';
 import { Table } from '../lib/table.js';
-import { Badge, CopyButton, ErrorNote, Facts, Meter, Page, Skeleton } from '../lib/ui.js';
+import { Badge, ErrorNote, Facts, Meter, Page, Skeleton } from '../lib/ui.js';
+import { Snippets } from './play_code.js';
 
 const isLimited = (limit) => limit !== undefined;
 
@@ -40,10 +41,6 @@ function Limits({ limits = {} }) {
   return items.length > 0 ? html`<${Facts} items=${items} />` : html`<p class="muted">${t('self.noLimits')}</p>`;
 }
 
-const snippet = (model) => `curl ${location.origin}/v1/chat/completions \\
-  -H "Authorization: Bearer $LLM_ROUTER_KEY" -H "Content-Type: application/json" \\
-  -d '{"model": "${model}", "messages": [{"role": "user", "content": "Hello"}]}'`;
-
 export default function Self({ me }) {
   const { data, error } = useResource('/v0/self');
   const models = useResource('/v1/models');
@@ -51,12 +48,14 @@ export default function Self({ me }) {
   const figure = (id, label) => ({ id, label, end: true, sort: (r) => r[id], cell: (r) => number(r[id]) });
   if (!data)
     return html`<${Page} title=${t('self.title')}><${ErrorNote} error=${error} />${!error && html`<${Skeleton} lines=${6} />`}<//>`;
-  const code = snippet(ids[0] ?? 'MODEL');
+  const request = { model: ids[0] ?? 'MODEL', messages: [{ role: 'user', content: 'Hello' }] };
   return html`<${Page} title=${t('self.title')} lead=${t('self.lead')}>
     <section class="card card-pad"><${Facts} items=${[
       [t('self.name'), data.name || me.name || '–'],
       [t('self.role'), html`<${Badge}>${data.role}<//>`],
       data.owner && [t('self.owner'), data.owner],
+      data.label && [t('keys.label'), data.label],
+      data.addresses && [t('keys.addresses'), data.addresses.join(', ')],
       data.expires && [t('self.expires'), dateTime(data.expires)],
       [
         t('self.usage'),
@@ -78,5 +77,5 @@ export default function Self({ me }) {
       ]} /></section>`
     }
     <section class="section"><h2>${t('self.models')}</h2><ul class="aliases own-models">${ids.map((id) => html`<li key=${id}><a href=${`#/playground?model=${encodeURIComponent(id)}`}>${id}</a></li>`)}</ul>
-      <div class="code"><${CopyButton} text=${code} /><pre tabindex="0" aria-label=${t('self.snippet')}>${code}</pre></div></section><//>`;
+      <${Snippets} request=${request} me=${me} /></section><//>`;
 }

@@ -1,4 +1,5 @@
-// pages/usage.js - requests and tokens over time, stacked by key or by model, of all keys or one (a page of the keys).
+// pages/usage.js - requests, tokens and cost over time, stacked by key, model or owner, of all keys or one (a page of the
+// keys).
 import { html } from 'htm/preact';
 import { useMemo, useState } from 'preact/hooks';
 import { segment } from '../lib/api.js';
@@ -7,7 +8,7 @@ import { dateTime, number } from '../lib/format.js';
 import { getLang, t } from '../lib/i18n.js';
 import { useResource } from '../lib/live.js';
 import { Table } from '../lib/table.js';
-import { Button, ErrorNote, Skeleton } from '../lib/ui.js';
+import { ErrorNote, Icon, Skeleton } from '../lib/ui.js';
 
 const ranges = {
   day: { slots: 24, slotS: 3600 },
@@ -28,6 +29,8 @@ const TONES = [1, 4, 2, 5, 7, 6]; // without the red of errors
 const SERIES_MAX = TONES.length; // the colours that a reader can tell apart; the rest is one series
 const OTHERS = '\n'; // no key and no model has this name
 
+const GROUPS = ['key', 'model', 'owner'];
+
 /** What is counted: the members of a row. */
 const measures = {
   requests: (row) => row.requests,
@@ -37,9 +40,9 @@ const measures = {
 };
 
 /**
- * Rows of the API, one per slot, key and model, as series of a stacked chart: the largest first, the rest together.
+ * Rows of the API, one per slot and group, as series of a stacked chart: the largest first, the rest together.
  * @param {object[]} rows @param {number[]} times @param {number} slotS
- * @param {'key'|'model'} by @param {keyof typeof measures} measure
+ * @param {'key'|'model'|'owner'} by @param {keyof typeof measures} measure
  * @returns {{name: string, values: number[], sum: number}[]}
  */
 export function stackedBy(rows, times, slotS, by, measure) {
@@ -68,7 +71,7 @@ export function stackedBy(rows, times, slotS, by, measure) {
   ];
 }
 
-/** Sums by key or by model, the largest first. */
+/** Sums by key, model or owner, the largest first. */
 export function sumsBy(rows, by) {
   const groups = new Map();
   for (const row of rows) {
@@ -81,36 +84,6 @@ export function sumsBy(rows, by) {
     groups.set(row[by], sum);
   }
   return [...groups.values()].sort((a, b) => b.prompt + b.completion - a.prompt - a.completion);
-}
-
-/** A field of a CSV file: quoted, and never read as a formula by a spreadsheet. */
-const csvField = (value) => {
-  const text = String(value ?? '');
-  return `"${(/^[=+\-@]/.test(text) ? `'${text}` : text).replaceAll('"', '""')}"`;
-};
-
-/** The rows as a CSV file with a line for each interval, key and model. */
-export function toCsv(rows, nameOf) {
-  const head = ['time', 'key', 'key_name', 'model', 'requests', 'prompt_tokens', 'completion_tokens', 'cached_tokens'];
-  const lines = rows.map((r) => [
-    new Date(r.time * 1000).toISOString(),
-    r.key,
-    nameOf(r.key),
-    r.model,
-    r.requests,
-    r.prompt_tokens,
-    r.completion_tokens,
-    r.cached_tokens,
-  ]);
-  return [head, ...lines].map((line) => line.map(csvField).join(',')).join('\r\n');
-}
-
-function download(name, text) {
-  const link = document.createElement('a');
-  link.href = URL.createObjectURL(new Blob([text], { type: 'text/csv' }));
-  link.download = name;
-  link.click();
-  setTimeout(() => URL.revokeObjectURL(link.href), 10000);
 }
 
 const total = (values) => values.reduce((sum, n) => sum + n, 0);
@@ -135,14 +108,14 @@ export function Usage({ keys }) {
   const [by, setBy] = useState('key');
   const { slotS } = ranges[range];
   const { zone, times } = slotTimes(ranges[range]);
-  const { data, error } = useResource(
-    `/v0/usage?since=${times[0]}&until=${times.at(-1) + slotS}&step=${slotS}&zone=${zone}${key ? `&key=${segment(key)}` : ''}`,
-    { everyS: 5 },
-  );
+  const query = `/v0/usage?since=${times[0]}&until=${times.at(-1) + slotS}&step=${slotS}&zone=${zone}${key ? `&key=${segment(key)}` : ''}`;
+  const { data, error } = useResource(`${query}&by=${by}`, { everyS: 5 });
+  // While the next grouping is on its way the rows are those of the last one.
+  const rows = (data?.usage ?? []).filter((row) => row[by] !== undefined);
   const names = new Map(keys.map((k) => [k.id, k.name || k.id]));
   const keyName = (id) => (id === '' ? t('keys.local') : (names.get(id) ?? id));
-  const label = (name) => (name === OTHERS ? t('keys.others') : by === 'key' ? keyName(name) : name);
-  const rows = data?.usage ?? [];
+  const label = (name) =>
+    name === OTHERS ? t('keys.others') : by === 'key' ? keyName(name) : name || t('keys.noOwner');
   const charts = useMemo(
     () => ['requests', 'prompt', 'completion'].map((measure) => stackedBy(rows, times, slotS, by, measure)),
     [data, by, times[0]],
@@ -154,7 +127,7 @@ export function Usage({ keys }) {
   const table = [
     {
       id: 'name',
-      label: t(by === 'key' ? 'keys.key' : 'keys.model'),
+      label: t(`keys.${by}`),
       text: (r) => label(r.name),
       sort: (r) => label(r.name),
       cell: (r) => html`<span class="break">${label(r.name)}</span>`,
@@ -180,16 +153,16 @@ export function Usage({ keys }) {
       <div class="row"><label class="inline"><span class="visually-hidden">${t('keys.usageOf')}</span><select value=${key} onChange=${(e) => setKey(e.currentTarget.value)}>
         <option value="">${t('keys.allKeys')}</option>${keys.map((k) => html`<option value=${k.id}>${k.name || k.id}</option>`)}</select></label>
       <label class="inline"><span class="visually-hidden">${t('keys.by')}</span><select value=${by} onChange=${(e) => setBy(e.currentTarget.value)}>
-        <option value="key">${t('keys.by_key')}</option><option value="model">${t('keys.by_model')}</option></select></label>
+        ${GROUPS.map((name) => html`<option value=${name}>${t(`keys.by_${name}`)}</option>`)}</select></label>
       <label class="inline"><span class="visually-hidden">${t('keys.range')}</span><select value=${range} onChange=${(e) => setRange(e.currentTarget.value)}>
         ${Object.keys(ranges).map((name) => html`<option value=${name}>${t(`keys.${name}`)}</option>`)}</select></label>
-      ${rows.length > 0 && html`<${Button} onClick=${() => download(`usage-${range}.csv`, toCsv(rows, keyName))}>${t('keys.export')}<//>`}</div></div>
+      ${rows.length > 0 && ['csv', 'jsonl'].map((format) => html`<a class="button" key=${format} href=${`${query}&by=key,owner,model&format=${format}`} download><${Icon} name="save" /><span>${t(`keys.export_${format}`)}</span></a>`)}</div></div>
     <${ErrorNote} error=${error} />
     ${!data && !error && html`<${Skeleton} lines=${4} />`}
     ${
       data &&
       html`<div class="usage-charts">${['requests', 'promptTokens', 'completionTokens'].map((title, i) => html`<${UsageChart} key=${title} title=${t(`keys.${title}`)} groups=${sorted(charts[i])} label=${label} times=${times} slotS=${slotS} />`)}</div>
       ${tokens.length > 0 && html`<${Legend} class="blocks" series=${tokens.map((g, i) => ({ label: label(g.name), tone: TONES[i] }))} />`}
-      ${rows.length > 0 && html`<${Table} caption=${t(by === 'key' ? 'keys.usageByKey' : 'keys.usageByModel')} rows=${sums} rowKey=${(r) => r.name} columns=${table} pageSize=${10} />`}`
+      ${rows.length > 0 && html`<${Table} caption=${t(`keys.usageBy_${by}`)} rows=${sums} rowKey=${(r) => r.name} columns=${table} pageSize=${10} />`}`
     }</section>`;
 }

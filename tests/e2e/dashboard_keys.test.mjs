@@ -11,7 +11,9 @@ const HOSTILE = '<img src=x onerror="globalThis.broken=1">';
 let router, node, browser;
 
 before(async () => {
-  router = await startRouter({ args: ['--require-key', '--allow-cpu-nodes'] });
+  router = await startRouter({
+    args: ['--require-key', '--allow-cpu-nodes', '--price', 'echo=1000/2000', '--currency', 'EUR'],
+  });
   node = await startNode(router, { args: ['--model', makeEcho('echo')] });
   await until('the node is online', async () => (await nodesOnline()) === 1);
   await register(router, 'echo');
@@ -76,6 +78,7 @@ test('a key is created, shown once, used, counted in the usage, revoked, and ref
   const { key, dialog } = await create(page, 'Hanako', async (form) => {
     await form.getByLabel('Requests per minute').fill('60');
     await form.getByLabel('Tokens per minute').fill('100000');
+    await form.getByLabel('Owner').fill('sales');
     await form.getByLabel('Expires').selectOption('month');
   });
   assert.match(key, /^lr-[0-9A-Za-z]{43}$/);
@@ -105,13 +108,23 @@ test('a key is created, shown once, used, counted in the usage, revoked, and ref
 
   await page.getByLabel('Stacked').selectOption('model');
   await page.getByRole('region', { name: 'Usage by model' }).getByRole('row', { name: /echo/ }).waitFor();
-  const [file] = await Promise.all([
-    page.waitForEvent('download'),
-    page.getByRole('button', { name: 'Export CSV' }).click(),
-  ]);
-  const csv = fs.readFileSync(await file.path(), 'utf8').split('\r\n');
-  assert.match(csv[0], /^"time","key","key_name","model","requests"/);
-  assert.ok(csv.slice(1).every((line) => line.includes('"Hanako","echo"')));
+  await page.getByLabel('Stacked').selectOption('owner');
+  const owners = page.getByRole('region', { name: 'Usage by owner' });
+  await owners.getByRole('columnheader', { name: 'Cost (EUR)' }).waitFor();
+  const shown = await owners.getByRole('row', { name: /sales/ }).getByRole('cell').last().textContent();
+  const exported = async (name) => {
+    const [file] = await Promise.all([page.waitForEvent('download'), page.getByRole('link', { name }).click()]);
+    return fs
+      .readFileSync(await file.path(), 'utf8')
+      .trim()
+      .split(/\r?\n/);
+  };
+  const [head, ...csv] = await exported('Export CSV');
+  assert.match(head, /^time,key,key_name,owner,model,requests,.*,cost$/);
+  assert.ok(csv.length > 0 && csv.every((line) => line.includes(',"Hanako","sales","echo",')), csv.join('\n'));
+  const lines = (await exported('Export JSON lines')).map((line) => JSON.parse(line));
+  const cost = lines.reduce((sum, line) => sum + line.cost, 0);
+  assert.ok(cost > 0 && Math.abs(Number(shown) - cost) < 1e-4, `${shown} on the page, ${cost} in the file`);
   await page.visit('#/keys');
   await page.getByRole('button', { name: 'Revoke Hanako' }).click();
   await page.getByRole('dialog').getByRole('button', { name: 'Cancel' }).click();
@@ -177,6 +190,52 @@ test('a key is edited while it is in use: the page shows the new limits, and ref
     .filter({ hasText: '127.0.0.1' })
     .filter({ hasText: 'models: echo other/model → other/model' })
     .waitFor();
+  page.watch.assertClean();
+  await page.context().close();
+});
+
+test('owner, label, addresses and further limits are fields of the form; a new secret is shown once and overlaps the old one', async () => {
+  const page = await signIn();
+  const { key, dialog } = await create(page, 'Yuki', async (form) => {
+    await form.getByLabel('Owner').fill('team-a');
+    await form.getByLabel('Label').fill('nightly');
+    await form.getByLabel('Addresses').fill('127.0.0.0/8, 10.1.2.3');
+    await form.getByLabel('Requests at the same time').fill('4');
+    await form.getByLabel('Largest request in bytes').fill('65536');
+    await form.getByLabel('Tokens per month').fill('5000');
+    await form.getByLabel('Warn at').fill('4000');
+  });
+  await dialog.getByRole('button', { name: 'Done' }).click();
+  assert.match(
+    await row(page, 'Yuki').textContent(),
+    /team-a · nightly.*4 at the same time.*from 127\.0\.0\.0\/8, 10\.1\.2\.3/,
+  );
+  const mine = async () =>
+    (await call(`${router.url}/v0/keys`, { key: router.adminKey })).json.keys.find((k) => k.name === 'Yuki');
+  const stored = await mine();
+  assert.deepEqual(
+    [stored.request_bytes, stored.tokens_per_month, stored.tokens_per_month_soft, stored.concurrent_requests],
+    [65536, 5000, 4000, 4],
+  );
+  await page.getByRole('button', { name: 'Edit Yuki' }).click();
+  assert.equal(await dialog.getByLabel('Addresses').inputValue(), stored.addresses.join(', '));
+  await dialog.getByLabel('Label').fill('');
+  await dialog.getByRole('button', { name: 'Save' }).click();
+  await page.getByText('Yuki was changed').waitFor();
+  await page.getByRole('button', { name: 'Rotate Yuki' }).click();
+  await dialog.getByLabel('The old secret stays valid').selectOption('hour');
+  await dialog.getByRole('button', { name: 'Rotate', exact: true }).click();
+  await dialog.getByText(/The old secret is valid until/).waitFor();
+  const next = await dialog.locator('.made-key input').inputValue();
+  await page.keyboard.press('Escape');
+  assert.notEqual(await dialog.locator('.made-key input').inputValue(), key, 'Esc does not lose it');
+  await dialog.getByRole('button', { name: 'Done' }).click();
+  assert.deepEqual([(await talk(key)).status, (await talk(next)).status], [200, 200]);
+  await row(page, 'Yuki')
+    .getByText(/^Old secret ends in (60|59) minutes$/)
+    .waitFor();
+  const { label, owner, addresses } = await mine();
+  assert.deepEqual([label, owner, addresses], [undefined, 'team-a', stored.addresses]);
   page.watch.assertClean();
   await page.context().close();
 });
@@ -268,7 +327,7 @@ test('names are shown as text, never as HTML; an error of the API stays until it
   await page.context().close();
 });
 
-test('a key of role api has a page of its own: limits, budget, usage of the month, models and a request to copy', async () => {
+test('a key of role api has a page of its own: limits, budget, usage of the month, models and code for clients', async () => {
   const body = { name: 'own', role: 'api', requests_per_minute: 30, tokens_per_month: 1000, tokens_per_month_soft: 10 };
   const made = (await call(`${router.url}/v0/keys`, { key: router.adminKey, body })).json;
   for (let i = 0; i < 2; i++) assert.equal((await talk(made.key)).status, 200);
@@ -285,7 +344,17 @@ test('a key of role api has a page of its own: limits, budget, usage of the mont
   assert.equal(await page.locator('.meter.warn').count(), 1, 'beyond the soft limit');
   await page.getByRole('region', { name: 'Usage by model' }).getByRole('row', { name: /echo/ }).waitFor();
   await page.getByRole('link', { name: 'echo', exact: true }).waitFor();
-  assert.match(await page.getByLabel('Request with curl').textContent(), /Bearer \$LLM_ROUTER_KEY/);
+  const codes = {
+    curl: /Bearer \$LLM_ROUTER_KEY/,
+    Python: /from openai/,
+    JavaScript: /new OpenAI/,
+    'Claude Code': /claude --model 'echo'/,
+    Codex: /codex -m 'echo'/,
+  };
+  for (const [name, text] of Object.entries(codes)) {
+    await page.getByRole('tab', { name }).click();
+    assert.match(await page.getByRole('tabpanel', { name }).textContent(), text);
+  }
   await page.look('self');
   page.watch.assertClean();
   await page.context().close();

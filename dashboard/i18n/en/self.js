@@ -24,5 +24,4 @@ export default {
   promptTokens: 'Prompt tokens',
   completionTokens: 'Generated tokens',
   models: 'Models and API',
-  snippet: 'Request with curl',
 };

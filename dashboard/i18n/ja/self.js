@@ -24,5 +24,4 @@ export default {
   promptTokens: '入力トークン',
   completionTokens: '生成トークン',
   models: 'モデルと API',
-  snippet: 'curl でのリクエスト',
 };
