@@ -34,7 +34,7 @@ const columns = () => [
     id: 'model',
     label: t('requests.model'),
     cell: (r) =>
-      html`<span class="break">${r.model || '–'}</span><span class="row-sub break">${r.key ? r.key_name || r.key : t('requests.noKey')}</span>`,
+      html`<span class="break request-name">${r.model || '–'}</span><span class="row-sub break">${r.key ? r.key_name || r.key : t('requests.noKey')}</span>`,
   },
   { id: 'status', label: t('requests.status'), cell: (r) => html`<${RequestBadge} request=${r} />` },
   {
