@@ -17,8 +17,8 @@
 // Text is always a child or an attribute value, so nothing that comes from a model, a node
 // or a user is ever read as HTML.
 import { html } from 'htm/preact';
-import { useEffect, useId, useRef, useState } from 'preact/hooks';
 import { render } from 'preact';
+import { useEffect, useId, useRef, useState } from 'preact/hooks';
 import { t } from './i18n.js';
 import { mayChange } from './me.js';
 
@@ -276,4 +276,15 @@ export function useOrder() {
     }
   };
   return { busy, error, run, dismiss: () => setError(null) };
+}
+
+/** False until the first frame with the component is on the screen (effects run after it): what is built later does not
+ * delay that frame. */
+export function usePainted() {
+  const [isPainted, setPainted] = useState(false);
+  useEffect(() => {
+    const timer = setTimeout(() => setPainted(true));
+    return () => clearTimeout(timer);
+  }, []);
+  return isPainted;
 }

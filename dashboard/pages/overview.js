@@ -6,7 +6,7 @@ import { clock, dateTime, duration, figure, number } from '../lib/format.js';
 import { t } from '../lib/i18n.js';
 import { useLive, useResource } from '../lib/live.js';
 import { href } from '../lib/route.js';
-import { Badge, Empty, ErrorNote, Icon, Page } from '../lib/ui.js';
+import { Badge, Empty, ErrorNote, Icon, Page, usePainted } from '../lib/ui.js';
 import { Alerts } from './alerts.js';
 
 const ms = (value) =>
@@ -193,7 +193,9 @@ function Fleet() {
     <${Tally} icon="nodes" title=${t('overview.nodes')} have=${fleet.serving} text=${t('overview.nodesServing', { count: nodes.items.length })} parts=${fleet.parts} to=${href('nodes')} /></div>`;
 }
 
+/** Charts and alerts come a frame after the heading: building them would keep the heading from being painted. */
 export default function Overview() {
+  const isPainted = usePainted();
   return html`<${Page} title=${t('overview.title')} lead=${t('overview.lead')}>
-    <${Fleet} /><${Figures} /><${Alerts} /><//>`;
+    <${Fleet} />${isPainted && html`<${Figures} /><${Alerts} />`}<//>`;
 }
