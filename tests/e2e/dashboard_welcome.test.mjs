@@ -130,7 +130,9 @@ test('by keyboard: the palette finds pages, models, nodes and conversations; ? l
   await at('#/keys');
   await page.getByRole('heading', { level: 1 }).waitFor();
   await page.keyboard.press('Control+k');
+  await page.getByRole('option', { name: /Overview/, selected: true }).waitFor();
   await page.locator('.palette input').press('ArrowDown');
+  await page.getByRole('option', { name: /Models/, selected: true }).waitFor();
   await page.locator('.palette input').press('Enter');
   await at('#/models');
   page.watch.assertClean();
