@@ -203,12 +203,10 @@ static bool needs_caller(const struct router_route *route)
 }
 
 /* False: the body is larger than the key may send, and the request is answered. */
-static bool limit_bytes(struct router *r, struct net_request *req, const struct router_key *key)
+static bool limit_bytes(struct net_request *req, const struct router_caller *caller)
 {
     struct lr_error err;
-    router_lock(r);
-    uint64_t limit = key->request_bytes;
-    router_unlock(r);
+    uint64_t limit = caller->request_bytes;
     if (limit == 0)
         return true;
     net_request_limit_body(req, limit);
@@ -217,7 +215,7 @@ static bool limit_bytes(struct router *r, struct net_request *req, const struct 
         return true;
     (void)lr_fail(&err, LR_TOO_LARGE,
                   "the body has %llu bytes, and key %s may send %llu (\"request_bytes\")",
-                  (unsigned long long)length, key->id, (unsigned long long)limit);
+                  (unsigned long long)length, caller->key->id, (unsigned long long)limit);
     router_answer_error(req, &err);
     return false;
 }
@@ -257,7 +255,7 @@ void router_api_head(void *arg, struct net_request *req)
         refuse(req, &err);
         return;
     }
-    if (access->caller.key != NULL && !limit_bytes(r, req, access->caller.key))
+    if (!limit_bytes(req, &access->caller))
         return;
     if (access->route->role != ROUTER_API)
         net_request_limit_body(req, access->route->role == ROUTER_PUBLIC ? PUBLIC_BODY_MAX

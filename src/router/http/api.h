@@ -43,8 +43,9 @@ struct router_caller {
     struct router_key *key;   /* NULL: nobody in particular, on loopback */
     struct router_node *node; /* a node, by its secret */
     enum router_role role;
-    uint64_t session; /* signed in to the dashboard; 0: came with a key, or without */
-    char name[64];    /* of the key, the person or the node at this time; "": none */
+    uint64_t session;       /* signed in to the dashboard; 0: came with a key, or without */
+    uint64_t request_bytes; /* largest body that the key may send; 0: no limit of its own */
+    char name[64];          /* of the key, the person or the node at this time; "": none */
 };
 /* The id of the key, the person or the node; "local": nobody in particular. */
 const char *router_caller_id(const struct router_caller *caller);

@@ -45,6 +45,15 @@ static bool take_key(const struct net_request *req, struct lr_str *out)
     return out->len != 0;
 }
 
+/* The caller is the holder of this key.  Lock held. */
+static void become(struct router_caller *caller, struct router_key *key)
+{
+    caller->key = key;
+    caller->role = key->role;
+    caller->request_bytes = key->request_bytes;
+    LR_COPY(caller->name, lr_str_z(key->name));
+}
+
 static lr_code check_key(struct router *r, struct lr_str text, enum router_role wants,
                          struct router_caller *out, struct lr_error *err)
 {
@@ -57,10 +66,8 @@ static lr_code check_key(struct router *r, struct lr_str text, enum router_role 
         LR_COPY(out->name, lr_str_z(out->node->name));
     } else {
         code = router_keys_check(&r->keys, text, lr_clock_wall_ms(NULL), &out->key, err);
-        if (code == LR_OK) {
-            out->role = out->key->role;
-            LR_COPY(out->name, lr_str_z(out->key->name));
-        }
+        if (code == LR_OK)
+            become(out, out->key);
     }
     router_unlock(r);
     return code;
@@ -95,9 +102,7 @@ static void by_session(struct router *r, const struct net_request *req,
     const struct router_session *session =
         router_session_find(&r->sessions, value, lr_clock_wall_ms(NULL));
     if (session != NULL) {
-        out->key = session->key;
-        out->role = session->key->role;
-        LR_COPY(out->name, lr_str_z(session->key->name));
+        become(out, session->key);
         out->session = session->id;
     }
     router_unlock(r);

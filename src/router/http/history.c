@@ -38,15 +38,20 @@ static struct series *find(struct router_history *history, enum router_history_k
 {
     struct lr_strmap *map = &history->series[kind];
     char name[sizeof(((struct series *)0)->subject) + sizeof(((struct series *)0)->place)];
-    int len = snprintf(name, sizeof(name), "%.159s\n%.95s", subject, place);
-    struct series *one = lr_strmap_get(map, lr_str(name, (size_t)len));
+    size_t len = strnlen(subject, sizeof(((struct series *)0)->subject) - 1);
+    memcpy(name, subject, len);
+    name[len++] = '\n';
+    size_t more = strnlen(place, sizeof(((struct series *)0)->place) - 1);
+    memcpy(name + len, place, more);
+    len += more;
+    struct series *one = lr_strmap_get(map, lr_str(name, len));
     if (one != NULL)
         return one;
     bool is_other = strcmp(subject, "other") == 0 && place[0] == '\0';
     if (map->count >= ROUTER_HISTORY_SERIES && !is_other)
         return find(history, kind, "other", "");
     one = calloc(1, sizeof(*one));
-    if (one == NULL || !lr_strmap_put(map, lr_str(name, (size_t)len), one, NULL)) {
+    if (one == NULL || !lr_strmap_put(map, lr_str(name, len), one, NULL)) {
         free(one);
         return NULL;
     }

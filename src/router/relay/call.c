@@ -83,11 +83,10 @@ static void note_end(struct router_call *call, int status)
         .total_ms = (now - call->begun_ns) / 1000000,
     };
     call->key = access->caller.key;
-    (void)snprintf(row->key_id, sizeof(row->key_id), "%s",
-                   call->key != NULL ? call->key->id : "");
-    (void)snprintf(row->model, sizeof(row->model), "%.159s", call->model->id);
-    (void)snprintf(row->node, sizeof(row->node), "%s", access->node);
-    (void)snprintf(row->request_id, sizeof(row->request_id), "%s", access->request_id);
+    LR_COPY(row->key_id, lr_str_z(call->key != NULL ? call->key->id : ""));
+    LR_COPY(row->model, lr_str_z(call->model->id));
+    LR_COPY(row->node, lr_str_z(access->node));
+    LR_COPY(row->request_id, lr_str_z(access->request_id));
     add_tokens(call, row);
     access->prompt_tokens = row->prompt_tokens;
     access->completion_tokens = row->completion_tokens;

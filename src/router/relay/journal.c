@@ -1,5 +1,6 @@
 #include "router/relay/journal.h"
 
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -41,18 +42,17 @@ static struct router_record *place(const struct router_journal *j, uint64_t numb
     return &j->ring[(number - j->first) % j->capacity];
 }
 
-uint64_t router_journal_begin(struct router_journal *j, const struct router_record *record)
+struct router_record *router_journal_begin(struct router_journal *j)
 {
     if (j->ring == NULL)
-        return 0;
+        return NULL;
     (void)pthread_mutex_lock(&j->lock);
     uint64_t number = j->first + j->count++;
-    struct router_record *out = place(j, number);
-    *out = *record;
-    out->number = number;
+    struct router_record *record = place(j, number);
+    memset(record, 0, offsetof(struct router_record, steps)); /* most of it is steps */
+    record->number = number;
     j->changes++;
-    (void)pthread_mutex_unlock(&j->lock);
-    return number;
+    return record;
 }
 
 struct router_record *router_journal_enter(struct router_journal *j, uint64_t number)
@@ -74,17 +74,10 @@ void router_journal_leave(struct router_journal *j)
     (void)pthread_mutex_unlock(&j->lock);
 }
 
-void router_journal_step(struct router_journal *j, uint64_t number,
-                         const struct router_step *step)
+struct router_step *router_journal_step(struct router_record *record)
 {
-    struct router_record *record = router_journal_enter(j, number);
-    if (record == NULL)
-        return;
-    uint32_t at =
-        record->step_count < ROUTER_STEPS_MAX ? record->step_count : ROUTER_STEPS_MAX - 1;
-    record->steps[at] = *step;
-    record->step_count++;
-    router_journal_leave(j);
+    uint32_t at = record->step_count++;
+    return &record->steps[at < ROUTER_STEPS_MAX ? at : ROUTER_STEPS_MAX - 1];
 }
 
 uint64_t router_journal_changes(struct router_journal *j)

@@ -72,7 +72,8 @@ struct router_record {
     uint64_t prompt_tokens, completion_tokens, cached_tokens;
     uint32_t choices;
     bool is_stream;
-    uint32_t step_count; /* that came; the record has the first ones and the last */
+    uint32_t step_count; /* that came; the record has the first ones and the last.  What lies
+                          * behind them in `steps` is left from an older record. */
     struct router_step steps[ROUTER_STEPS_MAX];
 };
 
@@ -92,14 +93,15 @@ void router_journal_free(struct router_journal *j);
 
 /* ---- a request's way ---- */
 
-/* A new record, a copy of *record but for the number.  Returns the number; 0: none. */
-uint64_t router_journal_begin(struct router_journal *j, const struct router_record *record);
+/* A new record, empty but for its number, until router_journal_leave, which the caller owes if
+ * it is not NULL; NULL: nothing is logged. */
+struct router_record *router_journal_begin(struct router_journal *j);
 /* The record with this number until router_journal_leave, which the caller owes if it is not
  * NULL; NULL: newer records took its place. */
 struct router_record *router_journal_enter(struct router_journal *j, uint64_t number);
 void router_journal_leave(struct router_journal *j);
-void router_journal_step(struct router_journal *j, uint64_t number,
-                         const struct router_step *step);
+/* The record's next step, for the caller to fill; the record was entered. */
+struct router_step *router_journal_step(struct router_record *record);
 
 /* Changes since the start: a page reads again only what has changed. */
 uint64_t router_journal_changes(struct router_journal *j);

@@ -1,24 +1,22 @@
 #include "router/relay/logged.h"
 
-#include <stdio.h>
-
 #include "router/relay/call.h"
 
 void router_log_arrival(struct router_call *call)
 {
     struct router_journal *journal = call->relay->journal;
     const struct router_access *access = call->access;
-    struct router_record record = {
-        .begun_ns = lr_clock_ns(call->relay->links.clock),
-        .begun_wall_ms = lr_clock_wall_ms(call->relay->links.clock),
-    };
-    if (journal == NULL || journal->ring == NULL)
+    struct router_record *record = journal != NULL ? router_journal_begin(journal) : NULL;
+    if (record == NULL)
         return;
-    (void)snprintf(record.request_id, sizeof(record.request_id), "%s", access->request_id);
+    record->begun_ns = lr_clock_ns(call->relay->links.clock);
+    record->begun_wall_ms = lr_clock_wall_ms(call->relay->links.clock);
+    LR_COPY(record->request_id, lr_str_z(access->request_id));
     if (access->caller.key != NULL)
-        (void)snprintf(record.key, sizeof(record.key), "%s", access->caller.key->id);
-    LR_COPY(record.api, lr_str_sub(net_request_path(call->req), 0, sizeof(record.api) - 1));
-    call->record = router_journal_begin(journal, &record);
+        LR_COPY(record->key, lr_str_z(access->caller.key->id));
+    LR_COPY(record->api, net_request_path(call->req));
+    call->record = record->number;
+    router_journal_leave(journal);
 }
 
 void router_log_model(struct router_call *call, struct lr_str name)
@@ -29,9 +27,9 @@ void router_log_model(struct router_call *call, struct lr_str name)
         return;
     if (call->model != NULL)
         name = lr_str_z(call->model->id);
-    LR_COPY(record->model, lr_str_sub(name, 0, sizeof(record->model) - 1));
+    LR_COPY(record->model, name);
     if (key != NULL)
-        (void)snprintf(record->key_name, sizeof(record->key_name), "%s", key->name);
+        LR_COPY(record->key_name, lr_str_z(key->name));
     router_journal_leave(call->relay->journal);
 }
 
@@ -56,19 +54,19 @@ void router_log_step(const struct router_generation *g, enum router_step_kind ki
                      uint64_t at_ns, const struct lr_error *why)
 {
     const struct router_call *call = g->call;
-    struct router_step step = {
-        .kind = kind,
-        .choice = g->index,
-        .tokens = (uint32_t)router_generation_tokens(g),
-        .at_ns = at_ns,
-    };
-    if (call->record == 0)
+    const struct router_node *node = g->ticket.node;
+    struct router_record *record = router_journal_enter(call->relay->journal, call->record);
+    if (record == NULL)
         return;
-    if (g->ticket.node != NULL)
-        (void)snprintf(step.node, sizeof(step.node), "%s", g->ticket.node->name);
-    if (why != NULL && !may_quote(why->code))
-        (void)snprintf(step.reason, sizeof(step.reason), "%.119s", why->text);
-    router_journal_step(call->relay->journal, call->record, &step);
+    struct router_step *step = router_journal_step(record);
+    step->kind = kind;
+    step->choice = g->index;
+    step->tokens = (uint32_t)router_generation_tokens(g);
+    step->at_ns = at_ns;
+    LR_COPY(step->node, node != NULL ? lr_str_z(node->name) : LR_STR_LIT(""));
+    LR_COPY(step->reason,
+            why != NULL && !may_quote(why->code) ? lr_str_z(why->text) : LR_STR_LIT(""));
+    router_journal_leave(call->relay->journal);
 }
 
 void router_log_node(const struct router_generation *g)
@@ -77,9 +75,9 @@ void router_log_node(const struct router_generation *g)
     struct router_record *record = router_journal_enter(call->relay->journal, call->record);
     if (record == NULL)
         return;
-    (void)snprintf(record->node, sizeof(record->node), "%s", g->ticket.node->id);
-    (void)snprintf(record->node_name, sizeof(record->node_name), "%s", g->ticket.node->name);
-    (void)snprintf(record->why, sizeof(record->why), "%s", g->ticket.why);
+    LR_COPY(record->node, lr_str_z(g->ticket.node->id));
+    LR_COPY(record->node_name, lr_str_z(g->ticket.node->name));
+    LR_COPY(record->why, lr_str_z(g->ticket.why));
     record->chosen = g->ticket.chosen;
     if (record->granted_ns == 0)
         record->granted_ns = g->attempt.sent_ns;
@@ -105,7 +103,7 @@ void router_log_end(struct router_call *call, int status, const struct lr_error 
     if (err != NULL) {
         record->code = err->code;
         if (!may_quote(err->code))
-            (void)snprintf(record->error, sizeof(record->error), "%.159s", err->text);
+            LR_COPY(record->error, lr_str_z(err->text));
     } else if (status >= 400) {
         record->code = LR_CANCELLED;
     }

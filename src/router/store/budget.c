@@ -6,35 +6,31 @@
 
 static const int64_t day_ms = 86400000;
 
-static int64_t days_of_year(int64_t year)
+/* Days of the months before this one since the first of January 1970.  The year begins in March
+ * here, so that the leap day is its last day. */
+static int64_t days_before(int64_t month)
 {
-    return (year % 4 == 0 && year % 100 != 0) || year % 400 == 0 ? 366 : 365;
-}
-
-static int64_t days_of_month(int64_t year, int64_t month)
-{
-    static const int days[] = {31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31};
-    return days[month - 1] + (month == 2 && days_of_year(year) == 366);
+    int64_t year = month / 100 - (month % 100 < 3), since_march = (month % 100 + 9) % 12;
+    int64_t of_year = (153 * since_march + 2) / 5; /* 31, 30, 31, 30, 31 days, and again */
+    return year * 365 + year / 4 - year / 100 + year / 400 + of_year - 719468;
 }
 
 int64_t router_month_of(int64_t wall_ms)
 {
-    int64_t days = wall_ms > 0 ? wall_ms / day_ms : 0, year = 1970, month = 1;
-    while (days >= days_of_year(year))
-        days -= days_of_year(year++);
-    while (days >= days_of_month(year, month))
-        days -= days_of_month(year, month++);
-    return year * 100 + month;
+    int64_t days = wall_ms > 0 ? wall_ms / day_ms : 0;
+    int64_t months =
+        days * 4800 / 146097; /* 400 years have 146,097 days: at most one too few */
+    int64_t month = (1970 + months / 12) * 100 + months % 12 + 1;
+    while (days >= days_before(router_month_after(month)))
+        month = router_month_after(month);
+    while (days < days_before(month))
+        month = month % 100 == 1 ? month - 89 : month - 1;
+    return month;
 }
 
 int64_t router_month_begin_ms(int64_t month)
 {
-    int64_t days = 0;
-    for (int64_t year = 1970; year < month / 100; year++)
-        days += days_of_year(year);
-    for (int64_t i = 1; i < month % 100; i++)
-        days += days_of_month(month / 100, i);
-    return days * day_ms;
+    return days_before(month) * day_ms;
 }
 
 int64_t router_month_after(int64_t month)

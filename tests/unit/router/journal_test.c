@@ -20,11 +20,24 @@ static void open_journal(size_t capacity)
 
 static uint64_t begin(const char *request_id, const char *model, const char *key)
 {
-    struct router_record record = {.begun_ns = 1000000};
-    (void)snprintf(record.request_id, sizeof(record.request_id), "%s", request_id);
-    (void)snprintf(record.model, sizeof(record.model), "%s", model);
-    (void)snprintf(record.key, sizeof(record.key), "%s", key);
-    return router_journal_begin(&journal, &record);
+    struct router_record *record = router_journal_begin(&journal);
+    if (record == NULL)
+        return 0;
+    record->begun_ns = 1000000;
+    LR_COPY(record->request_id, lr_str_z(request_id));
+    LR_COPY(record->model, lr_str_z(model));
+    LR_COPY(record->key, lr_str_z(key));
+    uint64_t number = record->number;
+    router_journal_leave(&journal);
+    return number;
+}
+
+static void take_step(uint64_t number, enum router_step_kind kind, uint64_t at_ns)
+{
+    struct router_record *record = router_journal_enter(&journal, number);
+    assert_non_null(record);
+    *router_journal_step(record) = (struct router_step){.kind = kind, .at_ns = at_ns};
+    router_journal_leave(&journal);
 }
 
 static void finish(uint64_t number, uint32_t status)
@@ -71,7 +84,6 @@ newer_requests_take_the_places_of_the_oldest_and_an_update_of_those_does_nothing
         (void)begin(id, "m", "k");
     }
     assert_null(router_journal_enter(&journal, first));
-    router_journal_step(&journal, first, &(struct router_step){.kind = ROUTER_STEP_SENT});
     const char *text = listed(&out, (struct router_journal_filter){0});
     assert_int_equal(count_of(text, "\"request_id\""), 3);
     assert_null(strstr(text, "req-1"));
@@ -121,10 +133,8 @@ static void a_record_has_the_first_steps_and_the_last_whatever_comes(void **stat
     open_journal(2);
     uint64_t number = begin("req-x", "m", "");
     for (uint64_t i = 0; i < 50; i++)
-        router_journal_step(
-            &journal, number,
-            &(struct router_step){.kind = i == 49 ? ROUTER_STEP_FIRST_TOKEN : ROUTER_STEP_SENT,
-                                  .at_ns = 1000000 * (i + 1)});
+        take_step(number, i == 49 ? ROUTER_STEP_FIRST_TOKEN : ROUTER_STEP_SENT,
+                  1000000 * (i + 1));
     lr_json_writer_init(&w, &out);
     lr_json_begin_object(&w);
     assert_true(router_journal_write_one(&journal, LR_STR_LIT("req-x"), 0, &w));
@@ -147,7 +157,7 @@ static void without_places_nothing_is_logged(void **state)
     lr_buf_init(&out, 1 << 20);
     open_journal(0);
     assert_int_equal(begin("req-a", "m", ""), 0);
-    router_journal_step(&journal, 0, &(struct router_step){.kind = ROUTER_STEP_SENT});
+    assert_null(router_journal_enter(&journal, 0));
     assert_contains(listed(&out, (struct router_journal_filter){0}), "\"requests\":[]");
     router_journal_free(&journal);
     lr_buf_free(&out);
@@ -163,8 +173,7 @@ static void a_request_costs_a_few_microseconds(void **state)
     for (int i = 0; i < REQUESTS; i++) {
         uint64_t number = begin("req-a", "m", "k");
         for (int s = 0; s < 6; s++)
-            router_journal_step(&journal, number,
-                                &(struct router_step){.kind = ROUTER_STEP_SENT});
+            take_step(number, ROUTER_STEP_SENT, 0);
         finish(number, 200);
     }
     double us = (double)(clock() - begun) * 1e6 / CLOCKS_PER_SEC / REQUESTS;
