@@ -4,7 +4,8 @@
 //          format=${(v) => text} height=${108} windowS=${900} />
 // The chart shows the last `windowS` seconds of its data, or less while there is less.  With `slotS` the
 // chart shows all data, with one bar for each interval of that many seconds; with `stacked` the
-// bars of the series stand on each other.
+// bars of the series stand on each other.  `most` is the top of the scale; without it the scale follows the values.
+// The cursors of charts with the same `together` move together.
 // Colours come from the stylesheet (--chart-1 ...), so that both themes fit.  The
 // picture has a text for screen readers; the figures are also beside the picture.
 //   <Legend series=${[{label, tone}]} />  the colour of each series
@@ -58,15 +59,21 @@ function alone(u, series) {
   return values.map((_, i) => i).filter((i) => has(i) && !has(i - 1) && !has(i + 1));
 }
 
-function options(Plot, node, { series, format, height, slotS, windowS }) {
-  const top = 1.2; // some air above the highest value
+function options(Plot, node, { series, format, height, slotS, windowS, most, together }) {
+  const top = most ? 1.06 : 1.2; // some air above the highest value
   const font = `11px ${getComputedStyle(document.body).fontFamily}`;
   return {
     width: node.clientWidth || 300,
     height,
     padding: [4, 0, 0, slotS ? 14 : 0],
     legend: { show: false },
-    cursor: { x: true, y: false, points: { size: 6 }, drag: { x: false, y: false } },
+    cursor: {
+      x: true,
+      y: false,
+      points: { size: 6 },
+      drag: { x: false, y: false },
+      ...(together && { sync: { key: together } }),
+    },
     scales: {
       x: {
         time: true,
@@ -75,7 +82,7 @@ function options(Plot, node, { series, format, height, slotS, windowS }) {
             ? [low - slotS / 2, high + slotS / 2]
             : [Math.max(high - windowS, Math.min(low, high - WINDOW_LEAST_S)), high],
       },
-      y: { range: (_, low, high) => [0, high > 0 ? high * top : 1] },
+      y: { range: (_, low, high) => [0, Math.max(high ?? 0, most ?? 0) * top || 1] },
     },
     axes: [
       {
@@ -91,7 +98,7 @@ function options(Plot, node, { series, format, height, slotS, windowS }) {
       {
         show: node.clientWidth >= NARROW_PX,
         side: 1,
-        size: 52,
+        size: 58,
         gap: 6,
         font,
         stroke: color('--text-3'),
@@ -130,6 +137,8 @@ export function Chart({
   slotS = 0,
   windowS = 900,
   stacked = false,
+  most = 0,
+  together = '',
   onHover,
 }) {
   const host = useRef(null);
@@ -151,6 +160,8 @@ export function Chart({
         height,
         slotS,
         windowS,
+        most,
+        together,
       });
       o.hooks = { setCursor: [(u) => onHover?.(u.cursor.idx ?? null)] };
       plot.current = new Plot(o, latest.current, host.current);
@@ -175,7 +186,7 @@ export function Chart({
       plot.current?.destroy();
       plot.current = null;
     };
-  }, [series.map((s) => s.label).join('\n'), height, slotS, windowS, stacked]);
+  }, [series.map((s) => s.label).join('\n'), height, slotS, windowS, stacked, most]);
   useEffect(() => {
     plot.current?.setData(latest.current);
   }, [times, series]);

@@ -33,3 +33,13 @@ export const reasonText = (text, code, params) => (code ? tOr(`reasons.${code}`,
 
 /** The reason of a model, or of a model on a node. @param {{reason?: string, reason_code?: string, reason_params?: object}} item */
 export const reasonOf = (item) => reasonText(item.reason, item.reason_code, item.reason_params);
+
+/** The GPUs of a node, "8 × NVIDIA H200" where several have one name; else its device. */
+export function deviceText(node) {
+  const counts = new Map();
+  for (const pool of node.memory) if (pool.name !== 'ram') counts.set(pool.title, (counts.get(pool.title) ?? 0) + 1);
+  return (
+    [...counts].map(([title, count]) => (count > 1 ? `${count} × ${title}` : title)).join(', ') ||
+    node.device.toUpperCase()
+  );
+}

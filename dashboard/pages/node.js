@@ -7,7 +7,7 @@ import { bytes, clock, dateTime, number } from '../lib/format.js';
 import { t } from '../lib/i18n.js';
 import { live, useLive, useResource } from '../lib/live.js';
 import { go, href } from '../lib/route.js';
-import { isBroken, StateBadge, stateName } from '../lib/states.js';
+import { deviceText, isBroken, StateBadge, stateName } from '../lib/states.js';
 import { Table } from '../lib/table.js';
 import { Badge, Button, confirm, Empty, ErrorNote, Facts, Note, Page, Skeleton, toast, useOrder } from '../lib/ui.js';
 import { Gpus } from './gpus.js';
@@ -147,13 +147,15 @@ function Log({ id }) {
       ${shown.length === 0 && html`<p class="muted">${query ? t('common.nothingFound') : t('nodes.logEmpty')}</p>`}</div></section>`;
 }
 
-function Insides({ id }) {
+function Insides({ id, node }) {
   const { data, error } = useResource(`/v0/nodes/${segment(id)}/models`, {
     everyS: 2,
     concerns: (event) => event.node === id && event.event !== 'node.offline',
   });
   const models = data?.models ?? [];
-  return html`<${ErrorNote} error=${error} /><${Memory} id=${id} models=${models} /><${Gpus} id=${id} />${data && html`<${Models} models=${models} />`}<${Engines} id=${id} /><${Log} id=${id} />`;
+  const hasGpu = node.memory.some((p) => p.name !== 'ram');
+  const gpus = html`<${Gpus} key="gpus" node=${node} />`;
+  return html`<${ErrorNote} error=${error} />${hasGpu && gpus}<${Memory} id=${id} models=${models} />${!hasGpu && gpus}${data && html`<${Models} models=${models} />`}<${Engines} id=${id} /><${Log} id=${id} />`;
 }
 
 export default function Node({ id, Badge: NodeBadge }) {
@@ -204,13 +206,7 @@ export default function Node({ id, Badge: NodeBadge }) {
     <${ErrorNote} error=${order.error} onDismiss=${order.dismiss} />
     <section class="card card-pad"><${Facts} items=${[
       [t('nodes.status'), html`<span role="status"><${NodeBadge} node=${node} /></span>`],
-      [
-        t('nodes.device'),
-        node.memory
-          .filter((p) => p.name !== 'ram')
-          .map((p) => p.title)
-          .join(', ') || node.device.toUpperCase(),
-      ],
+      [t('nodes.device'), deviceText(node)],
       [
         t('nodes.requests'),
         html`${number(node.requests)}${node.failures > 0 && html` <span class="muted small">(${t('nodes.failures', { count: node.failures })})</span>`}`,
@@ -220,5 +216,5 @@ export default function Node({ id, Badge: NodeBadge }) {
       [t('nodes.address'), html`<span class="small">${node.url}</span>`],
       [t('nodes.joined'), dateTime(node.joined)],
     ]} /></section>
-    ${node.online ? html`<${Insides} id=${id} />` : html`<${Note} tone="warn">${t('nodes.offlineNote')}<//>`}<//>`;
+    ${node.online ? html`<${Insides} id=${id} node=${node} />` : html`<${Note} tone="warn">${t('nodes.offlineNote')}<//>`}<//>`;
 }

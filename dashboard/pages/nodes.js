@@ -6,6 +6,7 @@ import { bytes, number } from '../lib/format.js';
 import { t } from '../lib/i18n.js';
 import { useLive } from '../lib/live.js';
 import { href } from '../lib/route.js';
+import { deviceText } from '../lib/states.js';
 import { Table } from '../lib/table.js';
 import { Badge, Button, CopyButton, Dialog, Empty, ErrorNote, Meter, Page, Skeleton, useOrder } from '../lib/ui.js';
 import Node from './node.js';
@@ -29,12 +30,6 @@ function Memory({ node }) {
     <span class="small muted number">${t('nodes.used', { used: bytes(pool.used), total: bytes(pool.total) })}</span></div>`;
 }
 
-const device = (node) =>
-  node.memory
-    .filter((p) => p.name !== 'ram')
-    .map((p) => p.title)
-    .join(', ') || node.device.toUpperCase();
-
 const columns = () => [
   {
     id: 'name',
@@ -51,7 +46,7 @@ const columns = () => [
     text: (n) => (n.online ? 'online' : 'offline'),
     cell: (n) => html`<${NodeBadge} node=${n} />`,
   },
-  { id: 'device', label: t('nodes.device'), text: device, cell: device },
+  { id: 'device', label: t('nodes.device'), text: deviceText, cell: deviceText },
   {
     id: 'memory',
     label: t('nodes.memory'),

@@ -203,6 +203,7 @@ static void connect_modules(struct router *r)
     r->sync.sessions = &r->sessions;
     r->sync.store = r->store;
     r->sync.reach = &r->reach;
+    r->sync.version = r->version;
     r->webhook.lock = &r->lock;
     r->webhook.store = r->store;
     r->webhook.alerts = &r->alerts;
@@ -389,6 +390,9 @@ static void take_figures(struct router *r)
     router_stats_tick(&r->stats, &r->metrics, (uint32_t)r->dispatch.sched.waiting,
                       (uint32_t)r->dispatch.sched.held, lr_clock_ms(NULL),
                       lr_clock_wall_ms(NULL));
+    r->sync.load = (struct router_load){.requests_per_minute = router_stats_minute(&r->stats),
+                                        .running = r->dispatch.sched.held,
+                                        .queued = r->dispatch.sched.waiting};
     if (r->events.subscriber_count != 0) {
         struct lr_json_writer *w = net_bus_begin(&r->events, "stats");
         router_stats_put_newest(&r->stats, w);

@@ -110,7 +110,10 @@ export async function startBrowser() {
         );
       /** Whoever looks at the pictures later should not see half of an animation. */
       page.look = async (name, { fullPage = true } = {}) => {
-        await page.evaluate(() => document.fonts.ready);
+        await page.evaluate(() => {
+          scrollTo(0, 0);
+          return document.fonts.ready;
+        });
         await page.screenshot({ path: path.join(SCREENS, `${name}-${scheme}-${size}.png`), fullPage });
         assert.deepEqual(await axe(page), [], `${name}, ${scheme}, ${size}`);
         await assertNothingInline(page);

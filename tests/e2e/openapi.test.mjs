@@ -118,6 +118,7 @@ test('the answers of the server have the members that the page lists', async () 
     ['/v0/models', '/v0/models'],
     ['/v0/models/registry', '/v0/models/registry'],
     ['/v0/nodes', '/v0/nodes'],
+    ['/v0/routers', '/v0/routers'],
     ['/v0/nodes/{node}/models', `/v0/nodes/${node.id}/models`],
     ['/v0/nodes/{node}/engines', `/v0/nodes/${node.id}/engines`],
     ['/v0/nodes/{node}/memory', `/v0/nodes/${node.id}/memory`],

@@ -241,12 +241,6 @@ void router_register(struct router_sync *sync, const struct router_new_model *mo
 
 /* ---- reading what other routers have changed ---- */
 
-enum { ROUTER_ALIVE_MS = 10000 };
-
-/* The clocks of two routers may differ by any time, the database has one.  Only PostgreSQL is
- * shared, so this is its own language. */
-#define DATABASE_MS "CAST(EXTRACT(EPOCH FROM clock_timestamp()) * 1000 AS BIGINT)"
-
 static void merge_keys(struct router_keys *keys, const struct router_keys *read)
 {
     for (size_t i = 0; i < read->count; i++) {
@@ -305,34 +299,16 @@ static void merge_nodes(struct router_sync *sync, const struct router_nodes *rea
     }
 }
 
-struct urls {
-    char list[ROUTER_FLEET_MAX][ROUTER_URL_MAX];
-    size_t count;
-};
-
-static lr_code take_url(void *ctx, const struct router_row *row, struct lr_error *err)
+/* Nodes send heartbeats to the routers that are alive. */
+static void merge_peers(struct router_sync *sync, const struct router_peers *read)
 {
-    struct urls *urls = ctx;
-    (void)err;
-    if (urls->count < ROUTER_FLEET_MAX) {
-        LR_COPY(urls->list[urls->count], router_row_text(row, 0));
-        urls->count++;
-    }
-    return LR_OK;
-}
-
-static lr_code read_fleet(const char *own_url, struct router_sql *sql, struct urls *urls,
-                          struct lr_error *err)
-{
-    lr_code code = ROUTER_SQL(sql,
-                              "INSERT INTO routers (url, seen_ms) VALUES ($1, " DATABASE_MS
-                              ") ON CONFLICT (url) DO UPDATE SET seen_ms = excluded.seen_ms",
-                              NULL, NULL, err, ROUTER_Z(own_url));
-    if (code == LR_OK)
-        code = ROUTER_SQL(
-            sql, "SELECT url FROM routers WHERE seen_ms >= " DATABASE_MS " - $1 ORDER BY url",
-            take_url, urls, err, ROUTER_INT(ROUTER_ALIVE_MS));
-    return code;
+    sync->peers = *read;
+    sync->peers_ms = lr_clock_ms(NULL);
+    sync->url_count = 0;
+    for (size_t i = 0; i < read->count && sync->url_count < ROUTER_FLEET_MAX; i++)
+        if (router_peer_is_alive(&read->all[i]))
+            LR_COPY(sync->urls[sync->url_count++], lr_str_z(read->all[i].url));
+    sync->keys->routers = sync->url_count != 0 ? (uint32_t)sync->url_count : 1;
 }
 
 void router_sync_usage(void *arg, const struct router_usage *rows, size_t count)
@@ -355,7 +331,7 @@ void router_sync(void *arg, struct router_sql *sql)
     struct router_registry registry;
     struct router_nodes nodes;
     struct router_silences silences = {0};
-    struct urls urls = {0};
+    struct router_peers peers = {0};
     struct router_session_row *rows = malloc(ROUTER_SESSIONS_MAX * sizeof(*rows));
     struct lr_strmap sessions;
     struct lr_error err;
@@ -376,8 +352,11 @@ void router_sync(void *arg, struct router_sql *sql)
     if (code == LR_OK)
         code = router_sessions_read(sql, rows, &sessions, &err);
     bool is_shared = router_store_is_shared(sync->store);
+    (void)pthread_mutex_lock(sync->lock);
+    struct router_load load = sync->load;
+    (void)pthread_mutex_unlock(sync->lock);
     if (code == LR_OK && is_shared)
-        code = read_fleet(sync->own_url, sql, &urls, &err);
+        code = router_peers_exchange(sql, sync->own_url, sync->version, &load, &peers, &err);
     router_store_note(sync->store, code == LR_OK ? NULL : &err);
     (void)pthread_mutex_lock(sync->lock);
     if (code == LR_OK) {
@@ -387,11 +366,8 @@ void router_sync(void *arg, struct router_sql *sql)
         sync->alerts->silences = silences;
         router_sessions_merge(sync->sessions, sync->keys, &sessions, lr_clock_wall_ms(NULL));
     }
-    if (code == LR_OK && is_shared) {
-        memcpy(sync->urls, urls.list, sizeof(sync->urls));
-        sync->url_count = urls.count;
-        sync->keys->routers = urls.count != 0 ? (uint32_t)urls.count : 1;
-    }
+    if (code == LR_OK && is_shared)
+        merge_peers(sync, &peers);
     router_registry_free(&registry); /* new models are in the router's registry, too */
     (void)pthread_mutex_unlock(sync->lock);
     if (code != LR_OK)

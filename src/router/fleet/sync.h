@@ -4,12 +4,11 @@
 #ifndef ROUTER_FLEET_SYNC_H
 #define ROUTER_FLEET_SYNC_H
 
+#include "router/fleet/peers.h"
 #include "router/fleet/reach.h"
 #include "router/sched/dispatch.h"
 #include "router/store/keys.h"
 #include "router/store/store.h"
-
-enum { ROUTER_FLEET_MAX = 8, ROUTER_URL_MAX = 300 };
 
 struct router_sync {
     /* Borrowed; set once. */
@@ -23,9 +22,14 @@ struct router_sync {
     struct router_reach *reach;       /* nodes are told of registrations */
     struct router_sessions *sessions;
 
+    const char *version; /* of this program; the router's */
     char own_url[ROUTER_URL_MAX];
     char urls[ROUTER_FLEET_MAX][ROUTER_URL_MAX]; /* of all routers, this one too */
     size_t url_count;
+    struct router_load load; /* of this router, as it is now */
+    struct router_peers
+        peers;         /* as they were at peers_ms; none where the database is not shared */
+    uint64_t peers_ms; /* monotonic */
 };
 
 /* Writes a node down as it is now, also that it was removed.  Lock held. */

@@ -1,6 +1,13 @@
-/* router/http/api_nodes.c - nodes are listed, taken out of service and removed. */
+/* router/http/api_nodes.c - nodes are listed, taken out of service and removed; routers are
+ * listed. */
 #include "router/http/api.h"
 #include "router/state.h"
+
+/* Sequences of all routers: this router knows its own before the node tells of them. */
+static uint64_t running(const struct router_replica *replica)
+{
+    return replica->live > replica->inflight ? replica->live : replica->inflight;
+}
 
 static void put_models(struct lr_json_writer *w, const struct router_node *node)
 {
@@ -11,21 +18,23 @@ static void put_models(struct lr_json_writer *w, const struct router_node *node)
                      LR_TEXT("reason", replica->reason[0] != '\0' ? replica->reason : NULL),
                      LR_FLAG("can_run", replica->can_run), LR_UINT("slots", replica->slots),
                      LR_UINT("replicas", replica->workers),
-                     LR_UINT("inflight", replica->inflight));
+                     LR_UINT("inflight", replica->inflight),
+                     LR_UINT("running", running(replica)));
     lr_json_end_array(w);
 }
 
 static void put_model_counts(struct lr_json_writer *w, const struct router_node *node)
 {
     const struct router_replica *replica;
-    uint64_t runnable = 0, loaded = 0, inflight = 0;
+    uint64_t runnable = 0, loaded = 0, inflight = 0, live = 0;
     for (size_t i = 0; (replica = router_node_replica_at(node, i)) != NULL; i++) {
         runnable += replica->can_run;
         loaded += replica->is_loaded;
         inflight += replica->inflight;
+        live += running(replica);
     }
     LR_JSON_MEMBERS(w, LR_UINT("models_runnable", runnable), LR_UINT("models_loaded", loaded),
-                    LR_UINT("inflight", inflight));
+                    LR_UINT("inflight", inflight), LR_UINT("running", live));
 }
 
 static void put_node(struct lr_json_writer *w, const struct router_node *node, uint64_t now,
@@ -73,6 +82,37 @@ lr_code router_api_nodes(struct router *r, struct net_request *req, struct lr_er
     router_lock(r);
     for (size_t at = 0; (node = router_nodes_next(&r->nodes, &at)) != NULL;)
         put_node(w, node, lr_clock_ms(NULL), is_brief);
+    router_unlock(r);
+    lr_json_end_array(w);
+    return router_answer(req, 200);
+}
+
+static void put_router(struct lr_json_writer *w, const struct router_peer *peer, bool is_own)
+{
+    LR_JSON_ITEM(w, LR_TEXT("url", peer->url), LR_FLAG("own", is_own),
+                 LR_FLAG("online", router_peer_is_alive(peer)),
+                 LR_TEXT("version", peer->version), LR_INT("silent_ms", peer->silent_ms),
+                 LR_UINT("requests_per_minute", peer->load.requests_per_minute),
+                 LR_UINT("running", peer->load.running), LR_UINT("queued", peer->load.queued));
+}
+
+lr_code router_api_routers(struct router *r, struct net_request *req, struct lr_error *err)
+{
+    struct lr_json_writer *w = router_answer_begin(req);
+    const struct router_sync *sync = &r->sync;
+    (void)err;
+    lr_json_member_array(w, "routers");
+    router_lock(r);
+    struct router_peer own = {.load = sync->load};
+    LR_COPY(own.version, lr_str_z(sync->version));
+    LR_COPY(own.url, lr_str_z(sync->own_url));
+    put_router(w, &own, true);
+    for (size_t i = 0; i < sync->peers.count; i++) {
+        struct router_peer peer = sync->peers.all[i];
+        peer.silent_ms += (int64_t)(lr_clock_ms(NULL) - sync->peers_ms);
+        if (strcmp(peer.url, sync->own_url) != 0)
+            put_router(w, &peer, false);
+    }
     router_unlock(r);
     lr_json_end_array(w);
     return router_answer(req, 200);

@@ -44,6 +44,7 @@ static const struct router_route routes[] = {
     {{"POST", "v0/nodes/*/heartbeat"}, ROUTER_NODE, router_api_heartbeat},
     {{"POST", "v0/nodes/tokens"}, ROUTER_ADMIN, router_api_node_token},
     {{"GET", "v0/nodes"}, ROUTER_ADMIN, router_api_nodes},
+    {{"GET", "v0/routers"}, ROUTER_ADMIN, router_api_routers},
     {{"POST", "v0/nodes/*/drain"}, ROUTER_ADMIN, router_api_node_change},
     {{"POST", "v0/nodes/*/undrain"}, ROUTER_ADMIN, router_api_node_change},
     {{"DELETE", "v0/nodes/*"}, ROUTER_ADMIN, router_api_node_change},

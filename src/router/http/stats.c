@@ -55,6 +55,14 @@ double router_percentile(const uint64_t counts[ROUTER_BUCKETS], double share)
     return (double)((uint64_t)1 << (ROUTER_BUCKETS - 1)) / 2;
 }
 
+uint64_t router_stats_minute(const struct router_stats *stats)
+{
+    if (stats->count == 0)
+        return 0;
+    uint64_t last = stats->count - 1, first = last > 60 ? last - 60 : 0;
+    return mark_at(stats, last)->requests - mark_at(stats, first)->requests;
+}
+
 /* ---- points ---- */
 
 /* What happened between two marks. */

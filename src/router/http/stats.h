@@ -33,6 +33,9 @@ struct router_stats {
 void router_stats_tick(struct router_stats *stats, const struct router_metrics *metrics,
                        uint32_t queue, uint32_t in_flight, uint64_t now_ms, int64_t wall_ms);
 
+/* Requests that ended in the last minute, or since the start. */
+uint64_t router_stats_minute(const struct router_stats *stats);
+
 /* Milliseconds below which `share` of the counted values lie, evenly spread within a
  * bucket; NaN without values.  Pure. */
 double router_percentile(const uint64_t counts[ROUTER_BUCKETS], double share);

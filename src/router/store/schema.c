@@ -3,7 +3,7 @@
  * Each step runs in a transaction of its own together with the new number, so a process
  * killed in the middle leaves the database at a step's edge.  Steps are never changed
  * once released; new ones are added at the end.  Live state (loads, queues, heartbeats) is
- * never in here.
+ * never in here, but for the one row that a router tells the other routers of itself.
  *
  * Two numbers are kept (docs/adr/0061).  schema_version is what an older program compares with
  * the steps that it knows: it refuses a higher number.  An additive step leaves that number as
@@ -164,6 +164,15 @@ static const char *const step_15[] = {
     NULL,
 };
 
+/* What each router tells the others of itself (fleet/peers.h). */
+static const char *const step_16[] = {
+    "ALTER TABLE routers ADD COLUMN version TEXT NOT NULL DEFAULT ''",
+    "ALTER TABLE routers ADD COLUMN requests_per_minute BIGINT NOT NULL DEFAULT 0",
+    "ALTER TABLE routers ADD COLUMN running BIGINT NOT NULL DEFAULT 0",
+    "ALTER TABLE routers ADD COLUMN queued BIGINT NOT NULL DEFAULT 0",
+    NULL,
+};
+
 /* From step 10 on: .is_additive = true wherever possible. */
 static const struct router_schema_step steps[] = {
     {.statements = step_1},
@@ -181,6 +190,7 @@ static const struct router_schema_step steps[] = {
     {.statements = step_13, .is_additive = true},
     {.statements = step_14, .fn = router_month_begin, .is_additive = true},
     {.statements = step_15, .is_additive = true},
+    {.statements = step_16, .is_additive = true},
 };
 
 struct secrets {
