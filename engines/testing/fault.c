@@ -5,6 +5,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "base/clock.h"
 #include "base/fail.h"
 #include "base/os/file.h"
 #include "base/os/process.h"
@@ -19,10 +20,12 @@ void testing_sleep_ms(uint64_t ms)
 
 void testing_sleep_until(uint64_t monotonic_ns)
 {
-    struct timespec t = {.tv_sec = (time_t)(monotonic_ns / 1000000000),
-                         .tv_nsec = (long)(monotonic_ns % 1000000000)};
-    while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &t, NULL) == EINTR)
-        continue;
+    for (uint64_t now; (now = lr_clock_ns(NULL)) < monotonic_ns;) {
+        uint64_t left = monotonic_ns - now;
+        struct timespec t = {.tv_sec = (time_t)(left / 1000000000),
+                             .tv_nsec = (long)(left % 1000000000)};
+        (void)nanosleep(&t, NULL);
+    }
 }
 
 /* With "once" only the first worker fails; later workers find the file and run normally. */

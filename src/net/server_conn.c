@@ -437,11 +437,12 @@ static void on_closed(void *owner)
     else
         part->conns = sc->next;
     atomic_fetch_sub(&part->load, 1);
-    atomic_fetch_sub(&part->server->connections, 1);
     lr_buf_free(&sc->in);
     sc->is_forgotten = true;
     if (net_seat_leave(&part->server->seats, &sc->seat) || sc->is_told)
         free(sc);
+    /* After the seat: a connection that is not counted any more leaves its seat to another. */
+    atomic_fetch_sub(&part->server->connections, 1);
     net_server_part_check_stopped(part);
 }
 

@@ -1,6 +1,7 @@
 /* Starting, watching and ending child processes.  The children are shell one-liners, so that
  * the test sees what any program would see. */
 #include "base/failpoint.h"
+#include "base/os/fd.h"
 #include "base/subprocess.h"
 #include "tests/unit/base/support.h"
 
@@ -186,8 +187,8 @@ static void a_child_dies_with_its_parent(void **state)
     (void)state;
     int alive[2], ready[2];
     char text[16];
-    assert_int_equal(pipe2(alive, O_CLOEXEC), 0);
-    assert_int_equal(pipe2(ready, O_CLOEXEC), 0);
+    assert_true(lr_pipe(alive, 0));
+    assert_true(lr_pipe(ready, 0));
     pid_t middle = fork();
     if (middle == 0) {
         struct lr_subprocess child;

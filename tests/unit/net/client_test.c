@@ -323,7 +323,7 @@ static void what_cannot_be_sent_is_refused_at_once(void **state)
 static void a_refused_connection_is_named(void **state)
 {
     (void)state;
-    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    int fd = lr_socket(AF_INET, SOCK_STREAM, 0);
     struct sockaddr_in address = {.sin_family = AF_INET,
                                   .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     socklen_t len = sizeof(address);
@@ -399,7 +399,7 @@ static void canned_start(struct canned *c)
     struct sockaddr_in address = {.sin_family = AF_INET,
                                   .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     socklen_t len = sizeof(address);
-    c->listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    c->listener = lr_socket(AF_INET, SOCK_STREAM, 0);
     assert_int_equal(bind(c->listener, (struct sockaddr *)&address, len), 0);
     assert_int_equal(listen(c->listener, 8), 0);
     assert_int_equal(getsockname(c->listener, (struct sockaddr *)&address, &len), 0);
@@ -534,7 +534,7 @@ static void a_connection_that_is_never_accepted_times_out(void **state)
 {
     (void)state;
     /* A listener whose backlog is full answers no SYN. */
-    int listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    int listener = lr_socket(AF_INET, SOCK_STREAM, 0);
     struct sockaddr_in address = {.sin_family = AF_INET,
                                   .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     socklen_t len = sizeof(address);
@@ -543,7 +543,8 @@ static void a_connection_that_is_never_accepted_times_out(void **state)
     assert_int_equal(getsockname(listener, (struct sockaddr *)&address, &len), 0);
     int fillers[8];
     for (int i = 0; i < 8; i++) {
-        fillers[i] = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+        fillers[i] = lr_socket(AF_INET, SOCK_STREAM, 0);
+        assert_int_equal(fcntl(fillers[i], F_SETFL, O_NONBLOCK), 0);
         (void)connect(fillers[i], (struct sockaddr *)&address, sizeof(address));
     }
     struct outcome o = {0};

@@ -14,12 +14,10 @@
 #include <stdarg.h>
 #include <stddef.h>
 
-#include <arpa/inet.h>
 #include <cmocka.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
-#include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
 #include <pthread.h>
@@ -27,11 +25,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/os/socket.h"
 #include "net/server.h"
 
 struct harness {
@@ -390,7 +388,7 @@ static inline void harness_stop(void)
 /* last: last byte of the source address 127.0.0.X. */
 static inline int dial_from(uint32_t last)
 {
-    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    int fd = lr_socket(AF_INET, SOCK_STREAM, 0);
     assert_true(fd >= 0);
     struct sockaddr_in own = {.sin_family = AF_INET,
                               .sin_addr.s_addr = htonl((INADDR_LOOPBACK & ~0xffu) | last)};

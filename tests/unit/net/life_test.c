@@ -457,7 +457,7 @@ static void a_stop_refuses_new_connections(void **state)
     uint64_t until = now_ms() + HANG_MS / 2;
     int rc = 0;
     while (rc == 0 && now_ms() < until) { /* cuts what the kernel had taken before */
-        int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+        int fd = lr_socket(AF_INET, SOCK_STREAM, 0);
         rc = connect(fd, (struct sockaddr *)&address, sizeof(address));
         (void)close(fd);
     }
@@ -476,7 +476,7 @@ static void *storm(void *arg)
                                   .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     static const char text[] = "GET /json HTTP/1.1\r\n" HOST "\r\n";
     while (!atomic_load(&storm_is_over)) {
-        int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+        int fd = lr_socket(AF_INET, SOCK_STREAM, 0);
         if (connect(fd, (struct sockaddr *)&address, sizeof(address)) == 0)
             (void)send(fd, text, sizeof(text) - 1, MSG_NOSIGNAL);
         (void)close(fd);

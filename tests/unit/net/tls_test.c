@@ -2,6 +2,7 @@
 #include <openssl/evp.h>
 #include <openssl/pem.h>
 #include <openssl/x509v3.h>
+#include <signal.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 

@@ -17,6 +17,7 @@
 
 #include <cmocka.h>
 
+#include "base/os/fd.h"
 #include "wire/event.h"
 #include "wire/reader.h"
 #include "worker/worker.h"
@@ -34,8 +35,8 @@ enum { PLACE_READ_BYTES = 65536 };
 static inline struct place place_start(int (*body)(void *arg), void *arg)
 {
     int in[2], out[2];
-    assert_int_equal(pipe2(in, O_CLOEXEC), 0);
-    assert_int_equal(pipe2(out, O_CLOEXEC), 0);
+    assert_true(lr_pipe(in, 0));
+    assert_true(lr_pipe(out, 0));
     struct place p = {.to = in[1], .from = out[0]};
     wire_reader_init(&p.in, WIRE_BODY_MAX);
     p.chunk = malloc(PLACE_READ_BYTES);
