@@ -214,4 +214,31 @@ lr_code gpu_open(const struct gpu_host *gpu, const struct gptoss_backend_host *h
                  struct gptoss_backend **out, struct lr_error *err);
 void gpu_close(struct gptoss_backend *b);
 
+/* Defines gptoss_backend_<api>() over a host. */
+#define GPU_BACKEND(api, gpu)                                                                  \
+    static lr_code api##_plan(const struct model_config *config,                               \
+                              const struct gptoss_backend_options *options,                    \
+                              struct gptoss_plan *out, struct lr_error *err)                   \
+    {                                                                                          \
+        return gpu_plan((gpu), config, options, out, err);                                     \
+    }                                                                                          \
+    static lr_code api##_open_model(                                                           \
+        const struct gptoss_backend_host *host, const struct model_gptoss *weights,            \
+        const uint32_t *usable, const struct gptoss_backend_options *options,                  \
+        const struct gptoss_plan *plan, struct gptoss_backend **out, struct lr_error *err)     \
+    {                                                                                          \
+        return gpu_open((gpu), host, weights, usable, options, plan, out, err);                \
+    }                                                                                          \
+    const struct gptoss_backend_api *gptoss_backend_##api(void)                                \
+    {                                                                                          \
+        static const struct gptoss_backend_api table = {.name = #api,                          \
+                                                        .plan = api##_plan,                    \
+                                                        .open = api##_open_model,              \
+                                                        .close = gpu_close,                    \
+                                                        .forward = gpu_forward,                \
+                                                        .resize = gpu_resize,                  \
+                                                        .move = gpu_move};                     \
+        return &table;                                                                         \
+    }
+
 #endif

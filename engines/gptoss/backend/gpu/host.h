@@ -110,4 +110,8 @@ struct gpu_host {
     lr_code (*wait)(struct gpu_device *device, uint64_t ticket, struct lr_error *err);
 };
 
+/* The hosts. */
+const struct gpu_host *gptoss_vulkan_host(void);
+const struct gpu_host *gptoss_metal_host(void);
+
 #endif

@@ -18,32 +18,9 @@ static const struct gpu_host metal_host = {
     .wait = metal_wait,
 };
 
-static lr_code plan(const struct model_config *config,
-                    const struct gptoss_backend_options *options, struct gptoss_plan *out,
-                    struct lr_error *err)
+const struct gpu_host *gptoss_metal_host(void)
 {
-    return gpu_plan(&metal_host, config, options, out, err);
+    return &metal_host;
 }
 
-static lr_code open_model(const struct gptoss_backend_host *host,
-                          const struct model_gptoss *weights, const uint32_t *usable,
-                          const struct gptoss_backend_options *options,
-                          const struct gptoss_plan *plan, struct gptoss_backend **out,
-                          struct lr_error *err)
-{
-    return gpu_open(&metal_host, host, weights, usable, options, plan, out, err);
-}
-
-const struct gptoss_backend_api *gptoss_backend_metal(void)
-{
-    static const struct gptoss_backend_api api = {
-        .name = "metal",
-        .plan = plan,
-        .open = open_model,
-        .close = gpu_close,
-        .forward = gpu_forward,
-        .resize = gpu_resize,
-        .move = gpu_move,
-    };
-    return &api;
-}
+GPU_BACKEND(metal, &metal_host)

@@ -129,9 +129,6 @@ struct gpu_device {
 #undef X
 };
 
-/* ---- vulkan.c ---- */
-const struct gpu_host *gptoss_vulkan_host(void);
-
 /* ---- library.c ---- */
 
 /* UNSUPPORTED: no loader or no driver; says what to install. */
