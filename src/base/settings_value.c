@@ -130,7 +130,8 @@ static bool parse_bool(struct lr_str text, bool *out)
     return false;
 }
 
-/* "cuda[:N]" allows "cuda" and "cuda:" with a number. */
+/* "cuda[:N]" allows "cuda" and "cuda:" with a number, "vulkan[:NAME]" "vulkan:" with any text.
+ */
 static bool fits_choice(struct lr_str word, struct lr_str text)
 {
     size_t bracket = lr_str_find_char(word, '[');
@@ -139,8 +140,10 @@ static bool fits_choice(struct lr_str word, struct lr_str text)
         return lr_str_eq(word, text);
     struct lr_str head = lr_str_sub(word, 0, bracket);
     struct lr_str tail = lr_str_sub(text, head.len + 1, text.len);
+    bool is_text = lr_str_eq_z(lr_str_sub(word, bracket, word.len), "[:NAME]");
     return lr_str_eq(head, lr_str_sub(text, 0, head.len)) &&
-           (text.len == head.len || (text.ptr[head.len] == ':' && lr_str_u64(tail, &number)));
+           (text.len == head.len || (text.ptr[head.len] == ':' &&
+                                     (is_text ? tail.len != 0 : lr_str_u64(tail, &number))));
 }
 
 static bool is_choice(const struct lr_setting *row, struct lr_str text)

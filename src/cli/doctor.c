@@ -70,11 +70,13 @@ static bool list_vulkan(struct cli_checks *c)
     if (node_vulkan_list(devices, &count, &err) != LR_OK)
         cli_check(c, false, "Vulkan", err.text);
     for (const struct wire_device *d = devices; d < devices + count; d++) {
-        char text[300], size[32];
+        char text[400], size[32], budget[32];
         lr_format_size(d->memory, size);
-        (void)snprintf(text, sizeof(text), "vulkan:%u is %s (%s, Vulkan %s, %s)", d->number,
-                       d->title, wire_device_is_cpu(d) ? "computes on the processor" : d->type,
-                       d->api, size);
+        lr_format_size(d->budget, budget);
+        (void)snprintf(text, sizeof(text), "vulkan:%u is %s (%s, Vulkan %s, %s of %s, UUID %s)",
+                       d->number, d->title,
+                       wire_device_is_cpu(d) ? "computes on the processor" : d->type, d->api,
+                       budget, size, d->uuid);
         cli_check(c, true, text, "");
         has_gpu = has_gpu || !wire_device_is_cpu(d);
     }

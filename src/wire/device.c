@@ -19,7 +19,7 @@ void wire_devices_write(struct lr_buf *out, const struct wire_device *devices, s
     for (const struct wire_device *d = devices; d < devices + count; d++)
         LR_JSON_ITEM(&w, LR_UINT("number", d->number), LR_TEXT("title", d->title),
                      LR_TEXT("type", d->type), LR_TEXT("api", d->api), LR_TEXT("uuid", d->uuid),
-                     LR_UINT("memory", d->memory));
+                     LR_UINT("memory", d->memory), LR_UINT("budget", d->budget));
     lr_json_end_array(&w);
 }
 
@@ -43,7 +43,8 @@ static bool read_device(const struct lr_json *item, struct wire_device *d)
            take_text(item, "type", d->type, sizeof(d->type)) &&
            take_text(item, "api", d->api, sizeof(d->api)) &&
            take_text(item, "uuid", d->uuid, sizeof(d->uuid)) &&
-           lr_json_u64(lr_json_get(item, "memory"), &d->memory);
+           lr_json_u64(lr_json_get(item, "memory"), &d->memory) &&
+           lr_json_u64(lr_json_get(item, "budget"), &d->budget);
 }
 
 lr_code wire_devices_parse(struct lr_str text, struct wire_device out[WIRE_VULKAN_MAX],

@@ -22,6 +22,7 @@ struct wire_device {
     char api[24];    /* Vulkan's version, "1.3.230" */
     char uuid[40];   /* as NVML writes it, without "GPU-" */
     uint64_t memory; /* bytes of its largest heap that is its own */
+    uint64_t budget; /* of these, what a process may use now; memory: the driver does not say */
 };
 
 /* The device computes on the processor. */

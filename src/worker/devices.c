@@ -2,6 +2,7 @@
 
 #include <ctype.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/os/library.h"
@@ -14,7 +15,10 @@ enum {
     VK_INSTANCE_CREATE_INFO = 1,
     VK_DEVICE_PROPERTIES_2 = 1000059001,
     VK_DEVICE_ID_PROPERTIES = 1000071004,
+    VK_DEVICE_MEMORY_PROPERTIES_2 = 1000059006,
+    VK_DEVICE_MEMORY_BUDGET = 1000237000,
     VK_HEAP_DEVICE_LOCAL = 1,
+    VK_EXTENSIONS_MAX = 512,
 };
 static const uint32_t VK_API_1_1 = 1u << 22 | 1u << 12;
 
@@ -68,11 +72,29 @@ struct vk_memory {
     } heaps[16];
 };
 
+struct vk_memory_2 {
+    uint32_t type;
+    void *next;
+    struct vk_memory memory;
+};
+
+struct vk_budget {
+    uint32_t type;
+    void *next;
+    uint64_t budget[16], usage[16];
+};
+
+struct vk_extension {
+    char name[256];
+    uint32_t version;
+};
+
 struct vulkan {
     int (*create)(const struct vk_instance_info *, const void *, void **);
     int (*list)(void *, uint32_t *, void **);
     void (*properties)(void *, struct vk_properties_2 *);
-    void (*memory)(void *, struct vk_memory *);
+    void (*memory)(void *, struct vk_memory_2 *);
+    int (*extensions)(void *, const char *, uint32_t *, struct vk_extension *);
 };
 
 static bool find(void *library, const char *name, void *out, size_t size)
@@ -90,8 +112,10 @@ static bool open_vulkan(struct vulkan *vk)
            find(library, "vkEnumeratePhysicalDevices", &vk->list, sizeof(vk->list)) &&
            find(library, "vkGetPhysicalDeviceProperties2", &vk->properties,
                 sizeof(vk->properties)) &&
-           find(library, "vkGetPhysicalDeviceMemoryProperties", &vk->memory,
-                sizeof(vk->memory));
+           find(library, "vkGetPhysicalDeviceMemoryProperties2", &vk->memory,
+                sizeof(vk->memory)) &&
+           find(library, "vkEnumerateDeviceExtensionProperties", &vk->extensions,
+                sizeof(vk->extensions));
 }
 
 /* ---- one device ---- */
@@ -104,15 +128,34 @@ static void copy_title(char *out, size_t size, const char *name)
     out[n] = '\0';
 }
 
-static uint64_t largest_heap(const struct vulkan *vk, void *device)
+static bool tells_budget(const struct vulkan *vk, void *device)
 {
-    struct vk_memory memory = {0};
-    uint64_t most = 0;
-    vk->memory(device, &memory);
-    for (uint32_t i = 0; i < memory.heap_count && i < 16; i++)
-        if ((memory.heaps[i].flags & VK_HEAP_DEVICE_LOCAL) != 0 && memory.heaps[i].bytes > most)
-            most = memory.heaps[i].bytes;
-    return most;
+    struct vk_extension *all = calloc(VK_EXTENSIONS_MAX, sizeof(*all));
+    uint32_t count = VK_EXTENSIONS_MAX;
+    bool found = false;
+    if (all != NULL && vk->extensions(device, NULL, &count, all) >= 0)
+        for (uint32_t i = 0; i < count; i++)
+            found = found || strcmp(all[i].name, "VK_EXT_memory_budget") == 0;
+    free(all);
+    return found;
+}
+
+/* The largest heap, and what a process may use of it. */
+static void read_memory(const struct vulkan *vk, void *device, struct wire_device *out)
+{
+    struct vk_budget budget = {.type = VK_DEVICE_MEMORY_BUDGET};
+    struct vk_memory_2 all = {.type = VK_DEVICE_MEMORY_PROPERTIES_2};
+    bool has_budget = tells_budget(vk, device);
+    if (has_budget)
+        all.next = &budget;
+    vk->memory(device, &all);
+    for (uint32_t i = 0; i < all.memory.heap_count && i < 16; i++) {
+        uint64_t bytes = all.memory.heaps[i].bytes;
+        if ((all.memory.heaps[i].flags & VK_HEAP_DEVICE_LOCAL) == 0 || bytes <= out->memory)
+            continue;
+        out->memory = bytes;
+        out->budget = has_budget && budget.budget[i] < bytes ? budget.budget[i] : bytes;
+    }
 }
 
 static struct wire_device describe(const struct vulkan *vk, void *device, uint32_t number)
@@ -120,8 +163,9 @@ static struct wire_device describe(const struct vulkan *vk, void *device, uint32
     static const char *const types[] = {"other", "integrated", "discrete", "virtual", "cpu"};
     struct vk_id_properties id = {.type = VK_DEVICE_ID_PROPERTIES};
     struct vk_properties_2 all = {.type = VK_DEVICE_PROPERTIES_2, .next = &id};
-    struct wire_device out = {.number = number, .memory = largest_heap(vk, device)};
+    struct wire_device out = {.number = number};
     size_t at = 0;
+    read_memory(vk, device, &out);
     vk->properties(device, &all);
     const struct vk_properties *p = &all.properties;
     copy_title(out.title, sizeof(out.title), p->name);

@@ -64,6 +64,16 @@ test('a device that Vulkan does not list is refused with the devices that it lis
   );
 });
 
+test('a device is named by a part of its name, and without a driver the message says what to install where', async () => {
+  const up = keep(await startUp({ args: ['--device', 'vulkan:llvm'] }));
+  await until('the node of up has joined', async () => (await online(up)) === 1);
+  const args = ['node', '--listen', '127.0.0.1:0', '--data-dir', tempDir('node'), '--device', 'vulkan'];
+  await assert.rejects(
+    launch(args, { match: /never/, env: { VK_ICD_FILENAMES: '/nonexistent' } }),
+    /Vulkan lists no device: install [^]*Debian and Ubuntu libvulkan1 and mesa-vulkan-drivers[^]*Windows[^]*macOS/,
+  );
+});
+
 test('doctor lists the Vulkan devices', async () => {
   const { stdout } = await cli(['doctor', '--no-hub', '--data-dir', tempDir('doctor')]).catch((error) => error);
   assert.match(stdout, /ok {4}vulkan:0 is llvmpipe.*computes on the processor, Vulkan 1\.3/);

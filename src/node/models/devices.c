@@ -1,5 +1,6 @@
 #include "node/models/devices.h"
 
+#include <ctype.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -63,6 +64,12 @@ lr_code node_vulkan_list(struct wire_device out[WIRE_VULKAN_MAX], size_t *count,
 
 /* ---- the choice ---- */
 
+/* Where Vulkan lists nothing, its loader or a driver is missing. */
+#define INSTALL                                                                                \
+    "install the GPU's Vulkan driver: on Debian and Ubuntu libvulkan1 and "                    \
+    "mesa-vulkan-drivers (AMD, Intel) or NVIDIA's driver, on Windows the GPU maker's driver; " \
+    "on macOS use --device metal"
+
 const char *node_devices_gpu(const char *wanted)
 {
     return strncmp(wanted, "cuda:", 5) == 0 ? wanted + 5 : NULL;
@@ -97,29 +104,64 @@ static void use_processor(struct node_devices *out, const struct wire_device *de
     (void)snprintf(out->name, sizeof(out->name), "vulkan:%u", device->number);
 }
 
-/* All GPUs; where Vulkan lists none, a device that computes on the processor. */
+/* The order in which devices are used. */
+static int rank(const struct wire_device *d)
+{
+    static const char *const types[] = {"discrete", "integrated", "virtual", "other", "cpu"};
+    int n = 0;
+    while (n < 4 && strcmp(d->type, types[n]) != 0)
+        n++;
+    return n;
+}
+
+/* All GPUs, discrete ones first; where Vulkan lists none, a device that computes on the
+ * processor. */
 static bool pick_vulkan(const struct wire_device *listed, size_t count, bool takes_cpu,
                         struct node_devices *out)
 {
     set(out, "vulkan");
-    for (size_t i = 0; i < count; i++)
-        if (!wire_device_is_cpu(&listed[i]))
-            out->gpus[out->count++] = listed[i];
+    for (int r = 0; r < 4; r++)
+        for (size_t i = 0; i < count; i++)
+            if (rank(&listed[i]) == r)
+                out->gpus[out->count++] = listed[i];
     if (out->count == 0 && count != 0 && takes_cpu)
         use_processor(out, &listed[0]);
     return out->count != 0 || out->is_cpu;
 }
 
-static bool pick_number(const char *wanted, const struct wire_device *listed, size_t count,
-                        struct node_devices *out)
+/* Letters and digits alone count, so a UUID may be written with or without its dashes. */
+static bool same_uuid(const char *a, const char *b)
 {
-    uint64_t number;
-    if (!lr_str_u64(lr_str_z(wanted + strlen("vulkan:")), &number))
+    for (;; a++, b++) {
+        while (*a == '-')
+            a++;
+        while (*b == '-')
+            b++;
+        if (tolower((unsigned char)*a) != tolower((unsigned char)*b))
+            return false;
+        if (*a == '\0')
+            return true;
+    }
+}
+
+/* One device: its number, its UUID, or a part of its name.  Of several with that part the
+ * discrete one, then the first. */
+static bool pick_one(const char *wanted, const struct wire_device *listed, size_t count,
+                     struct node_devices *out)
+{
+    const struct wire_device *best = NULL;
+    uint64_t number = 0;
+    bool is_number = lr_str_u64(lr_str_z(wanted), &number);
+    if (wanted[0] == '\0')
         return false;
-    for (size_t i = 0; i < count; i++)
-        if (listed[i].number == number)
-            return pick_vulkan(&listed[i], 1, true, out);
-    return false;
+    for (const struct wire_device *d = listed; d < listed + count; d++) {
+        bool is_meant = is_number
+                            ? d->number == number
+                            : same_uuid(d->uuid, wanted) || strstr(d->title, wanted) != NULL;
+        if (is_meant && (best == NULL || rank(d) < rank(best)))
+            best = d;
+    }
+    return best != NULL && pick_vulkan(best, 1, true, out);
 }
 
 lr_code node_devices_pick(const char *wanted, bool has_nvidia, const struct wire_device *listed,
@@ -131,13 +173,13 @@ lr_code node_devices_pick(const char *wanted, bool has_nvidia, const struct wire
     *out = (struct node_devices){0};
     describe(listed, count, all, sizeof(all));
     if (is_vulkan(wanted)) {
-        bool is_found = strchr(wanted, ':') != NULL ? pick_number(wanted, listed, count, out)
-                                                    : pick_vulkan(listed, count, true, out);
-        return is_found ? LR_OK
-                        : lr_fail(err, LR_UNSUPPORTED,
-                                  "there is no device %s; Vulkan lists %s: install the GPU's "
-                                  "Vulkan driver, or choose another device",
-                                  wanted, all);
+        const char *one = strchr(wanted, ':');
+        bool is_found = one != NULL ? pick_one(one + 1, listed, count, out)
+                                    : pick_vulkan(listed, count, true, out);
+        return is_found
+                   ? LR_OK
+                   : lr_fail(err, LR_UNSUPPORTED, "there is no device %s; Vulkan lists %s: %s",
+                             wanted, all, count == 0 ? INSTALL : "name one of them");
     }
     if ((is_cuda || is_auto) && !has_nvidia) {
         if (is_auto && pick_vulkan(listed, count, false, out))

@@ -2,7 +2,8 @@
  * machine has.
  *
  *   cuda      the GPUs that NVML lists and setting gpus names; cuda:N is GPU N of nvidia-smi
- *   vulkan    the GPUs that Vulkan lists; vulkan:N is device N of that list
+ *   vulkan    the GPUs that Vulkan lists, discrete ones first; vulkan:N is device N of that
+ *             list, vulkan:UUID and vulkan:NAME are the device with that UUID or part of a name
  *   metal     the GPU of a Mac; its memory is the machine's RAM
  *   cpu       the processor
  *   auto      cuda if there is such a GPU, else vulkan if there is such a GPU

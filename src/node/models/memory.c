@@ -206,7 +206,7 @@ void node_pools_replace(struct node_pools *pools, const struct wire_device *devi
         (void)snprintf(p->title, sizeof(p->title), "%s", devices[i].title);
         p->copies = 1;
         p->state.limit_percent = pools->pool[NODE_POOL_RAM].state.limit_percent;
-        p->state.total = devices[i].memory;
+        p->state.total = devices[i].budget; /* other programs hold the rest */
     }
     node_pools_read(pools);
 }

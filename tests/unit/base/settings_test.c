@@ -43,7 +43,7 @@ static const struct lr_setting rows[] = {
     {.name = "card",
      .type = LR_SETTING_CHOICE,
      .fallback = "none",
-     .choices = "none|card[:N]",
+     .choices = "none|card[:N]|chip[:NAME]",
      .help = "which"},
     {.name = "data-dir", .type = LR_SETTING_PATH, .fallback = "~/.x", .help = "where"},
     {.name = "hub-host", .type = LR_SETTING_LIST, .help = "hosts"},
@@ -204,7 +204,9 @@ static void values_out_of_range_are_named_with_what_is_allowed(void **state)
     refuses_args(ARGS("--cache", "-1"), "\"-1\"", "size");
     refuses_args(ARGS("--wait", "30"), "\"30\"", "100ms to 10m");
     refuses_args(ARGS("--wait", "11m"), "\"11m\"", "100ms to 10m");
-    refuses_args(ARGS("--card", "card:"), "--card: \"card:\"", "one of none, card[:N]");
+    refuses_args(ARGS("--card", "card:"), "--card: \"card:\"",
+                 "one of none, card[:N], chip[:NAME]");
+    refuses_args(ARGS("--card", "chip:"), "--card: \"chip:\"", "one of");
     refuses_args(ARGS("--card", "card:x"), "--card: \"card:x\"", "one of");
     refuses_args(ARGS("--card", "card3"), "--card: \"card3\"", "one of");
     refuses_args(ARGS("--card", "none:3"), "--card: \"none:3\"", "one of");

@@ -3,6 +3,7 @@
  * case, every allocation that can fail. */
 #include "tests/unit/gptoss/support.h"
 
+#include <dlfcn.h>
 #include <math.h>
 #include <unistd.h>
 
@@ -40,7 +41,28 @@ static void use_lavapipe(void)
     fail_msg("lavapipe is not installed: run tools/setup test");
 }
 
-static void without_a_driver_the_message_says_what_to_install(void **state)
+/* A machine without the loader: libvulkan cannot be opened. */
+static bool hides_loader;
+
+__attribute__((visibility("default"))) void *dlopen(const char *file, int mode)
+{
+    void *(*real)(const char *, int);
+    void *symbol = dlsym(RTLD_NEXT, "dlopen");
+
+    memcpy(&real, &symbol, sizeof(real));
+    return hides_loader && file != NULL && strstr(file, "libvulkan") != NULL ? NULL
+                                                                             : real(file, mode);
+}
+
+static void must_say_what_to_install(const struct lr_error *err)
+{
+    assert_non_null(
+        strstr(err->text, "on Debian and Ubuntu libvulkan1 and mesa-vulkan-drivers"));
+    assert_non_null(strstr(err->text, "on Windows the GPU maker's driver"));
+    assert_non_null(strstr(err->text, "on macOS"));
+}
+
+static void without_loader_or_driver_the_message_says_what_to_install_where(void **state)
 {
     struct lr_engine_need need = {.size = sizeof(need)};
     struct lr_engine_options options = {
@@ -48,10 +70,16 @@ static void without_a_driver_the_message_says_what_to_install(void **state)
     struct lr_error err = {0};
 
     (void)state;
+    hides_loader = true;
+    assert_int_equal(gptoss_engine_api()->probe(ODD_MODEL, &options, &need, &err),
+                     LR_UNSUPPORTED);
+    assert_non_null(strstr(err.text, "cannot be opened"));
+    must_say_what_to_install(&err);
+    hides_loader = false;
     assert_int_equal(setenv("VK_ICD_FILENAMES", "/nowhere/driver.json", 1), 0);
     assert_int_equal(gptoss_engine_api()->probe(ODD_MODEL, &options, &need, &err),
                      LR_UNSUPPORTED);
-    assert_non_null(strstr(err.text, "mesa-vulkan-drivers"));
+    must_say_what_to_install(&err);
     use_lavapipe();
     assert_int_equal(gptoss_engine_api()->probe(ODD_MODEL, &options, &need, &err), LR_OK);
     static const char *const ninth[] = {"vulkan:9"};
@@ -59,6 +87,162 @@ static void without_a_driver_the_message_says_what_to_install(void **state)
     assert_int_equal(gptoss_engine_api()->probe(ODD_MODEL, &options, &need, &err),
                      LR_UNSUPPORTED);
     assert_non_null(strstr(err.text, "doctor"));
+}
+
+/* ---- which device, and how much of its memory ---- */
+
+/* Three devices of lavapipe's making; the second one is discrete. */
+static const struct vulkan_library *real_library;
+static VkPhysicalDevice real_handle;
+static const char *const titles[] = {"A chip", "A card", "A card on loan"};
+static const VkPhysicalDeviceType types[] = {VK_PHYSICAL_DEVICE_TYPE_INTEGRATED_GPU,
+                                             VK_PHYSICAL_DEVICE_TYPE_DISCRETE_GPU,
+                                             VK_PHYSICAL_DEVICE_TYPE_VIRTUAL_GPU};
+static char handles[3];
+
+static size_t index_of(VkPhysicalDevice handle)
+{
+    return (size_t)((const char *)(const void *)handle - handles);
+}
+
+static VkResult VKAPI_PTR list_three(VkInstance instance, uint32_t *count,
+                                     VkPhysicalDevice *out)
+{
+    (void)instance;
+    for (uint32_t i = 0; i < 3; i++)
+        out[i] = (VkPhysicalDevice)(void *)&handles[i];
+    *count = 3;
+    return VK_SUCCESS;
+}
+
+static void *in_chain(void *next, VkStructureType type)
+{
+    VkBaseOutStructure *s = next;
+
+    while (s != NULL && s->sType != type)
+        s = s->pNext;
+    return s;
+}
+
+static void VKAPI_PTR other_properties(VkPhysicalDevice handle,
+                                       VkPhysicalDeviceProperties2 *out)
+{
+    VkPhysicalDeviceIDProperties *id =
+        in_chain(out->pNext, VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_ID_PROPERTIES);
+
+    real_library->vkGetPhysicalDeviceProperties2(real_handle, out);
+    out->properties.deviceType = types[index_of(handle)];
+    (void)snprintf(out->properties.deviceName, sizeof(out->properties.deviceName), "%s",
+                   titles[index_of(handle)]);
+    if (id != NULL)
+        memset(id->deviceUUID, 0xA0 + (int)index_of(handle), VK_UUID_SIZE);
+}
+
+static VkResult VKAPI_PTR with_budget(VkPhysicalDevice handle, const char *layer,
+                                      uint32_t *count, VkExtensionProperties *out)
+{
+    VkResult result =
+        real_library->vkEnumerateDeviceExtensionProperties(real_handle, layer, count, out);
+
+    (void)handle;
+    (void)snprintf(out[(*count)++].extensionName, VK_MAX_EXTENSION_NAME_SIZE, "%s",
+                   VK_EXT_MEMORY_BUDGET_EXTENSION_NAME);
+    return result;
+}
+
+static void VKAPI_PTR other_memory(VkPhysicalDevice handle,
+                                   VkPhysicalDeviceMemoryProperties2 *out)
+{
+    VkPhysicalDeviceMemoryBudgetPropertiesEXT *budget =
+        in_chain(out->pNext, VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_MEMORY_BUDGET_PROPERTIES_EXT);
+    void *next = out->pNext;
+
+    (void)handle;
+    out->pNext = NULL; /* lavapipe does not know it */
+    real_library->vkGetPhysicalDeviceMemoryProperties2(real_handle, out);
+    out->pNext = next;
+    assert_non_null(budget);
+    budget->heapBudget[0] = 5000;
+    budget->heapUsage[0] = 1000;
+}
+
+static void VKAPI_PTR other_families(VkPhysicalDevice handle, uint32_t *count,
+                                     VkQueueFamilyProperties *out)
+{
+    (void)handle;
+    real_library->vkGetPhysicalDeviceQueueFamilyProperties(real_handle, count, out);
+}
+
+static void a_device_is_found_by_number_uuid_and_name_and_the_discrete_one_first(void **state)
+{
+    static const char *const found[][2] = {
+        {"vulkan", "A card"},
+        {"vulkan:0", "A chip"},
+        {"vulkan:2", "A card on loan"},
+        {"vulkan:A card on", "A card on loan"},
+        {"vulkan:card", "A card"},
+        {"vulkan:a2a2a2a2-a2a2-a2a2-A2A2-a2a2a2a2a2a2", "A card on loan"},
+        {"vulkan:a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0", "A chip"},
+        {"vulkan:a0a0", NULL},
+        {"vulkan:3", NULL},
+        {"vulkan:A car park", NULL},
+    };
+    struct vulkan_found device_found;
+    struct lr_error err = {0};
+    uint32_t count = 1;
+
+    (void)state;
+    assert_int_equal(vulkan_library_get(&real_library, &err), LR_OK);
+    assert_true(real_library->vkEnumeratePhysicalDevices(real_library->instance, &count,
+                                                         &real_handle) >= 0);
+    struct vulkan_library played = *real_library;
+    played.vkEnumeratePhysicalDevices = list_three;
+    played.vkGetPhysicalDeviceProperties2 = other_properties;
+    played.vkEnumerateDeviceExtensionProperties = with_budget;
+    played.vkGetPhysicalDeviceMemoryProperties2 = other_memory;
+    played.vkGetPhysicalDeviceQueueFamilyProperties = other_families;
+    for (size_t i = 0; i < sizeof(found) / sizeof(found[0]); i++) {
+        lr_code code = vulkan_find(&played, found[i][0], &device_found, &err);
+        assert_int_equal(code, found[i][1] != NULL ? LR_OK : LR_UNSUPPORTED);
+        if (code != LR_OK)
+            assert_non_null(strstr(err.text, "doctor"));
+        else
+            assert_string_equal(device_found.limits.name, found[i][1]);
+    }
+    /* What other programs hold is not ours. */
+    assert_int_equal(vulkan_find(&played, "vulkan:1", &device_found, &err), LR_OK);
+    assert_false(device_found.limits.is_cpu);
+    assert_int_equal(device_found.limits.free_bytes, 4000);
+    assert_true(device_found.limits.total_bytes > 5000);
+}
+
+static void compiled_kernels_are_kept_and_a_damaged_file_does_no_harm(void **state)
+{
+    char folder[] = "/tmp/gptoss-cache-XXXXXX", command[160];
+    struct gpu_device *d;
+    struct gpu_pipeline *pipeline;
+    struct lr_error err = {0};
+
+    (void)state;
+    assert_non_null(mkdtemp(folder));
+    assert_int_equal(setenv("TMPDIR", folder, 1), 0);
+    (void)snprintf(command, sizeof(command), "test -s %s/gptoss-vulkan-*.cache", folder);
+    assert_int_not_equal(system(command), 0);
+    for (int i = 0; i < 3; i++) {
+        assert_int_equal(vulkan_open("vulkan:0", &d, &err), LR_OK);
+        assert_int_equal(vulkan_pipeline(d, GPU_norm, 256, 0, &pipeline, &err), LR_OK);
+        vulkan_close(d);
+        assert_int_equal(system(command), 0);
+        char damage[160];
+        (void)snprintf(damage, sizeof(damage), "for f in %s/*; do echo damaged > $f; done",
+                       folder);
+        if (i == 1)
+            assert_int_equal(system(damage), 0);
+    }
+    (void)snprintf(command, sizeof(command), "grep -q damaged %s/* ; s=$?; rm -r %s; exit $s",
+                   folder, folder);
+    assert_int_not_equal(system(command), 0); /* it was written anew */
+    assert_int_equal(unsetenv("TMPDIR"), 0);
 }
 
 /* ---- golden ---- */
@@ -414,7 +598,9 @@ static void a_device_that_is_too_small_is_refused_with_both_numbers(void **state
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(without_a_driver_the_message_says_what_to_install),
+        cmocka_unit_test(without_loader_or_driver_the_message_says_what_to_install_where),
+        cmocka_unit_test(a_device_is_found_by_number_uuid_and_name_and_the_discrete_one_first),
+        cmocka_unit_test(compiled_kernels_are_kept_and_a_damaged_file_does_no_harm),
         cmocka_unit_test(a_device_that_is_too_small_is_refused_with_both_numbers),
         cmocka_unit_test(odd_logits_equal_the_reference_within_a_thousandth),
         cmocka_unit_test(a_device_that_binds_few_bytes_gives_the_same_results),

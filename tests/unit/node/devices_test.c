@@ -10,12 +10,16 @@
 
 #include "node/models/devices.h"
 
-static const struct wire_device GPU_0 = {
-    .number = 0, .title = "A card", .type = "discrete", .memory = 1000};
+static const struct wire_device GPU_0 = {.number = 0,
+                                         .title = "A card",
+                                         .type = "integrated",
+                                         .uuid = "00112233-4455-6677-8899-aabbccddeeff",
+                                         .memory = 1000,
+                                         .budget = 900};
 static const struct wire_device CPU_1 = {
-    .number = 1, .title = "llvmpipe", .type = "cpu", .memory = 1000};
+    .number = 1, .title = "llvmpipe", .type = "cpu", .memory = 1000, .budget = 1000};
 static const struct wire_device GPU_2 = {
-    .number = 2, .title = "A chip", .type = "integrated", .memory = 1000};
+    .number = 2, .title = "A chip", .type = "discrete", .memory = 1000, .budget = 800};
 
 struct row {
     const char *wanted;
@@ -27,18 +31,29 @@ struct row {
 
 static const struct row rows[] = {
     {"auto", true, "012", "cuda cuda -", false},
-    {"auto", false, "012", "vulkan vulkan 02", false},
+    {"auto", false, "012", "vulkan vulkan 20", false},
     {"auto", false, "1", "which lists vulkan:1 (llvmpipe, type cpu)", false},
     {"auto", false, "", "and no GPU with Vulkan, which lists no device", false},
     {"cuda", true, "", "cuda cuda -", false},
     {"cuda:3", true, "", "cuda cuda -", false},
     {"cuda", false, "0", "no NVIDIA GPU", false},
-    {"vulkan", true, "012", "vulkan vulkan 02", false},
+    {"vulkan", true, "012", "vulkan vulkan 20", false},
     {"vulkan", true, "1", "vulkan vulkan:1 -", true},
     {"vulkan", false, "", "Vulkan lists no device", false},
     {"vulkan:1", true, "012", "vulkan vulkan:1 -", true},
     {"vulkan:2", false, "012", "vulkan vulkan 2", false},
     {"vulkan:7", false, "02", "no device vulkan:7; Vulkan lists vulkan:0 (A card", false},
+    {"vulkan:A card", false, "012", "vulkan vulkan 0", false},
+    {"vulkan:A c", false, "012", "vulkan vulkan 2", false},
+    {"vulkan:llvm", false, "012", "vulkan vulkan:1 -", true},
+    {"vulkan:00112233-4455-6677-8899-AABBCCDDEEFF", false, "012", "vulkan vulkan 0", false},
+    {"vulkan:00112233445566778899aabbccddeeff", false, "012", "vulkan vulkan 0", false},
+    {"vulkan:00112233445566778899aabbccddee", false, "012", "no device vulkan:0011", false},
+    {"vulkan:", false, "012", "no device vulkan:", false},
+    {"vulkan:A cat", false, "0", "Vulkan lists vulkan:0 (A card, type integrated): name one",
+     false},
+    {"vulkan", false, "", "on Debian and Ubuntu libvulkan1", false},
+    {"vulkan", false, "", "on Windows the GPU maker's driver", false},
     {"metal", false, "", "metal metal -", false},
     {"cpu", true, "0", "cpu cpu -", true},
 };
