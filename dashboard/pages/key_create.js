@@ -29,6 +29,7 @@ const blank = {
   life: 'never',
   models: '',
   addresses: '',
+  keeps: false,
   ...eachNumber(([name]) => [name, '']),
 };
 const asForm = (key) => ({
@@ -36,10 +37,14 @@ const asForm = (key) => ({
   owner: key.owner ?? '',
   label: key.label ?? '',
   life: 'keep',
+  keyRole: key.role,
+  keeps: key.keep_texts === true,
   models: (key.models ?? []).join(', '),
   addresses: (key.addresses ?? []).join(', '),
   ...eachNumber(([name, member]) => [name, key[member] ?? '']),
 });
+// Keys of the other roles generate nothing.
+const generates = (form) => ['api', 'admin'].includes(form.role ?? form.keyRole);
 const toWords = (text) => text.split(/[\s,]+/).filter(Boolean);
 // What the API takes; an expiry that stays is not said.
 const asBody = (form) => ({
@@ -48,6 +53,7 @@ const asBody = (form) => ({
   label: form.label.trim(),
   models: toWords(form.models),
   addresses: toWords(form.addresses),
+  keep_texts: form.keeps && generates(form),
   ...eachNumber(([name, member]) => [member, Number(form[name])]),
   ...(form.life === 'keep' ? {} : { expires_in: lives[form.life] }),
 });
@@ -94,6 +100,10 @@ function Form({ form, onChange, onSubmit }) {
     <div class="pairs"><${Field} label=${t('keys.together')}>${count('together')}<//><${Field} label=${t('keys.requestBytes')}>${count('size')}<//></div>
     <${Field} label=${t('keys.addresses')} hint=${t('keys.addressesHint')}>${text('addresses', { placeholder: t('keys.anyAddress') })}<//>
     <${Field} label=${t('keys.models')} hint=${t('keys.modelsHint')}>${text('models', { placeholder: t('keys.allModels') })}<//>
+    ${
+      generates(form) &&
+      html`<label class="check"><input type="checkbox" checked=${form.keeps} onChange=${(e) => onChange({ ...form, keeps: e.currentTarget.checked })} /><span><b>${t('keys.keepTexts')}</b><br /><span class="small muted">${t('keys.keepTextsHint')}</span></span></label>`
+    }
     ${unknown.length > 0 && html`<${Note} tone="warn"><p role="status">${t('keys.unknownModels', { count: unknown.length, models: unknown.join(', ') })}</p><//>`}</form>`;
 }
 

@@ -61,7 +61,7 @@ function KeyTable({ keys, me, onEdit, onRotate, onRevoke, isShowingOver, onShowO
       text: (k) => `${k.name} ${k.id} ${k.owner ?? ''} ${k.label ?? ''}`,
       sort: (k) => k.name.toLowerCase(),
       cell: (k) =>
-        html`<span class="break">${k.name || html`<span class="muted">${t('keys.unnamed')}</span>`}</span><br /><code class="key-id">${k.id}</code>${(k.owner || k.label) && html`<span class="row-sub break">${[k.owner, k.label].filter(Boolean).join(' · ')}</span>`}`,
+        html`<span class="break">${k.name || html`<span class="muted">${t('keys.unnamed')}</span>`}</span><br /><code class="key-id">${k.id}</code>${(k.owner || k.label) && html`<span class="row-sub break">${[k.owner, k.label].filter(Boolean).join(' · ')}</span>`}${k.keep_texts && html`<span class="row-sub"><${Badge} tone="warn">${t('keys.textsKept')}<//></span>`}`,
     },
     {
       id: 'role',

@@ -5,7 +5,7 @@ import { t } from '../lib/i18n.js';
 import { useResource } from '../lib/live.js';
 import { RequestBadge, spans, whyNode } from '../lib/request.js';
 import { href } from '../lib/route.js';
-import { Badge, CopyButton, Empty, ErrorNote, Facts, Page, Skeleton } from '../lib/ui.js';
+import { Badge, CopyButton, Empty, ErrorNote, Facts, Note, Page, Skeleton } from '../lib/ui.js';
 
 const ms = (value) =>
   value === undefined
@@ -55,6 +55,33 @@ const Steps = ({ request }) => html`<ol class="steps card">
   ${request.steps_left_out > 0 && html`<li><span class="step-at"></span><span class="muted">${t('requests.leftOut', { count: request.steps_left_out })}</span></li>`}
   ${request.status > 0 && html`<li class=${request.status >= 500 || request.status === 429 ? 'bad' : ''}><span class="step-at number">${ms(request.total_ms)}</span><span class="step-what">${t(request.status < 400 ? 'requests.step_done' : request.error_code === 'cancelled' ? 'requests.step_left' : 'requests.step_refused')}${request.error && html`<span class="reason step-reason">${request.error}</span>`}</span></li>`}</ol>`;
 
+const PART = { content: 'requests.answer', reasoning: 'requests.reasoning', tool_call: 'requests.toolCall' };
+
+const LeftOut = ({ count }) =>
+  count > 0 && html`<p class="small muted" role="note">${t('requests.bytesLeftOut', { count: number(count) })}</p>`;
+
+const Text = ({ title, text }) =>
+  html`<h3>${title}</h3><pre class="kept-text card card-pad" tabindex="0" role="region" aria-label=${title}>${text}</pre>`;
+
+/** The prompt as the model got it and the answer as the client got it; else why they are not here. */
+function Texts({ request }) {
+  const { prompt, answers = [] } = request;
+  if (request.texts !== 'kept')
+    return html`<section class="section"><h2>${t('requests.texts')}</h2><${Note}><p>${t(request.key || request.texts !== 'off' ? `requests.texts_${request.texts}` : 'requests.texts_noKey')}</p>
+      ${request.texts === 'off' && request.key && html`<p><a href=${href('keys')}>${t('requests.toKeys')}</a></p>`}<//></section>`;
+  return html`<section class="section texts"><h2>${t('requests.texts')}</h2><p class="small muted">${t('requests.texts_kept')}</p>
+    <${Text} title=${t('requests.prompt')} text=${prompt.begin} />
+    <${LeftOut} count=${prompt.left_out} />
+    ${prompt.end && html`<${Text} title=${t('requests.promptEnd')} text=${prompt.end} />`}
+    ${answers.map(
+      (answer, choice) =>
+        html`<div key=${choice}>${answer.parts.map((part, i) => {
+          const title = `${t(PART[part.kind], { name: part.name ?? '' })}${answers.length > 1 ? ` (${t('requests.choice', { number: choice + 1 })})` : ''}`;
+          return html`<${Text} key=${i} title=${title} text=${part.text} />`;
+        })}<${LeftOut} count=${answer.left_out} /></div>`,
+    )}</section>`;
+}
+
 export default function Request({ id }) {
   const { data, error } = useResource(`/v0/requests/${encodeURIComponent(id)}`, { everyS: 1 });
   const back = { href: href('requests'), text: t('requests.title') };
@@ -93,5 +120,5 @@ export default function Request({ id }) {
       ],
     ]} /></section>
     <section class="section"><h2>${t('requests.way')}</h2><${Picture} request=${data} /><${Steps} request=${data} /></section>
-    <p class="small muted">${t('requests.noTexts')}</p><//>`;
+    <${Texts} request=${data} /><//>`;
 }

@@ -4,7 +4,7 @@ import { bytes, dateTime, number } from '../lib/format.js';
 import { t } from '../lib/i18n.js';
 import { useResource } from '../lib/live.js';
 import { Table } from '../lib/table.js';
-import { Badge, ErrorNote, Facts, Meter, Page, Skeleton } from '../lib/ui.js';
+import { Badge, ErrorNote, Facts, Meter, Note, Page, Skeleton } from '../lib/ui.js';
 import { Snippets } from './play_code.js';
 
 const isLimited = (limit) => limit !== undefined;
@@ -50,6 +50,7 @@ export default function Self({ me }) {
     return html`<${Page} title=${t('self.title')}><${ErrorNote} error=${error} />${!error && html`<${Skeleton} lines=${6} />`}<//>`;
   const request = { model: ids[0] ?? 'MODEL', messages: [{ role: 'user', content: 'Hello' }] };
   return html`<${Page} title=${t('self.title')} lead=${t('self.lead')}>
+    ${data.keep_texts && html`<${Note} tone="warn"><p><b>${t('keys.textsKept')}</b> ${t('self.textsKept')}</p><//>`}
     <section class="card card-pad"><${Facts} items=${[
       [t('self.name'), data.name || me.name || '–'],
       [t('self.role'), html`<${Badge}>${data.role}<//>`],
@@ -74,6 +75,9 @@ export default function Self({ me }) {
         figure('requests', t('self.requestCount')),
         figure('prompt_tokens', t('self.promptTokens')),
         figure('completion_tokens', t('self.completionTokens')),
+        ...(data.usage.models.some((m) => typeof m.cost === 'number')
+          ? [{ ...figure('cost', t('self.cost')), cell: (r) => (typeof r.cost === 'number' ? number(r.cost, 4) : '–') }]
+          : []),
       ]} /></section>`
     }
     <section class="section"><h2>${t('self.models')}</h2><ul class="aliases own-models">${ids.map((id) => html`<li key=${id}><a href=${`#/playground?model=${encodeURIComponent(id)}`}>${id}</a></li>`)}</ul>

@@ -14,6 +14,10 @@ static void flush_pending(struct chat_response *r)
         return;
     r->pending_choice = NULL;
     r->lost = r->lost || r->pending.failed;
+    if (r->on_text != NULL) {
+        struct chat_delta delta = {r->pending_kind, r->pending_tool, lr_buf_str(&r->pending)};
+        r->on_text(r->owner, c->index, &delta);
+    }
     r->writer->text(c, r->pending_kind, r->pending_tool, lr_buf_str(&r->pending));
     lr_buf_clear(&r->pending);
 }
@@ -51,6 +55,8 @@ static void begin_call(struct chat_choice *c, const struct chat_delta *delta)
     flush_pending(r);
     if (r->on_call != NULL)
         r->on_call(r->owner, delta->text);
+    if (r->on_text != NULL)
+        r->on_text(r->owner, c->index, delta);
     r->writer->call(c, delta->tool_index, delta->text);
 }
 

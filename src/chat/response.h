@@ -39,7 +39,9 @@ struct chat_response_options {
     size_t max_bytes;                   /* of a collected answer; 0: 64 MB */
     /* A tool call begins, with the name that the model gave.  NULL: nobody asks. */
     void (*on_call)(void *owner, struct lr_str name);
-    void *owner; /* of on_call */
+    /* Text of the answer, and a tool call's name, as the client gets it.  NULL: nobody asks. */
+    void (*on_text)(void *owner, uint32_t choice, const struct chat_delta *delta);
+    void *owner; /* of on_call and on_text */
 };
 
 LR_MUST_USE lr_code chat_response_create(const struct chat_response_options *options,

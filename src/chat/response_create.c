@@ -172,6 +172,7 @@ lr_code chat_response_create(const struct chat_response_options *options,
     r->is_raw = req->prompts != NULL;
     r->is_harmony = options->is_harmony && !r->is_raw;
     r->on_call = options->on_call;
+    r->on_text = options->on_text;
     r->owner = options->owner;
     lr_buf_init(&r->pending, PENDING_MAX);
 

@@ -62,6 +62,7 @@ struct chat_response {
     struct lr_str stop[CHAT_STOP_MAX];
     uint32_t stop_count;
     void (*on_call)(void *owner, struct lr_str name); /* NULL: nobody asks */
+    void (*on_text)(void *owner, uint32_t choice, const struct chat_delta *delta); /* same */
     void *owner;
     struct lr_str *tool_names; /* that the parser of the choices has to know */
     uint32_t tool_name_count;

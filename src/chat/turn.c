@@ -198,6 +198,7 @@ static lr_code make_response(struct chat_turn *t, const struct chat_model *model
         .is_harmony = model->is_harmony,
         .calls = model->calls,
         .on_call = t->sink->call,
+        .on_text = t->tells_text ? t->sink->text : NULL,
         .owner = t->owner,
     };
     t->generations = lr_arena_zalloc(t->arena, count * sizeof(*t->generations));

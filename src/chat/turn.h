@@ -86,11 +86,15 @@ struct chat_sink {
     /* A tool call begins in the answer, with the name that the model gave.  NULL: nobody
      * asks. */
     void (*call)(void *owner, struct lr_str name);
+    /* Text of the answer, and a tool call's name, as the client gets it; asked for by
+     * chat_turn.tells_text. */
+    void (*text)(void *owner, uint32_t choice, const struct chat_delta *delta);
 };
 
 struct chat_turn {
     enum chat_turn_state state;
     struct chat_terms terms; /* set by the owner before chat_turn_parse */
+    bool tells_text;         /* likewise, before chat_turn_prepare: sink.text is called */
     const struct chat_codec *codec;
     const struct chat_generator *generator;
     const struct chat_sink *sink;

@@ -62,6 +62,12 @@ static const struct lr_setting flags[] = {
      .type = LR_SETTING_LIST,
      .value = "CIDR,...",
      .help = "networks that the key may be used from; \"any\" (the default): every address"},
+    {.name = "keep-texts",
+     .type = LR_SETTING_CHOICE,
+     .fallback = "off",
+     .choices = "off|on",
+     .help = "on: the router's request log keeps the prompts and answers of this key, in "
+             "memory, and admins can read them; turning it off deletes them"},
     {.name = "overlap",
      .type = LR_SETTING_DURATION,
      .fallback = "24h",
@@ -109,6 +115,9 @@ static void put_limits(const struct lr_settings *s, struct lr_json_writer *w)
             lr_json_member_i64(w, limits[i].member, lr_settings_int(s, limits[i].flag));
     if (lr_settings_source(s, "request-bytes") != LR_FROM_DEFAULT)
         lr_json_member_u64(w, "request_bytes", lr_settings_size(s, "request-bytes"));
+    if (lr_settings_source(s, "keep-texts") != LR_FROM_DEFAULT)
+        lr_json_member_bool(w, "keep_texts",
+                            strcmp(lr_settings_str(s, "keep-texts"), "on") == 0);
     put_list(s, "models", "all", w);
     put_list(s, "addresses", "any", w);
 }
@@ -173,6 +182,8 @@ static void print_key(struct cli_answer *a, const struct lr_json *k, struct lr_b
         lr_buf_addf(out, "  %lld at once", (long long)cli_int(k, "concurrent_requests"));
     if (lr_json_get(k, "owner") != NULL)
         lr_buf_addf(out, "  owner %s", cli_text(&a->arena, k, "owner"));
+    if (cli_bool(k, "keep_texts"))
+        lr_buf_add_z(out, "  prompts and answers are kept");
     for (uint32_t i = 0; models != NULL && i < models->count; i++)
         if (lr_json_str(&models->items[i], &model)) {
             lr_buf_add_z(out, i == 0 ? "  models " : ",");
@@ -226,7 +237,8 @@ static lr_code set(const struct lr_settings *s, const char *id, struct lr_error 
     lr_json_end_object(&w);
     lr_code code = body.len == 2 ? lr_fail(err, LR_INVALID_ARGUMENT,
                                            "say what to change: --name, --owner, --label, "
-                                           "--expires, --models, --addresses or a limit")
+                                           "--expires, --models, --addresses, --keep-texts "
+                                           "or a limit")
                                  : ask_of(s, "PATCH", id, "", &body, NULL, err);
     lr_buf_free(&body);
     return code;

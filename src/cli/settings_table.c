@@ -105,7 +105,7 @@ static const struct lr_setting rows[] = {
     {.name = "keep-responses-bytes", .type = LR_SETTING_SIZE, .fallback = "256MiB", .max = 1LL << 40, .commands = "router up",
      .help = "size of all stored responses; beyond it the oldest responses of the key with the most bytes are removed; 0: none are stored"},
     {.name = "request-log", .type = LR_SETTING_INT, .fallback = "2000", .max = 20000, .commands = "router up",
-     .help = "number of requests that the router remembers for GET /v0/requests and the dashboard, without prompts and answers, in memory; about 5 KiB each; 0: none"},
+     .help = "number of requests that the router remembers for GET /v0/requests and the dashboard, in memory, without prompts and answers but for keys with keep_texts; about 5 KiB each; 0: none"},
     {.name = "node-timeout", .type = LR_SETTING_DURATION, .fallback = "5s", .min = 2000, .max = 600000, .commands = "router up",
      .help = "a node without a heartbeat for this long is offline; nodes send a heartbeat once a second"},
     {.name = "cors-origin", .type = LR_SETTING_LIST, .commands = "router up", .value = "ORIGIN",

@@ -253,6 +253,11 @@ struct router_relay *router_relay_of(struct router *r, const struct net_request 
     return &router_loop_of(r, req)->relay;
 }
 
+static void forget_texts(void *arg, const struct router_key *key)
+{
+    router_journal_forget(&((struct router *)arg)->journal, key->id);
+}
+
 lr_code router_create(struct net_loops *loops, const struct lr_settings *settings,
                       const char *version, bool takes_over, struct router **out,
                       struct lr_error *err)
@@ -270,6 +275,8 @@ lr_code router_create(struct net_loops *loops, const struct lr_settings *setting
     (void)snprintf(r->version, sizeof(r->version), "%s", version);
     (void)pthread_mutex_init(&r->lock, NULL);
     router_keys_init(&r->keys);
+    r->keys.on_texts_off = forget_texts;
+    r->keys.arg = r;
     router_registry_init(&r->registry);
     router_nodes_init(&r->nodes);
     chat_prefix_index_init(&r->dispatch.sched.prefixes);

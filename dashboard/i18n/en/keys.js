@@ -109,8 +109,8 @@ export default {
   shownOnce: 'Copy the key now: it is shown only once. The router keeps only its hash.',
   stored: 'Done',
   storedResponses:
-    'Prompts and answers of the Responses API are stored in the database for {time} after their last use, at most {size} together, unless a request says store: false. Nothing else of prompts and answers is stored.',
-  noStoredResponses: 'Prompts and answers are not stored.',
+    'Prompts and answers of the Responses API are stored in the database for {time} after their last use, at most {size} together, unless a request says store: false. Other prompts and answers are kept only for keys that say so.',
+  noStoredResponses: 'Prompts and answers are kept only for keys that say so.',
   usage: 'Usage',
   usageBy_key: 'Usage by key',
   by: 'Stacked',
@@ -147,4 +147,8 @@ export default {
   target: 'Target',
   address: 'From',
   change: 'Change',
+  keepTexts: 'Keep prompts and answers',
+  keepTextsHint:
+    'Admins can read them in the request log. They are kept in memory only, at most 64 KB each. Switching this off deletes them. The holder of the key sees that they are kept.',
+  textsKept: 'Prompts and answers of this key are kept',
 };

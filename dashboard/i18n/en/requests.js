@@ -42,7 +42,6 @@ export default {
   choice: 'choice {number}',
   hadTokens: { one: 'after {count} token', other: 'after {count} tokens' },
   leftOut: { one: '{count} step is left out', other: '{count} steps are left out' },
-  noTexts: 'The log has no prompts and no answers.',
   why_only: 'the only node that can run the model',
   why_cheapest: 'lowest expected time of {count} nodes',
   why_loads: 'loads the model first',
@@ -84,4 +83,20 @@ export default {
   step_done: 'Answer complete',
   step_left: 'The client left',
   step_refused: 'Failed',
+  texts: 'Prompt and answer',
+  texts_kept: 'Kept for the key of this request. Only admins see them.',
+  texts_off:
+    'The prompts and answers of this key are not kept. To keep those of later requests, edit the key on the Keys page and switch on "Keep prompts and answers".',
+  texts_noKey: 'Prompts and answers of requests without a key are not kept.',
+  texts_none: 'This request was refused before it had a prompt, so there is nothing to show.',
+  texts_removed:
+    'The prompt and the answer were removed: keeping was switched off for the key, or newer texts needed the room.',
+  texts_hidden: 'The prompt and the answer are kept, but only admins can read them.',
+  toKeys: 'Open the Keys page',
+  prompt: 'Prompt',
+  promptEnd: 'End of the prompt',
+  answer: 'Answer',
+  reasoning: 'Reasoning',
+  toolCall: 'Tool call {name}',
+  bytesLeftOut: '{count} bytes are not kept here.',
 };

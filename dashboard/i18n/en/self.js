@@ -24,4 +24,6 @@ export default {
   promptTokens: 'Prompt tokens',
   completionTokens: 'Generated tokens',
   models: 'Models and API',
+  textsKept:
+    'Admins of this router can read them in the request log. Ask them to switch this off if that is not wanted.',
 };

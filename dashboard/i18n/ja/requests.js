@@ -42,7 +42,6 @@ export default {
   choice: '候補 {number}',
   hadTokens: { other: '{count} トークンのあと' },
   leftOut: { other: '{count} 件の記録を省略しました' },
-  noTexts: 'ログにプロンプトと回答は含まれません。',
   why_only: 'このモデルを実行できる唯一のノード',
   why_cheapest: '{count} ノード中で予想時間が最短',
   why_loads: '先にモデルをロード',
@@ -84,4 +83,20 @@ export default {
   step_done: '回答が完了',
   step_left: 'クライアントが切断',
   step_refused: '失敗',
+  texts: 'プロンプトと回答',
+  texts_kept: 'このリクエストのキーの設定により保存されています。閲覧できるのは管理者だけです。',
+  texts_off:
+    'このキーのプロンプトと回答は保存されていません。今後のリクエストの分を保存するには、「キー」ページでキーを編集し、「プロンプトと回答を保存する」をオンにしてください。',
+  texts_noKey: 'キーを使わないリクエストのプロンプトと回答は保存されません。',
+  texts_none: 'このリクエストはプロンプトが作られる前に拒否されたため、表示するものがありません。',
+  texts_removed:
+    'プロンプトと回答は削除されました。キーの保存設定がオフにされたか、新しいリクエストの保存に容量が必要でした。',
+  texts_hidden: 'プロンプトと回答は保存されていますが、閲覧できるのは管理者だけです。',
+  toKeys: '「キー」ページを開く',
+  prompt: 'プロンプト',
+  promptEnd: 'プロンプトの末尾',
+  answer: '回答',
+  reasoning: '推論',
+  toolCall: 'ツール呼び出し {name}',
+  bytesLeftOut: 'ここで {count} バイトが省略されています。',
 };

@@ -24,4 +24,6 @@ export default {
   promptTokens: '入力トークン',
   completionTokens: '生成トークン',
   models: 'モデルと API',
+  textsKept:
+    'このルーターの管理者は、リクエストログで内容を読めます。望まない場合は、保存をオフにするよう管理者に依頼してください。',
 };

@@ -150,7 +150,7 @@ static lr_code read_number(struct lr_str name, const struct lr_json *v, bool is_
                        "\"" LR_STR_FMT "\" is not known here: name, owner, label, models, "
                        "addresses, expires_in, requests_per_minute, tokens_per_minute, "
                        "tokens_per_month, tokens_per_month_soft, concurrent_requests, "
-                       "request_bytes%s are",
+                       "request_bytes, keep_texts%s are",
                        LR_STR_ARG(lr_str_sub(name, 0, 80)), is_new ? ", role, uses" : "");
     if (!lr_json_u64(v, &number) || number > numbers[i].most)
         return lr_fail(err, LR_INVALID_ARGUMENT,
@@ -161,6 +161,29 @@ static lr_code read_number(struct lr_str name, const struct lr_json *v, bool is_
         memcpy((char *)&out->to + numbers[i].offset, &number, sizeof(number));
     else if (number != 0)
         out->to.expires_ms = lr_clock_wall_ms(NULL) + (int64_t)number * 1000;
+    return LR_OK;
+}
+
+/* Keys of the other roles generate nothing. */
+static bool may_keep_texts(enum router_role role)
+{
+    return role == ROUTER_API || role == ROUTER_ADMIN;
+}
+
+static lr_code fail_texts(struct lr_error *err)
+{
+    return lr_fail(err, LR_INVALID_ARGUMENT,
+                   "\"keep_texts\" is for keys that generate: role api or admin");
+}
+
+static lr_code read_keep(const struct lr_json *v, struct router_key_change *out,
+                         struct lr_error *err)
+{
+    bool is_on;
+    if (!lr_json_bool(v, &is_on))
+        return lr_fail(err, LR_INVALID_ARGUMENT, "\"keep_texts\" must be true or false");
+    out->given |= ROUTER_KEY_TEXTS;
+    out->to.keep_texts = is_on;
     return LR_OK;
 }
 
@@ -188,20 +211,23 @@ static lr_code read_key(struct net_request *req, enum router_role *role,
         const struct lr_json *v = &body->members[i].value;
         bool is_from = lr_str_eq_z(name, "addresses"), is_models = lr_str_eq_z(name, "models");
         out->given |= is_from ? ROUTER_KEY_FROM : is_models ? ROUTER_KEY_MAY_USE : 0;
-        code = text_of(name) != TEXTS      ? read_text(text_of(name), v, out, err)
-               : is_from                   ? read_addresses(v, &out->to, err)
-               : is_models                 ? read_models(v, &out->to, err)
-               : lr_str_eq_z(name, "role") ? read_role(v, role, err)
-                                           : read_number(name, v, role != NULL, out, err);
+        code = text_of(name) != TEXTS            ? read_text(text_of(name), v, out, err)
+               : is_from                         ? read_addresses(v, &out->to, err)
+               : is_models                       ? read_models(v, &out->to, err)
+               : lr_str_eq_z(name, "role")       ? read_role(v, role, err)
+               : lr_str_eq_z(name, "keep_texts") ? read_keep(v, out, err)
+                                                 : read_number(name, v, role != NULL, out, err);
     }
     if (code != LR_OK)
         return code;
     if (role != NULL && *role != ROUTER_NODE && (out->given & ROUTER_KEY_USES) != 0)
         return lr_fail(err, LR_INVALID_ARGUMENT, "\"uses\" is for keys of role node");
+    if (role != NULL && out->to.keep_texts && !may_keep_texts(*role))
+        return fail_texts(err);
     if (role == NULL && out->given == 0)
         return lr_fail(err, LR_INVALID_ARGUMENT,
                        "say what to change: name, owner, label, models, addresses, "
-                       "expires_in, or a limit");
+                       "expires_in, keep_texts, or a limit");
     out->to.role = role != NULL ? *role : ROUTER_PUBLIC;
     return LR_OK;
 }
@@ -252,6 +278,8 @@ static void put_members(struct lr_json_writer *w, struct router_key *key, const 
         lr_json_member_z(w, "owner", key->owner);
     if (key->label[0] != '\0')
         lr_json_member_z(w, "label", key->label);
+    if (key->role != ROUTER_NODE)
+        lr_json_member_bool(w, "keep_texts", key->keep_texts != 0);
     router_put_words(w, "models", key->models);
     router_put_words(w, "addresses", key->addresses);
 }
@@ -308,6 +336,8 @@ static struct router_change compare(const struct router_key *was, const struct r
     if (was != NULL || is->expires_ms != 0)
         router_change_number(&c, "expires", was != NULL ? was->expires_ms / 1000 : -1,
                              is->expires_ms / 1000);
+    if (was != NULL || is->keep_texts)
+        router_change_flag(&c, "keep_texts", was != NULL && was->keep_texts, is->keep_texts);
     if (was != NULL)
         router_change_number(&c, "revoked", was->revoked_ms / 1000, is->revoked_ms / 1000);
     for (size_t i = 0; i < sizeof(lists) / sizeof(lists[0]); i++)
@@ -443,7 +473,7 @@ static void apply(struct net_request *req, const struct changing *m, struct lr_j
     struct router *r = router_access(req)->router;
     router_lock(r);
     struct router_key *key = router_keys_find(&r->keys, lr_str_z(m->id));
-    router_key_apply(key, &m->change);
+    router_keys_change(&r->keys, key, &m->change);
     if (w != NULL)
         put_members(w, key, NULL);
     router_unlock(r);
@@ -486,6 +516,8 @@ static void describe(const struct router_key_change *change, struct lr_buf *deta
         lr_buf_addf(detail, "label=\"%s\" ", to->label);
     if ((given & ROUTER_KEY_FROM) != 0)
         lr_buf_addf(detail, "addresses=%s ", to->addresses[0] != '\0' ? to->addresses : "any");
+    if ((given & ROUTER_KEY_TEXTS) != 0)
+        lr_buf_addf(detail, "keep_texts=%s ", to->keep_texts ? "true" : "false");
     if ((given & ROUTER_KEY_MAY_USE) != 0)
         lr_buf_addf(detail, "models=%s ", to->models[0] != '\0' ? to->models : "all");
     if (detail->len != 0)
@@ -501,6 +533,8 @@ lr_code router_api_key_change(struct router *r, struct net_request *req, struct 
         code = lr_fail(err, LR_CONFLICT, "key %s was revoked for good: make a new one", m->id);
     if (code == LR_OK)
         code = read_key(req, NULL, &m->change, err);
+    if (code == LR_OK && m->change.to.keep_texts && !may_keep_texts(m->was.role))
+        code = fail_texts(err);
     if (code != LR_OK)
         return code;
     lr_buf_init(&detail, 4096);

@@ -32,7 +32,9 @@ lr_code router_api_requests(struct router *r, struct net_request *req, struct lr
 lr_code router_api_one_request(struct router *r, struct net_request *req, struct lr_error *err)
 {
     struct lr_str id = router_access(req)->match.path.segments[2];
-    if (!router_journal_write_one(&r->journal, id, lr_clock_ns(NULL), router_answer_begin(req)))
+    bool is_admin = router_access(req)->caller.role == ROUTER_ADMIN; /* viewers see no texts */
+    if (!router_journal_write_one(&r->journal, id, lr_clock_ns(NULL), is_admin,
+                                  router_answer_begin(req)))
         return router_fail_absent("request in the log", id, err);
     return router_answer(req, 200);
 }

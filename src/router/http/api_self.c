@@ -2,6 +2,7 @@
 #include <stdio.h>
 
 #include "router/http/api.h"
+#include "router/http/prices.h"
 #include "router/state.h"
 
 /* In the request's memory. */
@@ -10,7 +11,9 @@ struct asking {
     char id[24]; /* of the key; "": requests without a key */
     int64_t month;
     struct router_month_row sums;
-    bool has_models;
+    const struct lr_settings *settings;
+    double cost;
+    bool is_priced; /* of some model that was used */
 };
 
 static void put_rate(struct lr_json_writer *w, const char *name, const struct router_rate *rate)
@@ -78,6 +81,7 @@ static void put_key(struct lr_json_writer *w, struct router *r, struct router_ke
     lr_json_member_i64(w, "created", key->created_ms / 1000);
     if (key->expires_ms != 0)
         lr_json_member_i64(w, "expires", key->expires_ms / 1000);
+    lr_json_member_bool(w, "keep_texts", key->keep_texts != 0);
     router_put_words(w, "models", key->models);
     router_put_words(w, "addresses", key->addresses);
     put_limits(w, r, key, now_ms);
@@ -96,11 +100,19 @@ static void put_sums(struct lr_json_writer *w, const struct router_month_row *ro
 static lr_code take_model(void *ctx, const struct router_month_row *row, struct lr_error *err)
 {
     struct asking *a = ctx;
+    struct router_tokens tokens = {row->requests, 0, row->prompt_tokens, row->completion_tokens,
+                                   row->cached_tokens};
+    double cost;
     (void)err;
     lr_json_begin_object(a->w);
     lr_json_key(a->w, "model");
     lr_json_put_str(a->w, row->model);
     put_sums(a->w, row);
+    if (router_price(a->settings, row->model, &tokens, &cost)) {
+        lr_json_member_double(a->w, "cost", cost);
+        a->cost += cost;
+        a->is_priced = true;
+    }
     lr_json_end_object(a->w);
     a->sums.requests += row->requests;
     a->sums.prompt_tokens += row->prompt_tokens;
@@ -121,7 +133,12 @@ static lr_code read_usage(struct router_sql *sql, void *arg, struct lr_error *er
     lr_code code = router_month_read(sql, a->month, a->id, take_model, a, err);
     lr_json_end_array(a->w);
     put_sums(a->w, &a->sums);
+    if (a->is_priced)
+        lr_json_member_double(a->w, "cost", a->cost);
     lr_json_end_object(a->w);
+    const char *currency = lr_settings_str(a->settings, "currency");
+    if (a->is_priced && currency != NULL)
+        lr_json_member_z(a->w, "currency", currency);
     return code;
 }
 
@@ -141,6 +158,7 @@ lr_code router_api_self(struct router *r, struct net_request *req, struct lr_err
         return code;
     a->w = router_answer_begin(req);
     a->month = router_month_of(now_ms);
+    a->settings = r->settings;
     if (caller->key == NULL) {
         LR_JSON_MEMBERS(a->w, LR_TEXT("id", ""), LR_TEXT("name", ""),
                         LR_TEXT("role", router_role_name(caller->role)));

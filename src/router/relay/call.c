@@ -261,6 +261,11 @@ static void on_tool_call(void *owner, struct lr_str name)
                       lr_clock_ns(call->relay->links.clock));
 }
 
+static void on_text(void *owner, uint32_t choice, const struct chat_delta *delta)
+{
+    router_log_text(owner, choice, delta);
+}
+
 /* The nodes have told the usage. */
 static void end_trace(struct router_call *call)
 {
@@ -294,6 +299,7 @@ static void free_call(struct router_call *call)
     router_call_leave_keep(call);
     router_load_free(call->load);
     router_background_free(call->background);
+    router_kept_answer_free(call->answer);
     free(call->generations);
     free(call->prefixes);
     free(call);
@@ -479,6 +485,7 @@ static bool take_rate(struct router_call *call)
     uint64_t now_ms = lr_clock_ms(relay->links.clock);
     struct router_rate requests, tokens;
     router_dispatch_lock(call->relay->dispatch);
+    call->keeps_texts = key->keep_texts != 0 && call->record != 0;
     lr_code code =
         router_key_check_month(key, lr_clock_wall_ms(relay->links.clock), &retry_s, &err);
     if (code == LR_OK)
@@ -631,6 +638,7 @@ static void go_on(struct router_call *call)
         return;
     begin(call);
     net_response_ignored(call->req, call->turn.request->ignored);
+    call->turn.tells_text = call->keeps_texts;
     if (!chat_turn_prepare(&call->turn, &call->info->chat, lr_str_z(call->model->id)) ||
         !make_generations(call))
         return;
@@ -643,8 +651,8 @@ static void go_on(struct router_call *call)
 
 lr_code router_api_complete(struct router *r, struct net_request *req, struct lr_error *err)
 {
-    static const struct chat_sink sink = {write_piece, finish,           fail,
-                                          tell,        router_call_keep, on_tool_call};
+    static const struct chat_sink sink = {write_piece,      finish,       fail,   tell,
+                                          router_call_keep, on_tool_call, on_text};
     static const struct chat_generator generator = {router_generation_start,
                                                     router_generation_stop};
     struct router_call *call = calloc(1, sizeof(*call));

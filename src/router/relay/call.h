@@ -3,7 +3,7 @@
  *   call.c        the client's request becomes a call; its answer and its usage records
  *   generation.c  one choice of the answer, by attempts on nodes
  *   link.c        the connection between a loop and a node
- *   journal.c     the request log; logged.c tells it
+ *   journal.c     the request log; logged.c tells it, texts.c has prompts and answers for it
  *   keep.c        stored responses
  *   background.c  background requests
  *
@@ -71,10 +71,12 @@ struct router_call {
     int64_t figures[ROUTER_FIGURES];      /* that the history does not have yet */
     uint64_t flowed;                      /* tokens that were counted in figures */
     uint64_t record;                      /* in the request log; 0: none */
+    struct router_kept_answer *answer;    /* owned, for the log; NULL: texts are not kept */
     uint64_t charged;                     /* tokens that were counted against the key's limit */
     struct router_key *key;               /* that pays; NULL: none */
     struct router_key *entered;           /* whose running requests it counts to; or NULL */
     bool is_recorded;                     /* its usage is stored */
+    bool keeps_texts;                     /* in the request log, as its key says */
     struct router_background *background; /* owned; NULL: the client waits */
     struct router_load *load;    /* owned: stored responses that the request refers to */
     struct router_keep_job *job; /* under way: stores the answer; NULL: none */

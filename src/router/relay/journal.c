@@ -12,13 +12,22 @@ static const char *const step_names[] = {
     ROUTER_STEP_MAP(X)
 #undef X
 };
+static const char *const texts_names[] = {
+#define X(name, text) text,
+    ROUTER_TEXTS_MAP(X)
+#undef X
+};
 
 lr_code router_journal_init(struct router_journal *j, size_t capacity, int64_t wall_ms,
                             struct lr_error *err)
 {
     /* Three digits for the records that begin within a millisecond: numbers of this process are
      * larger than those of the process before, and JavaScript's numbers hold them. */
-    *j = (struct router_journal){.capacity = capacity, .first = (uint64_t)wall_ms * 1000};
+    *j = (struct router_journal){
+        .capacity = capacity,
+        .first = (uint64_t)wall_ms * 1000,
+        .text_limit = ROUTER_TEXTS_MAX,
+    };
     (void)pthread_mutex_init(&j->lock, NULL);
     if (capacity != 0)
         j->ring = calloc(capacity, sizeof(*j->ring));
@@ -28,8 +37,17 @@ lr_code router_journal_init(struct router_journal *j, size_t capacity, int64_t w
                          "no memory for a log of %zu requests (setting request-log)", capacity);
 }
 
+static void drop_texts(struct router_journal *j, struct router_record *r)
+{
+    j->text_bytes -= r->prompt.len + r->answer.len;
+    lr_buf_free(&r->prompt);
+    lr_buf_free(&r->answer);
+}
+
 void router_journal_free(struct router_journal *j)
 {
+    for (size_t i = 0; j->ring != NULL && i < j->capacity; i++)
+        drop_texts(j, &j->ring[i]);
     free(j->ring);
     j->ring = NULL;
     j->capacity = 0;
@@ -49,6 +67,7 @@ struct router_record *router_journal_begin(struct router_journal *j)
     (void)pthread_mutex_lock(&j->lock);
     uint64_t number = j->first + j->count++;
     struct router_record *record = place(j, number);
+    drop_texts(j, record);
     memset(record, 0, offsetof(struct router_record, steps)); /* most of it is steps */
     record->number = number;
     j->changes++;
@@ -78,6 +97,73 @@ struct router_step *router_journal_step(struct router_record *record)
 {
     uint32_t at = record->step_count++;
     return &record->steps[at < ROUTER_STEPS_MAX ? at : ROUTER_STEPS_MAX - 1];
+}
+
+/* ---- texts ---- */
+
+bool router_record_move_texts(struct router_record *r, enum router_texts to)
+{
+    enum router_texts from = to == ROUTER_TEXTS_REMOVED ? ROUTER_TEXTS_KEPT : ROUTER_TEXTS_OFF;
+    if (r->texts != from)
+        return false;
+    r->texts = to;
+    return true;
+}
+
+static void remove_texts(struct router_journal *j, struct router_record *r)
+{
+    if (router_record_move_texts(r, ROUTER_TEXTS_REMOVED))
+        drop_texts(j, r);
+}
+
+/* The oldest texts leave until `number`, which is the newest, has room. */
+static void make_room(struct router_journal *j, uint64_t number)
+{
+    uint64_t kept = j->count < j->capacity ? j->count : j->capacity;
+    uint64_t oldest = j->first + j->count - kept;
+    if (j->text_oldest < oldest)
+        j->text_oldest = oldest;
+    for (; j->text_bytes > j->text_limit && j->text_oldest <= number; j->text_oldest++)
+        remove_texts(j, place(j, j->text_oldest));
+}
+
+static void take_text(struct router_journal *j, struct router_record *r, struct lr_buf *to,
+                      struct lr_buf *json)
+{
+    *to = *json;
+    lr_buf_init(json, 0);
+    j->text_bytes += to->len;
+    make_room(j, r->number);
+}
+
+void router_journal_keep_prompt(struct router_journal *j, uint64_t number, struct lr_buf *json)
+{
+    struct router_record *r = json->failed ? NULL : router_journal_enter(j, number);
+    if (r == NULL)
+        return;
+    if (router_record_move_texts(r, ROUTER_TEXTS_KEPT))
+        take_text(j, r, &r->prompt, json);
+    router_journal_leave(j);
+}
+
+void router_journal_keep_answer(struct router_journal *j, uint64_t number, struct lr_buf *json)
+{
+    struct router_record *r = json->failed ? NULL : router_journal_enter(j, number);
+    if (r == NULL)
+        return;
+    if (r->texts == ROUTER_TEXTS_KEPT)
+        take_text(j, r, &r->answer, json);
+    router_journal_leave(j);
+}
+
+void router_journal_forget(struct router_journal *j, const char *key)
+{
+    (void)pthread_mutex_lock(&j->lock);
+    for (size_t i = 0; i < j->capacity; i++)
+        if (strcmp(j->ring[i].key, key) == 0)
+            remove_texts(j, &j->ring[i]);
+    j->changes++;
+    (void)pthread_mutex_unlock(&j->lock);
 }
 
 uint64_t router_journal_changes(struct router_journal *j)
@@ -264,6 +350,20 @@ static void put_steps(struct lr_json_writer *w, const struct router_record *r)
     lr_json_member_u64(w, "steps_left_out", r->step_count - count);
 }
 
+static void put_texts(struct lr_json_writer *w, const struct router_record *r, bool shows_texts)
+{
+    bool is_hidden = r->texts == ROUTER_TEXTS_KEPT && !shows_texts;
+    lr_json_member_z(w, "texts", is_hidden ? "hidden" : texts_names[r->texts]);
+    if (r->texts != ROUTER_TEXTS_KEPT || is_hidden)
+        return;
+    lr_json_key(w, "prompt");
+    lr_json_put_raw(w, lr_buf_str(&r->prompt));
+    if (r->answer.len == 0)
+        return;
+    lr_json_key(w, "answers");
+    lr_json_put_raw(w, lr_buf_str(&r->answer));
+}
+
 /* By number, else the newest with this request id.  Lock held. */
 static const struct router_record *find(const struct router_journal *j, struct lr_str id)
 {
@@ -278,13 +378,14 @@ static const struct router_record *find(const struct router_journal *j, struct l
 }
 
 bool router_journal_write_one(struct router_journal *j, struct lr_str id, uint64_t now_ns,
-                              struct lr_json_writer *w)
+                              bool shows_texts, struct lr_json_writer *w)
 {
     (void)pthread_mutex_lock(&j->lock);
     const struct router_record *r = find(j, id);
     if (r != NULL) {
         put_record(w, r, now_ns);
         put_steps(w, r);
+        put_texts(w, r, shows_texts);
     }
     (void)pthread_mutex_unlock(&j->lock);
     return r != NULL;

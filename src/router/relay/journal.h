@@ -1,8 +1,10 @@
 /* router/relay/journal.h - the request log: the last requests to generate, in memory.
  *
  * A record begins when a request arrives and is updated while the request runs: which key and
- * model, which node and why, the steps of its way with their times, and how it ended.  A record
- * never has the text of a prompt or of an answer.
+ * model, which node and why, the steps of its way with their times, and how it ended.  Only
+ * where the key has keep_texts a record also has the prompt and the answer (texts.h).  Texts of
+ * all records have ROUTER_TEXTS_MAX bytes together: the oldest leave first.  They also leave
+ * with their record, and when the key keeps texts no longer.
  *
  * The records are a ring with a fixed number of places (setting request-log), allocated once.
  * A request refers to its record by number; where newer requests have taken the place, an
@@ -23,6 +25,7 @@
 enum {
     ROUTER_STEPS_MAX = 16,     /* of a record; later steps take the place of the last */
     ROUTER_JOURNAL_PAGE = 500, /* records of one answer, at most */
+    ROUTER_TEXTS_MAX = 64 << 20,
 };
 
 /*    name          in JSON */
@@ -55,6 +58,22 @@ struct router_step {
     char reason[120];
 };
 
+/*    name          in JSON */
+#define ROUTER_TEXTS_MAP(X)                                                                    \
+    X(OFF, "off")   /* the key does not keep texts */                                          \
+    X(NONE, "none") /* the request was refused before it had a prompt */                       \
+    X(KEPT, "kept")                                                                            \
+    X(REMOVED, "removed") /* newer texts needed the room, or the key keeps texts no longer */
+
+/*    OFF ----> NONE          at the end of a request without a prompt
+ *     |
+ *     +----> KEPT ----> REMOVED */
+enum router_texts {
+#define X(name, text) ROUTER_TEXTS_##name,
+    ROUTER_TEXTS_MAP(X)
+#undef X
+};
+
 struct router_record {
     uint64_t number; /* 0: free */
     char request_id[72];
@@ -72,6 +91,8 @@ struct router_record {
     uint64_t prompt_tokens, completion_tokens, cached_tokens;
     uint32_t choices;
     bool is_stream;
+    enum router_texts texts;
+    struct lr_buf prompt, answer; /* owned, JSON (texts.h); empty unless texts is KEPT */
     uint32_t step_count; /* that came; the record has the first ones and the last.  What lies
                           * behind them in `steps` is left from an older record. */
     struct router_step steps[ROUTER_STEPS_MAX];
@@ -84,6 +105,9 @@ struct router_journal {
     uint64_t first; /* number of the first record: another one after each start */
     uint64_t count; /* records since the start */
     uint64_t changes;
+    size_t text_bytes;    /* of all records */
+    size_t text_limit;    /* ROUTER_TEXTS_MAX; tests take less */
+    uint64_t text_oldest; /* no record before this number has texts */
 };
 
 /* capacity 0: no request is logged. */
@@ -102,6 +126,16 @@ struct router_record *router_journal_enter(struct router_journal *j, uint64_t nu
 void router_journal_leave(struct router_journal *j);
 /* The record's next step, for the caller to fill; the record was entered. */
 struct router_step *router_journal_step(struct router_record *record);
+
+/* The prompt, then the answer of a record; takes the buffer and leaves an empty one.  The
+ * answer is dropped unless the prompt is kept. */
+void router_journal_keep_prompt(struct router_journal *j, uint64_t number, struct lr_buf *json);
+void router_journal_keep_answer(struct router_journal *j, uint64_t number, struct lr_buf *json);
+/* The only function that changes record->texts.  False: there is no such move, and nothing
+ * happened.  The lock is held. */
+bool router_record_move_texts(struct router_record *record, enum router_texts to);
+/* Removes the texts of all records of this key, also those of requests that run. */
+void router_journal_forget(struct router_journal *j, const char *key);
 
 /* Changes since the start: a page reads again only what has changed. */
 uint64_t router_journal_changes(struct router_journal *j);
@@ -123,8 +157,8 @@ LR_MUST_USE lr_code router_journal_check(const struct router_journal_filter *fil
 void router_journal_write(struct router_journal *j, const struct router_journal_filter *filter,
                           uint64_t now_ns, struct lr_json_writer *w);
 /* The members of one record with its steps, by number or by the newest with this request id.
- * False: there is none. */
+ * shows_texts: the caller may read prompts and answers.  False: there is none. */
 bool router_journal_write_one(struct router_journal *j, struct lr_str id, uint64_t now_ns,
-                              struct lr_json_writer *w);
+                              bool shows_texts, struct lr_json_writer *w);
 
 #endif

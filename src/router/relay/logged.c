@@ -33,6 +33,28 @@ void router_log_model(struct router_call *call, struct lr_str name)
     router_journal_leave(call->relay->journal);
 }
 
+static void keep_prompt(struct router_call *call)
+{
+    struct lr_buf json;
+    lr_buf_init(&json, ROUTER_TEXT_JSON);
+    router_texts_prompt(&call->turn, &json);
+    router_journal_keep_prompt(call->relay->journal, call->record, &json);
+    lr_buf_free(&json);
+    if (call->turn.codec->kind == LR_REQUEST_GENERATE) /* vectors are no text */
+        call->answer = router_kept_answer_new(call->generation_count);
+}
+
+static void keep_answer(struct router_call *call)
+{
+    struct lr_buf json;
+    lr_buf_init(&json, ROUTER_TEXT_JSON);
+    router_kept_answer_write(call->answer, &json);
+    router_journal_keep_answer(call->relay->journal, call->record, &json);
+    lr_buf_free(&json);
+    router_kept_answer_free(call->answer);
+    call->answer = NULL;
+}
+
 void router_log_valid(struct router_call *call)
 {
     struct router_record *record = router_journal_enter(call->relay->journal, call->record);
@@ -41,6 +63,14 @@ void router_log_valid(struct router_call *call)
     record->choices = call->generation_count;
     record->is_stream = call->turn.request->stream;
     router_journal_leave(call->relay->journal);
+    if (call->keeps_texts)
+        keep_prompt(call);
+}
+
+void router_log_text(struct router_call *call, uint32_t choice, const struct chat_delta *delta)
+{
+    if (call->answer != NULL)
+        router_kept_answer_add(call->answer, choice, delta);
 }
 
 /* An error about the request itself may quote the request: the log has its code only. */
@@ -107,7 +137,11 @@ void router_log_end(struct router_call *call, int status, const struct lr_error 
     } else if (status >= 400) {
         record->code = LR_CANCELLED;
     }
+    if (call->keeps_texts)
+        (void)router_record_move_texts(record, ROUTER_TEXTS_NONE);
     router_journal_leave(call->relay->journal);
+    if (call->answer != NULL)
+        keep_answer(call);
 }
 
 void router_log_usage(struct router_call *call)

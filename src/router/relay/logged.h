@@ -6,6 +6,7 @@
 #define ROUTER_RELAY_LOGGED_H
 
 #include "router/relay/journal.h"
+#include "router/relay/texts.h"
 
 struct router_call;
 struct router_generation;
@@ -16,6 +17,8 @@ void router_log_arrival(struct router_call *call);
 void router_log_model(struct router_call *call, struct lr_str name);
 /* The request is valid: how many answers it wants, and how. */
 void router_log_valid(struct router_call *call);
+/* Text of the answer, where the key has keep_texts. */
+void router_log_text(struct router_call *call, uint32_t choice, const struct chat_delta *delta);
 /* A step on the way; why NULL: the step needs no reason. */
 void router_log_step(const struct router_generation *g, enum router_step_kind kind,
                      uint64_t at_ns, const struct lr_error *why);

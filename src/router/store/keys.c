@@ -144,7 +144,7 @@ void router_keys_merge(struct router_keys *keys, struct router_key *known,
                        const struct router_key *read)
 {
     known->joins = read->joins;
-    router_key_apply(known, &(struct router_key_change){.given = ~0U, .to = *read});
+    router_keys_change(keys, known, &(struct router_key_change){.given = ~0U, .to = *read});
     router_budget_set(&known->month, read->month.month, read->month.known);
     if (memcmp(known->hash, read->hash, LR_SHA256_LEN) == 0 &&
         known->old_until_ms == read->old_until_ms)
@@ -245,6 +245,7 @@ static const struct {
     CHANGE(ROUTER_KEY_MONTH_SOFT, tokens_per_month_soft, false),
     CHANGE(ROUTER_KEY_CONCURRENT, concurrent_requests, false),
     CHANGE(ROUTER_KEY_BYTES, request_bytes, false),
+    CHANGE(ROUTER_KEY_TEXTS, keep_texts, false),
 };
 #undef CHANGE
 enum { CHANGES = sizeof(changes) / sizeof(changes[0]) };
@@ -255,6 +256,20 @@ void router_key_apply(struct router_key *key, const struct router_key_change *ch
         if ((change->given & changes[i].field) != 0)
             memcpy((char *)key + changes[i].offset,
                    (const char *)&change->to + changes[i].offset, changes[i].size);
+}
+
+static bool keeps_texts(const struct router_key *key)
+{
+    return key->keep_texts != 0 && key->revoked_ms == 0;
+}
+
+void router_keys_change(struct router_keys *keys, struct router_key *key,
+                        const struct router_key_change *change)
+{
+    bool kept = keeps_texts(key);
+    router_key_apply(key, change);
+    if (kept && !keeps_texts(key) && keys->on_texts_off != NULL)
+        keys->on_texts_off(keys->arg, key);
 }
 
 /* ---- addresses ---- */
@@ -420,9 +435,9 @@ lr_code router_key_insert(struct router_sql *sql, const struct router_key *key,
         "INSERT INTO keys (id, name, role, hash, created_ms, expires_ms, "
         "revoked_ms, requests_per_minute, tokens_per_minute, models, uses, "
         "joins, owner, label, addresses, tokens_per_month, "
-        "tokens_per_month_soft, concurrent_requests, request_bytes, viewer) VALUES ($1, "
-        "$2, $3, $4, $5, $6, $7, $8, $9, $10, $11, 0, $12, $13, $14, $15, $16, "
-        "$17, $18, $19)",
+        "tokens_per_month_soft, concurrent_requests, request_bytes, viewer, keep_texts) "
+        "VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, 0, $12, $13, $14, $15, $16, "
+        "$17, $18, $19, $20)",
         NULL, NULL, err, ROUTER_Z(key->id), ROUTER_Z(key->name),
         ROUTER_Z(router_role_name(stored_role)), ROUTER_Z(hash), ROUTER_INT(key->created_ms),
         ROUTER_INT(key->expires_ms), ROUTER_INT(key->revoked_ms),
@@ -430,7 +445,8 @@ lr_code router_key_insert(struct router_sql *sql, const struct router_key *key,
         ROUTER_Z(key->models), ROUTER_INT(key->uses), ROUTER_Z(key->owner),
         ROUTER_Z(key->label), ROUTER_Z(key->addresses), ROUTER_INT(key->tokens_per_month),
         ROUTER_INT(key->tokens_per_month_soft), ROUTER_INT(key->concurrent_requests),
-        ROUTER_INT(key->request_bytes), ROUTER_INT(key->role == ROUTER_VIEWER));
+        ROUTER_INT(key->request_bytes), ROUTER_INT(key->role == ROUTER_VIEWER),
+        ROUTER_INT(key->keep_texts));
 }
 
 lr_code router_key_rotate(struct router_sql *sql, const char *id,
@@ -510,6 +526,7 @@ static lr_code load_row(void *ctx, const struct router_row *row, struct lr_error
         key.old_until_ms = router_row_int(row, 20);
     if (router_row_int(row, 21) != 0)
         key.role = ROUTER_VIEWER;
+    key.keep_texts = router_row_int(row, 22) != 0;
     return router_keys_add(keys, &key, err);
 }
 
@@ -520,7 +537,7 @@ lr_code router_keys_load(struct router_keys *keys, struct router_sql *sql, struc
         "SELECT id, name, role, hash, created_ms, expires_ms, revoked_ms, "
         "requests_per_minute, tokens_per_minute, models, uses, joins, "
         "owner, label, addresses, tokens_per_month, tokens_per_month_soft, "
-        "concurrent_requests, request_bytes, old_hash, old_until_ms, viewer FROM "
+        "concurrent_requests, request_bytes, old_hash, old_until_ms, viewer, keep_texts FROM "
         "keys ORDER BY created_ms",
         NULL, 0, load_row, keys, err);
 }

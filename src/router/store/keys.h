@@ -50,6 +50,7 @@ struct router_key {
     char addresses[ROUTER_KEY_ADDRESSES]; /* networks it may come from, by spaces; "": any */
     uint64_t tokens_per_month, tokens_per_month_soft; /* 0: no budget */
     uint64_t concurrent_requests, request_bytes;      /* 0: no limit */
+    uint64_t keep_texts; /* 1: the request log keeps its prompts and answers; else 0 */
     unsigned char old_hash[LR_SHA256_LEN]; /* of the secret before the last rotation */
     int64_t old_until_ms;                  /* wall: until then it is valid; 0: there is none */
     uint64_t uses, joins; /* role node: how many nodes it lets in, 0: any number; and has */
@@ -82,6 +83,7 @@ enum router_key_field {
     ROUTER_KEY_MONTH_SOFT = 2048,
     ROUTER_KEY_CONCURRENT = 4096,
     ROUTER_KEY_BYTES = 8192,
+    ROUTER_KEY_TEXTS = 16384,
 };
 
 struct router_key_change {
@@ -95,6 +97,9 @@ struct router_keys {
     struct lr_strmap by_hash; /* of secrets that were valid once, too */
     struct lr_strmap by_id;
     uint32_t routers; /* that share the database: each has this part of a key's limits */
+    /* The texts of this key's requests are kept no longer; NULL: nobody asks. */
+    void (*on_texts_off)(void *arg, const struct router_key *key);
+    void *arg; /* of on_texts_off */
 };
 
 void router_keys_init(struct router_keys *keys);
@@ -185,6 +190,9 @@ LR_MUST_USE lr_code router_key_check_model(const struct router_key *key, struct 
                                            struct lr_error *err);
 
 void router_key_apply(struct router_key *key, const struct router_key_change *change);
+/* The same for a key of this list. */
+void router_keys_change(struct router_keys *keys, struct router_key *key,
+                        const struct router_key_change *change);
 
 /* The tokens of this month of every key.  Thread: the database's, or before the start. */
 LR_MUST_USE lr_code router_keys_load_month(struct router_keys *keys, struct router_sql *sql,

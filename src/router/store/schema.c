@@ -173,6 +173,12 @@ static const char *const step_16[] = {
     NULL,
 };
 
+/* Keys whose prompts and answers the request log keeps (relay/texts.h). */
+static const char *const step_17[] = {
+    "ALTER TABLE keys ADD COLUMN keep_texts BIGINT NOT NULL DEFAULT 0",
+    NULL,
+};
+
 /* From step 10 on: .is_additive = true wherever possible. */
 static const struct router_schema_step steps[] = {
     {.statements = step_1},
@@ -191,6 +197,7 @@ static const struct router_schema_step steps[] = {
     {.statements = step_14, .fn = router_month_begin, .is_additive = true},
     {.statements = step_15, .is_additive = true},
     {.statements = step_16, .is_additive = true},
+    {.statements = step_17, .is_additive = true},
 };
 
 struct secrets {

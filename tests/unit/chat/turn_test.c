@@ -104,7 +104,7 @@ static bool keep(void *owner, struct chat_record *record)
 }
 
 static const struct chat_generator generator = {start, stop};
-static const struct chat_sink sink = {write_piece, finish, fail_turn, tell, keep, NULL};
+static const struct chat_sink sink = {write_piece, finish, fail_turn, tell, keep, NULL, NULL};
 
 static void open_fixture(struct fixture *f, const struct chat_codec *codec)
 {
