@@ -128,7 +128,8 @@ static void prepare(void)
         "\"stream\":true}";
     static const struct chat_generator generator = {router_generation_start,
                                                     router_generation_stop};
-    static const struct chat_sink sink = {write_piece, finish, fail_turn, NULL, NULL, NULL};
+    static const struct chat_sink sink = {
+        .write = write_piece, .finish = finish, .fail = fail_turn};
     struct chat_model chat = {0};
     struct lr_str name;
     chat_turn_init(&call.turn, &chat_openai_chat, &arena, &generator, &sink, &call);
