@@ -29,7 +29,13 @@ export const StateBadge = ({ state }) => html`<${Badge} tone=${tones[state] ?? '
  * @param {string|null|undefined} text
  * @param {string} [code] @param {Record<string, string>} [params]
  */
-export const reasonText = (text, code, params) => (code ? tOr(`reasons.${code}`, text ?? '', params) : (text ?? ''));
+export const reasonText = (text, code, params) =>
+  code
+    ? tOr(`reasons.${code}`, text ?? '', {
+        ...params,
+        ...(params?.cause_code ? { cause: reasonText(params.cause, params.cause_code, params.cause_params) } : {}),
+      })
+    : (text ?? '');
 
 /** The reason of a model, or of a model on a node. @param {{reason?: string, reason_code?: string, reason_params?: object}} item */
 export const reasonOf = (item) => reasonText(item.reason, item.reason_code, item.reason_params);

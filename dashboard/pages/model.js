@@ -199,7 +199,7 @@ export default function Model({ id }) {
     if (kept.length > 0)
       await confirm({
         title: t('models.keptTitle'),
-        lines: kept.map((p) => t('models.kept', { node: p.name, message: p.reason ?? '' })),
+        lines: kept.map((p) => t('models.kept', { node: p.name, message: reasonOf(p) })),
         action: t('common.close'),
       });
     live.refresh('models');

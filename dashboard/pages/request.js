@@ -5,6 +5,7 @@ import { t } from '../lib/i18n.js';
 import { useResource } from '../lib/live.js';
 import { RequestBadge, spans, whyNode } from '../lib/request.js';
 import { href } from '../lib/route.js';
+import { reasonOf, reasonText } from '../lib/states.js';
 import { Badge, CopyButton, Empty, ErrorNote, Facts, Note, Page, Skeleton } from '../lib/ui.js';
 
 const ms = (value) =>
@@ -50,10 +51,10 @@ const Steps = ({ request }) => html`<ol class="steps card">
       ) => html`<li key=${i} class=${bad.includes(s.step) ? 'bad' : uneasy.includes(s.step) ? 'uneasy' : ''}><span class="step-at number">${ms(s.at_ms)}</span>
     <span class="step-what">${t(`requests.step_${s.step}`)}${s.node ? html` <span class="muted">${s.node}</span>` : ''}${request.choices > 1 ? html` <${Badge}>${t('requests.choice', { number: s.choice + 1 })}<//>` : ''}
       ${s.tokens > 0 && (bad.includes(s.step) || uneasy.includes(s.step)) && html` <span class="muted small">${t('requests.hadTokens', { count: number(s.tokens) })}</span>`}
-      ${s.reason && html`<span class="reason step-reason">${s.reason}</span>`}</span></li>`,
+      ${s.reason && html`<span class="reason step-reason">${reasonOf(s)}</span>`}</span></li>`,
     )}
   ${request.steps_left_out > 0 && html`<li><span class="step-at"></span><span class="muted">${t('requests.leftOut', { count: request.steps_left_out })}</span></li>`}
-  ${request.status > 0 && html`<li class=${request.status >= 500 || request.status === 429 ? 'bad' : ''}><span class="step-at number">${ms(request.total_ms)}</span><span class="step-what">${t(request.status < 400 ? 'requests.step_done' : request.error_code === 'cancelled' ? 'requests.step_left' : 'requests.step_refused')}${request.error && html`<span class="reason step-reason">${request.error}</span>`}</span></li>`}</ol>`;
+  ${request.status > 0 && html`<li class=${request.status >= 500 || request.status === 429 ? 'bad' : ''}><span class="step-at number">${ms(request.total_ms)}</span><span class="step-what">${t(request.status < 400 ? 'requests.step_done' : request.error_code === 'cancelled' ? 'requests.step_left' : 'requests.step_refused')}${request.error && html`<span class="reason step-reason">${reasonText(request.error, request.error_reason_code, request.error_reason_params)}</span>`}</span></li>`}</ol>`;
 
 const PART = { content: 'requests.answer', reasoning: 'requests.reasoning', tool_call: 'requests.toolCall' };
 

@@ -8,7 +8,7 @@ import { bytes, duration } from '../lib/format.js';
 import { t } from '../lib/i18n.js';
 import { live, useLive, useResource } from '../lib/live.js';
 import { href } from '../lib/route.js';
-import { StateBadge, stateName } from '../lib/states.js';
+import { reasonOf, StateBadge, stateName } from '../lib/states.js';
 import { Badge, Button, ErrorNote, Icon, Meter, Page, Skeleton, useOrder } from '../lib/ui.js';
 import { Register } from './register.js';
 
@@ -114,7 +114,7 @@ function Progress({ model, downloads }) {
   return html`<div class="first-model"><p class="row"><a class="row-link" href=${href('models', model.id)}>${model.id}</a><${StateBadge} state=${model.state} /></p>
     ${total > 0 && html`<${Meter} value=${done} max=${total} label=${stateName('fetching')} tone="busy" />`}
     ${facts.length > 0 && html`<p class="small muted number">${facts.join(' · ')}</p>`}
-    ${total === 0 && model.reason && html`<p class="reason">${model.reason}</p>`}</div>`;
+    ${total === 0 && model.reason && html`<p class="reason">${reasonOf(model)}</p>`}</div>`;
 }
 
 const canChat = (m) => m.ready || m.state === 'present' || m.state === 'loading' || m.state === 'starting';

@@ -1,11 +1,16 @@
 // The dashboard's parts without a view: streams, quoting for a shell, requests, usage.
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
+import { readdirSync, readFileSync } from 'node:fs';
+import path from 'node:path';
 import { test } from 'node:test';
 import { EventParser, speed } from '../../dashboard/lib/chat.js';
 import { shellQuote, snippets, toCurl } from '../../dashboard/lib/chat_snippets.js';
 import { noSettings, openChats, toolsProblem, toRequest } from '../../dashboard/lib/chats.js';
+import en from '../../dashboard/i18n/en.js';
+import ja from '../../dashboard/i18n/ja.js';
 import { stackedBy, sumsBy } from '../../dashboard/pages/usage.js';
+import { ROOT } from './support.mjs';
 
 test('events are parsed the same for any chunking of the stream and any line ends', () => {
   for (const end of ['\n', '\r\n', '\r']) {
@@ -183,4 +188,72 @@ test('usage rows of any keys and models become stacked series and sums', () => {
       ['b', 2, 2, 1, null],
     ],
   );
+});
+
+// ---- what the C code says, in the languages of the page ----
+
+const source = (name) => readFileSync(path.join(ROOT, name), 'utf8');
+const cText = (literals) =>
+  [...literals.matchAll(/"(?:[^"\\]|\\.)*"/g)].map(([literal]) => JSON.parse(literal)).join('');
+const holes = (text) => [...text.matchAll(/\{(\w+)\}/g)].map((m) => m[1]);
+const knownReasons = [
+  ...source('src/router/fleet/reasons.c').matchAll(/\{"(\w+)",\s*((?:"(?:[^"\\]|\\.)*"\s*)+)\}/g),
+].map(([, code, literals]) => ({ code, pattern: cText(literals.trim()) }));
+const isJapanese = (text) => /[\u3040-\u30ff\u4e00-\u9fff]/.test(text);
+
+test('every reason code of the C code has a text in both languages, with no parameter that the code does not give', () => {
+  assert.ok(knownReasons.length > 60, `only ${knownReasons.length} reasons were found`);
+  for (const { code, pattern } of knownReasons)
+    for (const texts of [en, ja]) {
+      const text = texts.reasons[code];
+      assert.ok(text, `reasons.${code} has no ${texts === ja ? 'Japanese' : 'English'} text`);
+      for (const hole of holes(text)) assert.ok(holes(pattern).includes(hole), `reasons.${code}: {${hole}}`);
+      if (texts === ja) assert.ok(isJapanese(text), `reasons.${code} is not Japanese: ${text}`);
+    }
+  const codes = new Set(knownReasons.map((r) => r.code));
+  for (const code of Object.keys(ja.reasons)) assert.ok(codes.has(code), `no sentence has the code ${code}`);
+});
+
+test('every sentence that has a reason code is said somewhere in the C code', () => {
+  const files = readdirSync(path.join(ROOT, 'src'), { recursive: true }).filter((f) => f.endsWith('.c'));
+  const all = files
+    .filter((f) => !f.endsWith('reasons.c'))
+    .map((f) =>
+      source(path.join('src', f))
+        .replaceAll('\\"', "''") // not the end of a literal
+        .replace(/"\s*"/g, '')
+        .replaceAll("''", '"')
+        .replaceAll('%s', ''),
+    )
+    .join('\n');
+  for (const { code, pattern } of knownReasons)
+    for (const piece of pattern.split(/\{\w+\}|; |\): /).filter((p) => p.length >= 8))
+      assert.ok(all.includes(piece), `${code}: no source file says "${piece}"`);
+});
+
+test('alerts, steps, errors and states of texts have Japanese words', () => {
+  const names = (file, map) =>
+    [
+      ...source(file)
+        .split(`#define ${map}`)[1]
+        .split(/\n\n/)[0]
+        .matchAll(/X\(\w+,\s*"(\w+)"/g),
+    ].map((m) => m[1]);
+  const journal = 'src/router/relay/journal.h';
+  const kinds = [...source('src/router/fleet/alerts.h').matchAll(/X\([A-Z_]+,\s*"(\w+)",\s*"/g)].map((m) => m[1]);
+  const codes = ['include/llm-router/status.h', 'src/base/fail.h']
+    .flatMap((f) => [...source(f).matchAll(/^\s*X\(([A-Z_]+),\s*\d+,/gm)].map((m) => m[1].toLowerCase()))
+    .filter((c) => c !== 'ok')
+    .map((c) => ({ unauthenticated: 'invalid_api_key', rate_limited: 'rate_limit_exceeded' })[c] ?? c);
+  const wanted = [
+    ...kinds.flatMap((k) => [`overview:kind.${k}`, `overview:advice.${k}`]),
+    ...names(journal, 'ROUTER_STEP_MAP').flatMap((s) => [`requests:step_${s}`, `requests:phase_${s}`]),
+    ...names(journal, 'ROUTER_TEXTS_MAP').map((s) => `requests:texts_${s}`),
+    ...codes.map((c) => `requests:error_${c}`),
+  ];
+  assert.ok(kinds.length > 15 && codes.length > 12 && wanted.length > 70, String(wanted.length));
+  for (const key of wanted) {
+    const [page, name] = key.split(':');
+    assert.ok(isJapanese(ja[page][name] ?? ''), `${key} has no Japanese text`);
+  }
 });

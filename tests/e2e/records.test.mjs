@@ -21,13 +21,13 @@ const server = path.join(ROOT, 'tests/support/postgres');
 const REQUESTS = LONG ? 5000 : 250; // more than a page
 const left = [];
 const routers = [];
-let data;
+let data, url;
 
 before(async () => {
   data = tempDir('pg');
-  const url = execFileSync(server, ['start', data], { encoding: 'utf8' }).trim().replace('DATABASE', 'postgres');
+  url = execFileSync(server, ['start', data], { encoding: 'utf8' }).trim();
   const prices = ['--price', 'one=1/2', '--price', 'two=10/20/5', '--currency', 'EUR', '--allow-cpu-nodes'];
-  for (const args of [prices, [...prices, '--database', url]]) {
+  for (const args of [prices, [...prices, '--database', url.replace('DATABASE', 'postgres')]]) {
     const router = await startRouter({ args });
     routers.push(router);
     left.push(router);
@@ -205,10 +205,10 @@ test('the audit log names the actor, the address and the changed members before 
   }
 });
 
-test('records that are older than the operator keeps them are removed, the sums of the month stay', async () => {
-  const dir = tempDir('kept');
+// Every server has the database template1, too.
+const keeps = async (dir, database) => {
   const model = makeEcho('one');
-  let r = await startRouter({ dir, args: ['--allow-cpu-nodes'] });
+  let r = await startRouter({ dir, args: ['--allow-cpu-nodes', ...database] });
   left.push(r, await startNode(r, { args: ['--model', model] }));
   await until('online', async () => (await online(r)) === 1);
   await register(r, 'one');
@@ -217,7 +217,7 @@ test('records that are older than the operator keeps them are removed, the sums 
   const month = async () => (await call(`${r.url}/v0/self`, { key: key.key })).json.usage.requests;
   await until('written', async () => (await month()) === 5);
   await r.stop();
-  r = await startRouter({ dir, args: ['--keep-usage', '1s', '--keep-audit', '1s'] });
+  r = await startRouter({ dir, args: ['--keep-usage', '1s', '--keep-audit', '1s', ...database] });
   left.push(r);
   await until(
     'removed',
@@ -226,7 +226,13 @@ test('records that are older than the operator keeps them are removed, the sums 
       (await call(`${r.url}/v0/audit`)).json.audit.length === 0,
   );
   assert.equal(await month(), 5);
-});
+};
+
+test('records that are older than the operator keeps them are removed, the sums of the month stay, in either database', () =>
+  Promise.all([
+    keeps(tempDir('kept'), []),
+    keeps(tempDir('kept'), ['--database', url.replace('DATABASE', 'template1')]),
+  ]));
 
 test('a price that cannot be read stops the start', async () => {
   await assert.rejects(

@@ -108,8 +108,19 @@ test('usage sums requests and tokens by key and model', async () => {
   await says(['run', 'parrot', 'count me', '--key', created.key], /count me/);
   await until('it is written', async () => /billed/.test((await run(['usage'])).stdout));
   const line = (await says(['usage', '--of', 'billed'], /TOTAL/)).split('\n')[1];
-  assert.match(line, new RegExp(`^${created.id} billed +parrot +1 +\\d+ +\\d+ +\\d+$`));
+  assert.match(line, new RegExp(`^${created.id} billed +parrot +1 +0 +\\d+ +\\d+ +\\d+$`));
   await says(['usage', '--since', '1s', '--of', created.id, '--json'], /^\{"since":\d+/);
+  // By day, model, key and owner, as a table and as CSV.
+  await says(['keys', 'set', 'billed', '--owner', 'team, "A"', '--keep-texts', 'on'], /prompts and answers are kept/);
+  await says(['usage', '--by', 'owner'], /^OWNER +REQUESTS .*\n[^]*team, "A" +1 +0 /);
+  await says(
+    ['usage', '--by', 'day,model', '--of', 'billed'],
+    /^DAY +MODEL .*\n\d{4}-\d\d-\d\d parrot +1 [^]*TOTAL +1 /,
+  );
+  const csv = await says(['usage', '--by', 'owner,model', '--of', 'billed', '--csv'], /^time,owner,model,requests,/);
+  assert.match(csv.split('\r\n')[1], /^\d+,"team, ""A""","parrot",1,0,/);
+  await fails(['usage', '--by', 'week'], /"by" is a list of day, model, key and owner/);
+  await fails(['usage', '--csv', '--json'], /choose one/, 2);
 });
 
 test('models, nodes and keys are found by name; a name that several have is an error with their ids', async () => {

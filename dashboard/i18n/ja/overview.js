@@ -88,6 +88,10 @@ export default {
     '受信側と設定 alert-webhook を確認してください。メッセージはデータベースで待ち、受信側が受け取れるようになると送られます。',
   'advice.certificate_ends':
     '証明書を更新してください。tls-cert と tls-key のファイルを差し替えると 10 秒以内に使われます。',
+  'advice.budget_soft':
+    'キーの利用者に知らせるか、tokens_per_month_soft を引き上げてください。アラートは月が替わると終わります。',
+  'advice.budget_spent':
+    'このキーのリクエストは次の月まで 429 になります。tokens_per_month を引き上げるか(llm-router keys set KEY --tokens-per-month N)、月が替わるのを待ってください。',
   'advice.database_failed':
     'データベースを復旧するか、ディスクの空きを増やしてください。その間もリクエストは処理され、利用量はメモリに保持されます。変更は拒否されます。',
   'kind.node_offline': 'ノードがオフライン',

@@ -3,8 +3,10 @@
  *
  * Reasons of models and messages of alerts are English sentences, most of them of nodes.  This
  * table knows the frequent ones: a sentence that fits a pattern gets its code and the texts
- * that stand in its holes.  A sentence that fits none has no code, and is shown as it is.
- * Thread: any.
+ * that stand in its holes.  A hole {cause} is looked up, too: cause_code and cause_params stand
+ * beside it.  A sentence that fits none has no code, and is shown as it is.  The page has a
+ * text for each code in each language (dashboard/i18n), which tests/e2e/dashboard_lib.test.mjs
+ * checks. Thread: any.
  */
 #ifndef ROUTER_FLEET_REASONS_H
 #define ROUTER_FLEET_REASONS_H

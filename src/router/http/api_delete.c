@@ -9,6 +9,7 @@
  */
 #include "chat/codec.h"
 #include "hub/url.h"
+#include "router/fleet/reasons.h"
 #include "router/http/api.h"
 #include "router/state.h"
 #include "wire/reply.h"
@@ -51,11 +52,13 @@ static void on_answer(void *arg, const struct lr_error *err, const struct net_re
     lr_json_begin_object(a->w);
     LR_JSON_MEMBERS(a->w, LR_TEXT("node", order->to->id), LR_TEXT("name", order->to->name),
                     LR_FLAG("ok", ok));
-    if (err != NULL)
-        lr_json_member_z(a->w, "reason", err->text);
-    else if (!ok)
-        lr_json_member_str(a->w, "reason",
-                           wire_refusal_message(net_request_arena(a->req), reply->body));
+    if (!ok) {
+        struct lr_str why = err != NULL
+                                ? lr_str_z(err->text)
+                                : wire_refusal_message(net_request_arena(a->req), reply->body);
+        lr_json_member_str(a->w, "reason", why);
+        router_reason_put(a->w, "reason", why);
+    }
     lr_json_end_object(a->w);
     if (--a->waits == 0)
         finish(a);

@@ -1,5 +1,6 @@
 /* router/http/api_nodes.c - nodes are listed, taken out of service and removed; routers are
  * listed. */
+#include "router/fleet/reasons.h"
 #include "router/http/api.h"
 #include "router/state.h"
 
@@ -13,13 +14,17 @@ static void put_models(struct lr_json_writer *w, const struct router_node *node)
 {
     const struct router_replica *replica;
     lr_json_member_array(w, "models");
-    for (size_t i = 0; (replica = router_node_replica_at(node, i)) != NULL; i++)
-        LR_JSON_ITEM(w, LR_TEXT("id", replica->id), LR_TEXT("state", replica->state),
-                     LR_TEXT("reason", replica->reason[0] != '\0' ? replica->reason : NULL),
-                     LR_FLAG("can_run", replica->can_run), LR_UINT("slots", replica->slots),
-                     LR_UINT("replicas", replica->workers),
-                     LR_UINT("inflight", replica->inflight),
-                     LR_UINT("running", running(replica)));
+    for (size_t i = 0; (replica = router_node_replica_at(node, i)) != NULL; i++) {
+        lr_json_begin_object(w);
+        LR_JSON_MEMBERS(w, LR_TEXT("id", replica->id), LR_TEXT("state", replica->state),
+                        LR_TEXT("reason", replica->reason[0] != '\0' ? replica->reason : NULL),
+                        LR_FLAG("can_run", replica->can_run), LR_UINT("slots", replica->slots),
+                        LR_UINT("replicas", replica->workers),
+                        LR_UINT("inflight", replica->inflight),
+                        LR_UINT("running", running(replica)));
+        router_reason_put(w, "reason", lr_str_z(replica->reason));
+        lr_json_end_object(w);
+    }
     lr_json_end_array(w);
 }
 

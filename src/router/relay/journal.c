@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "router/fleet/reasons.h"
+
 enum { AT_ONCE = 64 }; /* records that are looked at while the lock is held */
 
 static const char *const step_names[] = {
@@ -344,6 +346,7 @@ static void put_steps(struct lr_json_writer *w, const struct router_record *r)
             lr_json_member_z(w, "node", s->node);
         if (s->reason[0] != '\0')
             lr_json_member_z(w, "reason", s->reason);
+        router_reason_put(w, "reason", lr_str_z(s->reason));
         lr_json_end_object(w);
     }
     lr_json_end_array(w);
@@ -384,6 +387,8 @@ bool router_journal_write_one(struct router_journal *j, struct lr_str id, uint64
     const struct router_record *r = find(j, id);
     if (r != NULL) {
         put_record(w, r, now_ns);
+        if (r->status >= 400)
+            router_reason_put(w, "error_reason", lr_str_z(r->error));
         put_steps(w, r);
         put_texts(w, r, shows_texts);
     }

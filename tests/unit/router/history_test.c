@@ -1,4 +1,6 @@
-/* The history of figures: slots of three lengths, parts of several processes, an end. */
+/* The history of figures: slots of three lengths, parts of several processes, an end; the last
+ * two also against a real PostgreSQL server. */
+#include "tests/unit/router/postgres.h"
 #include "tests/unit/router/support.h"
 
 #include "router/http/history.h"
@@ -6,13 +8,27 @@
 
 static struct router_history history, other; /* of two processes */
 
+/* A database without a table. */
+static lr_code open_sql(struct router_sql **sql, struct lr_error *err)
+{
+    char url[320];
+    if (server_url[0] == '\0')
+        return router_sqlite_open(":memory:", 1000, sql, err);
+    name_database("postgres", url);
+    lr_code code = router_postgres_open(url, 60000, sql, err);
+    if (code == LR_OK)
+        code = router_sql_plain(*sql, "DROP SCHEMA public CASCADE", err);
+    return code == LR_OK ? router_sql_plain(*sql, "CREATE SCHEMA public", err) : code;
+}
+
 static int open_database(void **state)
 {
     struct lr_error err;
     struct router_sql *sql;
-    if (router_sqlite_open(":memory:", 1000, &sql, &err) != LR_OK ||
-        router_schema_migrate(sql, &err) != LR_OK)
+    if (open_sql(&sql, &err) != LR_OK || router_schema_migrate(sql, &err) != LR_OK) {
+        print_error("%s\n", err.text);
         return -1;
+    }
     router_history_init(&history);
     router_history_init(&other);
     *state = sql;
@@ -168,5 +184,15 @@ int main(void)
         TEST(a_process_that_ends_writes_its_last_slot),
         TEST(the_tables_are_bounded),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    const struct CMUnitTest both[] = {
+        TEST(parts_of_routers_and_restarts_are_added),
+        TEST(the_tables_are_bounded),
+    };
+    int failed = cmocka_run_group_tests_name("SQLite", tests, NULL, NULL);
+    if (start_server() != 0) {
+        print_error("the PostgreSQL server did not start\n");
+        return 1;
+    }
+    failed += cmocka_run_group_tests_name("PostgreSQL", both, NULL, NULL);
+    return stop_server() == 0 ? failed : failed + 1;
 }

@@ -31,6 +31,12 @@ static void a_known_sentence_has_a_code_and_what_stands_in_it(void **state)
     assert_string_equal(put(&out, "killed by SIGSEGV (core dumped)"),
                         "{\"reason_code\":\"worker_killed\",\"reason_params\":{\"signal\":"
                         "\"SIGSEGV (core dumped)\"}}");
+    /* A known sentence within another has its code, too. */
+    assert_string_equal(
+        put(&out, "3 attempts in a row failed; the last: no event of the node in 5000 ms"),
+        "{\"reason_code\":\"attempts_failed\",\"reason_params\":{\"count\":\"3\",\"cause\":"
+        "\"no event of the node in 5000 ms\",\"cause_code\":\"node_quiet\",\"cause_params\":{"
+        "\"ms\":\"5000\"}}}");
     lr_buf_free(&out);
 }
 

@@ -13,9 +13,8 @@
 #include "base/clock.h"
 #include "router/fleet/registry.h"
 #include "router/store/keys.h"
+#include "tests/unit/router/postgres.h"
 #include "tests/unit/router/support.h"
-
-#define POSTGRES LR_SOURCE_DIR "/tests/support/postgres"
 
 enum { WAIT_MS = 60000, TIMEOUT_MS = 60000 };
 
@@ -26,20 +25,10 @@ static int rounds(int few)
 
 /* ---- a database for each test ---- */
 
-static char server_folder[64];
-static char server_url[256]; /* with DATABASE in place of a name; "": SQLite */
-
 struct fixture {
     char folder[64];
     char database[320];
 };
-
-static void name_database(const char *name, char out[320])
-{
-    const char *at = strstr(server_url, "DATABASE");
-    (void)snprintf(out, 320, "%.*s%s%s", (int)(at - server_url), server_url, name,
-                   at + strlen("DATABASE"));
-}
 
 static int make_database(struct fixture *fixture)
 {
@@ -78,29 +67,6 @@ static int drop_fixture(void **state)
     lr_code code = lr_dir_remove(fixture->folder, NULL);
     free(fixture);
     return code == LR_OK ? 0 : -1;
-}
-
-static int start_server(void **state)
-{
-    char command[256];
-    (void)state;
-    (void)snprintf(server_folder, sizeof(server_folder), "/tmp/lr-router-pg-XXXXXX");
-    if (mkdtemp(server_folder) == NULL)
-        return -1;
-    (void)snprintf(command, sizeof(command), POSTGRES " start %s", server_folder);
-    FILE *out = popen(command, "r");
-    bool ok = out != NULL && fgets(server_url, sizeof(server_url), out) != NULL;
-    server_url[strcspn(server_url, "\n")] = '\0';
-    return out != NULL && pclose(out) == 0 && ok ? 0 : -1;
-}
-
-static int stop_server(void **state)
-{
-    char command[256];
-    (void)state;
-    (void)snprintf(command, sizeof(command), POSTGRES " stop %s; rm -rf %s", server_folder,
-                   server_folder);
-    return system(command) == 0 ? 0 : -1;
 }
 
 /* ---- helpers ---- */
@@ -432,6 +398,7 @@ static void a_database_of_the_first_version_becomes_the_newest_with_what_it_hold
                                        "ALTER TABLE keys DROP COLUMN tokens_per_month_soft",
                                        "ALTER TABLE keys DROP COLUMN concurrent_requests",
                                        "ALTER TABLE keys DROP COLUMN request_bytes",
+                                       "ALTER TABLE keys DROP COLUMN keep_texts",
                                        "ALTER TABLE keys DROP COLUMN old_hash",
                                        "ALTER TABLE keys DROP COLUMN old_until_ms",
                                        "UPDATE schema_version SET number = 1",
@@ -768,13 +735,12 @@ int main(void)
         WITH_BED(after_a_lost_connection_everything_is_read_again_and_words_arrive),
         WITH_BED(usage_outlives_lost_connections_and_is_counted_once),
     };
-    void *none = NULL;
     int failed = cmocka_run_group_tests_name("SQLite", both, NULL, NULL);
-    if (start_server(&none) != 0) {
+    if (start_server() != 0) {
         print_error("the PostgreSQL server did not start\n");
         return 1;
     }
     failed += cmocka_run_group_tests_name("PostgreSQL", both, NULL, NULL);
     failed += cmocka_run_group_tests_name("shared", shared, NULL, NULL);
-    return stop_server(&none) == 0 ? failed : failed + 1;
+    return stop_server() == 0 ? failed : failed + 1;
 }
