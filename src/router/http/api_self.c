@@ -161,7 +161,8 @@ lr_code router_api_self(struct router *r, struct net_request *req, struct lr_err
     a->settings = r->settings;
     if (caller->key == NULL) {
         LR_JSON_MEMBERS(a->w, LR_TEXT("id", ""), LR_TEXT("name", ""),
-                        LR_TEXT("role", router_role_name(caller->role)));
+                        LR_TEXT("role", router_role_name(caller->role)),
+                        LR_FLAG("keep_texts", false));
         lr_json_member_object(a->w, "limits");
         lr_json_end_object(a->w);
     } else {
