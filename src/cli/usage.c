@@ -1,9 +1,9 @@
 /* cli/usage.c - llm-router usage: requests, tokens and cost by day, key, owner and model. */
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "base/clock.h"
+#include "base/os/fd.h"
 #include "cli/commands.h"
 #include "cli/names.h"
 #include "cli/remote.h"

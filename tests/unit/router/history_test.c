@@ -6,6 +6,8 @@
 #include "router/http/history.h"
 #include "router/http/stats.h"
 
+#define POSTGRES LR_SOURCE_DIR "/tests/support/postgres"
+
 static struct router_history history, other; /* of two processes */
 
 /* A database without a table. */
@@ -189,10 +191,10 @@ int main(void)
         TEST(the_tables_are_bounded),
     };
     int failed = cmocka_run_group_tests_name("SQLite", tests, NULL, NULL);
-    if (start_server() != 0) {
+    if (start_server(POSTGRES) != 0) {
         print_error("the PostgreSQL server did not start\n");
         return 1;
     }
     failed += cmocka_run_group_tests_name("PostgreSQL", both, NULL, NULL);
-    return stop_server() == 0 ? failed : failed + 1;
+    return stop_server(POSTGRES) == 0 ? failed : failed + 1;
 }

@@ -7,8 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define POSTGRES LR_SOURCE_DIR "/tests/support/postgres"
-
 static char server_folder[64];
 static char server_url[256]; /* with DATABASE in place of a name; "": SQLite */
 
@@ -19,23 +17,24 @@ static inline void name_database(const char *name, char out[320])
                    at + strlen("DATABASE"));
 }
 
-static inline int start_server(void)
+/* script: tests/support/postgres */
+static inline int start_server(const char *script)
 {
-    char command[256];
+    char command[512];
     (void)snprintf(server_folder, sizeof(server_folder), "/tmp/lr-router-pg-XXXXXX");
     if (mkdtemp(server_folder) == NULL)
         return -1;
-    (void)snprintf(command, sizeof(command), POSTGRES " start %s", server_folder);
+    (void)snprintf(command, sizeof(command), "%s start %s", script, server_folder);
     FILE *out = popen(command, "r");
     bool ok = out != NULL && fgets(server_url, sizeof(server_url), out) != NULL;
     server_url[strcspn(server_url, "\n")] = '\0';
     return out != NULL && pclose(out) == 0 && ok ? 0 : -1;
 }
 
-static inline int stop_server(void)
+static inline int stop_server(const char *script)
 {
-    char command[256];
-    (void)snprintf(command, sizeof(command), POSTGRES " stop %s; rm -rf %s", server_folder,
+    char command[512];
+    (void)snprintf(command, sizeof(command), "%s stop %s; rm -rf %s", script, server_folder,
                    server_folder);
     return system(command) == 0 ? 0 : -1;
 }

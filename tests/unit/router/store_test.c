@@ -16,6 +16,8 @@
 #include "tests/unit/router/postgres.h"
 #include "tests/unit/router/support.h"
 
+#define POSTGRES LR_SOURCE_DIR "/tests/support/postgres"
+
 enum { WAIT_MS = 60000, TIMEOUT_MS = 60000 };
 
 static int rounds(int few)
@@ -736,11 +738,11 @@ int main(void)
         WITH_BED(usage_outlives_lost_connections_and_is_counted_once),
     };
     int failed = cmocka_run_group_tests_name("SQLite", both, NULL, NULL);
-    if (start_server() != 0) {
+    if (start_server(POSTGRES) != 0) {
         print_error("the PostgreSQL server did not start\n");
         return 1;
     }
     failed += cmocka_run_group_tests_name("PostgreSQL", both, NULL, NULL);
     failed += cmocka_run_group_tests_name("shared", shared, NULL, NULL);
-    return stop_server() == 0 ? failed : failed + 1;
+    return stop_server(POSTGRES) == 0 ? failed : failed + 1;
 }
