@@ -111,6 +111,28 @@ if (LONG)
     assert.deepEqual(ids('vulkan:0'), expected);
   });
 
+// lavapipe keeps each kernel that it has compiled as a file in the one folder that a confined worker may write to.
+if (LONG)
+  test('a confined worker runs a GGUF model on a Vulkan device, and keeps the compiled kernels for the next load', async () => {
+    const models = tempDir('gguf');
+    const dir = tempDir('up');
+    execFileSync(BIN, ['debug', 'write-gguf', '--output', path.join(models, 'tiny/model.gguf')]);
+    const args = ['--device', 'vulkan', '--models-dir', models, '--engines-dir', ENGINES];
+    args.push('--load-timeout', '10m', '--step-timeout', '10m');
+    const loadMs = async () => {
+      const up = keep(await startUp({ args, dir }));
+      assert.match(up.log, /node\.confinement workers=confined/);
+      const body = { model: 'tiny', prompt: 'hello', max_tokens: 4, temperature: 0 };
+      const answer = await call(`${up.url}/v1/completions`, { body });
+      assert.equal(answer.status, 200, JSON.stringify(answer.json));
+      await up.stop();
+      return Number(up.log.match(/worker\.ready model=tiny .* ms=(\d+)/)[1]);
+    };
+    const first = await loadMs();
+    const second = await loadMs();
+    assert.ok(second < first / 2, `loads took ${first} and ${second} ms`);
+  });
+
 test('doctor computes the demo model on a device and compares it with the processor', async () => {
   const doctor = (device) =>
     cli(['doctor', '--no-hub', '--data-dir', tempDir('doctor'), '--device', device]).catch((error) => error);

@@ -254,6 +254,10 @@ struct lr_dir {
 struct lr_dir *lr_dir_open(const char *path)
 {
     size_t len = strlen(path);
+    if (len == 0) { /* the pattern below would be the root's */
+        errno = ENOENT;
+        return NULL;
+    }
     char *pattern = malloc(len + 3);
     struct lr_dir *dir = calloc(1, sizeof(*dir));
     wchar_t *wide = NULL;
