@@ -41,7 +41,8 @@ struct lr_setting {
     const char *name; /* lower case with dashes */
     enum lr_setting_type type;
     const char *fallback; /* default, as an operator would write it; NULL: not set */
-    const char *choices;  /* "a|b|c" for CHOICE; "a[:N]": "a", or "a:" and a number; [:NAME]: any text */
+    const char *
+        choices; /* "a|b|c" for CHOICE; "a[:N]": "a", or "a:" and a number; [:NAME]: any text */
     int64_t min, max;     /* INT, FLOAT, SIZE (bytes), DURATION (ms); max 0: no upper bound */
     const char *commands; /* "router up"; NULL: every command */
     const char *value;    /* word for --help: "ADDR"; NULL: by type */
