@@ -306,8 +306,10 @@ static void merge_peers(struct router_sync *sync, const struct router_peers *rea
     sync->peers_ms = lr_clock_ms(NULL);
     sync->url_count = 0;
     for (size_t i = 0; i < read->count && sync->url_count < ROUTER_FLEET_MAX; i++)
-        if (router_peer_is_alive(&read->all[i]))
-            LR_COPY(sync->urls[sync->url_count++], lr_str_z(read->all[i].url));
+        if (router_peer_is_alive(&read->all[i])) {
+            LR_COPY(sync->urls[sync->url_count], lr_str_z(read->all[i].url));
+            sync->url_count++;
+        }
     sync->keys->routers = sync->url_count != 0 ? (uint32_t)sync->url_count : 1;
 }
 
