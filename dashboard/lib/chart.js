@@ -40,7 +40,7 @@ const axisText = (slotS, windowS) => {
     getLang(),
     isLong ? { month: 'short', day: 'numeric' } : { hour: '2-digit', minute: '2-digit', hourCycle: 'h23' },
   );
-  return (_, seconds) => seconds.map((s) => form.format(new Date(s * 1000)));
+  return (u, seconds) => seconds.map((s) => (u.data[0].length > 0 ? form.format(new Date(s * 1000)) : ''));
 };
 
 /** The values of a series and of all below it, so that each bar ends where the next begins. */
@@ -65,7 +65,7 @@ function options(Plot, node, { series, format, height, slotS, windowS, most, tog
   return {
     width: node.clientWidth || 300,
     height,
-    padding: [4, 0, 0, slotS ? 14 : 0],
+    padding: [4, node.clientWidth < NARROW_PX ? 14 : 0, 0, slotS ? 14 : 0],
     legend: { show: false },
     cursor: {
       x: true,
@@ -98,7 +98,7 @@ function options(Plot, node, { series, format, height, slotS, windowS, most, tog
       {
         show: node.clientWidth >= NARROW_PX,
         side: 1,
-        size: 58,
+        size: (_, values) => 12 + 6.5 * Math.max(2, ...(values ?? []).map((text) => text.length)),
         gap: 6,
         font,
         stroke: color('--text-3'),

@@ -51,6 +51,10 @@ const inWords = (alert) =>
     .filter(Boolean)
     .join(': ');
 
+/** "exited with 1" says nothing without its model. */
+const withSubject = ({ subject, message }) =>
+  !subject || message.includes(subject) ? message : `${subject}: ${message}`;
+
 function AlertItem({ alert }) {
   const [asks, setAsks] = useState(false);
   const unsilence = async () => {
@@ -59,7 +63,7 @@ function AlertItem({ alert }) {
   };
   const isSilenced = alert.silenced_until > 0;
   return html`<li class="alert ${alert.open && !isSilenced ? alert.level : 'over'}"><${Icon} name="alert" />
-    <div class="alert-text"><p class="alert-message">${getLang() === 'en' ? alert.message : inWords(alert)}</p>
+    <div class="alert-text"><p class="alert-message">${getLang() === 'en' ? withSubject(alert) : inWords(alert)}</p>
       <p class="small muted">${t('overview.whatToDo')} ${tOr(`overview.advice.${alert.kind}`, alert.advice)}</p>
       <p class="alert-facts">${alert.subject && html`<a href=${alert.link}>${alert.subject}</a>`}<${AlertNodes} alert=${alert} />
         <time datetime=${new Date(alert.last * 1000).toISOString()}>${ago(alert.last)}</time>
@@ -71,8 +75,11 @@ function AlertItem({ alert }) {
 
 /** Without an alert all may still not be well: a node that was offline before this router began raises none. */
 function Calm({ hasSilenced }) {
+  const isLost = useLive('link') === 'lost';
   const nodes = useLive('nodes').items.filter((n) => !n.online).length;
   const models = useLive('models').items.filter((m) => !m.ready && ['failed', 'waiting'].includes(m.state)).length;
+  if (isLost)
+    return html`<p class="card calm uneasy"><${Icon} name="alert" /><span>${t('overview.unknown')}</span></p>`;
   const isWell = nodes === 0 && models === 0;
   return html`<p class="card calm ${isWell ? '' : 'uneasy'}"><${Icon} name=${isWell ? 'check' : 'alert'} /><span>${isWell && !hasSilenced ? t('overview.calm') : t('overview.noAlerts')}
     ${nodes > 0 && html` <a href=${href('nodes')}>${t('overview.butNodes', { count: nodes })}</a>`}${models > 0 && html` <a href="#/models?state=failed">${t('overview.butModels', { count: models })}</a>`}</span></p>`;

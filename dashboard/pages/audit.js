@@ -10,12 +10,16 @@ import { Button, ErrorNote } from '../lib/ui.js';
 
 const PAGE = 25;
 
-const value = (v) => (v === undefined ? '' : Array.isArray(v) ? v.join(' ') : String(v));
+const value = (v, name) => {
+  if (v === undefined) return '';
+  if (name === 'expires' && v > 0) return dateTime(v);
+  return Array.isArray(v) ? v.join(' ') : String(v);
+};
 /** "name: a → b" for each changed member; the detail where nothing can be compared. */
 function changes(r) {
   const names = [...new Set([...Object.keys(r.before ?? {}), ...Object.keys(r.after ?? {})])];
   const lines = names.map((name) => {
-    const [before, after] = [value(r.before?.[name]), value(r.after?.[name])];
+    const [before, after] = [value(r.before?.[name], name), value(r.after?.[name], name)];
     return r.before && r.after ? `${name}: ${before} → ${after}` : `${name}: ${before || after}`;
   });
   return lines.length > 0 ? lines : [r.detail];
@@ -72,7 +76,7 @@ export function Audit({ keys }) {
       id: 'address',
       label: t('keys.address'),
       text: (r) => r.from,
-      cell: (r) => html`<span class="break">${r.from}</span>`,
+      cell: (r) => html`<span class="audit-from">${r.from}</span>`,
     },
     { id: 'action', label: t('keys.action'), text: (r) => r.action, cell: (r) => html`<code>${r.action}</code>` },
     {

@@ -109,12 +109,10 @@ function FigureCard({ figure, devices, times, hover, windowS, at, onHover }) {
   const title = t(`nodes.${figure.id}`);
   const values = drawn.map((d) => at(d, figure)).filter(isTold);
   const text = values.length > 0 ? figure.format(figure.whole(values)) : '–';
-  const said =
-    hover !== null
-      ? (windowS > 86400 ? dateTime : clock)(times[hover])
-      : drawn.length > 1
-        ? t(`nodes.${figure.said}`)
-        : '';
+  const tops = drawn.map((d) => (figure.id === 'gpuMemory' ? d.total : figure.id === 'power' ? d.limit : undefined));
+  let said = drawn.length > 1 ? t(`nodes.${figure.said}`) : '';
+  if (tops.every(isTold)) said = t('nodes.ofTotal', { total: figure.format(sum(tops)) });
+  if (hover !== null) said = (windowS > 86400 ? dateTime : clock)(times[hover]);
   const label = `${title}: ${drawn.map((d) => `${d.label} ${isTold(at(d, figure)) ? figure.format(at(d, figure)) : '–'}`).join(', ')}`;
   return html`<section class="card stat"><h3>${title}</h3><p class="stat-figure"><span class="stat-value">${text}</span><span class="stat-aside">${said}</span></p>
     <${Chart} label=${label} times=${times} series=${series} format=${figure.format} height=${120} windowS=${windowS} most=${scaleTop(figure, drawn)} together="gpus" onHover=${onHover} /></section>`;

@@ -13,6 +13,7 @@ export default {
   p99Short: 'p99 {value}',
   alerts: 'Alerts',
   calm: 'All is well: no open alerts.',
+  unknown: 'The router does not answer, so alerts of this moment are not known.',
   times: { one: 'once', other: '{count} times' },
   over: 'resolved',
   earlier: 'Resolved alerts',

@@ -13,6 +13,7 @@ export default {
   p99Short: 'p99 {value}',
   alerts: 'アラート',
   calm: '異常はありません。未解決のアラートもありません。',
+  unknown: 'ルーターが応答しないため、現在のアラートは分かりません。',
   times: { other: '{count} 回' },
   over: '解消済み',
   earlier: '過去のアラート',
