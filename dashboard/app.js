@@ -265,7 +265,9 @@ function returnToPage() {
 /** Who is there: /v0/whoami's answer, null for nobody, an error where nothing answers. */
 async function identify() {
   try {
-    const me = await api.get('/v0/whoami');
+    const early = await globalThis.lrWhoami; // theme.js has asked; null: ask again for the reason
+    globalThis.lrWhoami = null;
+    const me = early ?? (await api.get('/v0/whoami'));
     api.setCsrf(me.csrf ?? '');
     setRole(me.role);
     provider = me.sign_in;

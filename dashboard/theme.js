@@ -1,7 +1,12 @@
 // Before anything is painted: the theme and the language this browser chose, and whether the
 // first page is the overview, so that its heading can be painted at once (not if the last
 // visit ended at the sign-in).  A plain script, because a module would run after the first paint.
+// The answer of /v0/whoami is read here, so that it is there when the page's own script runs.
 (function () {
+  globalThis.lrWhoami = fetch('/v0/whoami').then(
+    (response) => (response.ok ? response.json() : null),
+    () => null,
+  );
   var isOverview = /^(#\/?(overview)?)?$/.test(location.hash);
   try {
     var theme = localStorage.getItem('lr.theme');

@@ -16,6 +16,8 @@ import { getLang } from './i18n.js';
 const WINDOW_LEAST_S = 120;
 const DAY_S = 86400;
 const NARROW_PX = 220;
+/** Steps of the time axis: labels have no seconds. */
+const TICKS_S = [1, 2, 5, 10, 15, 30, 60, 120, 180, 360, 720, 1440, 2880, 10080].map((minutes) => 60 * minutes);
 
 /** A canvas takes colours, not variables: the browser resolves them on an element, once a theme. */
 const colors = new Map();
@@ -89,6 +91,7 @@ function options(Plot, node, { series, format, height, slotS, windowS, most, tog
         size: 22,
         gap: 4,
         space: slotS ? 70 : 60,
+        incrs: TICKS_S,
         font,
         stroke: color('--text-3'),
         ticks: { show: false },
@@ -98,7 +101,7 @@ function options(Plot, node, { series, format, height, slotS, windowS, most, tog
       {
         show: node.clientWidth >= NARROW_PX,
         side: 1,
-        size: (_, values) => 12 + 6.5 * Math.max(2, ...(values ?? []).map((text) => text.length)),
+        size: 58, // "1.86 GHz"; the same in all charts, so that times stand above each other
         gap: 6,
         font,
         stroke: color('--text-3'),

@@ -1,7 +1,7 @@
 // The page itself: how it is served, how every page of it looks.  How soon it shows: dashboard_paint.
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
-import { SCHEMES, SIZES, startBrowser } from './browser.mjs';
+import { SIZES, startBrowser } from './browser.mjs';
 import { call, DEMO, makeEcho, say, startUp, until } from './support.mjs';
 
 let up, browser;
@@ -89,7 +89,7 @@ test('the first paint shows the heading at its final position, in the right lang
   }
 });
 
-test('every page, light and dark, large and small: no finding of axe, no error, no request to another host', async () => {
+test('every page, light and large, dark and small: no finding of axe, no error, no request to another host', async () => {
   const [node] = (await call(`${up.url}/v0/nodes`)).json.nodes;
   await Promise.all(
     Array.from({ length: 6 }, () =>
@@ -106,22 +106,25 @@ test('every page, light and dark, large and small: no finding of axe, no error, 
     ['missing', '#/nowhere'],
   ];
   await until('a point of every chart', async () => (await call(`${up.url}/v0/stats?step=5`)).json.time.length >= 2);
-  for (const scheme of SCHEMES)
-    for (const size of Object.keys(SIZES)) {
-      const page = await browser.open(up.url, { scheme, size });
-      for (const [name, hash] of routes) {
-        await page.visit(hash);
-        await page
-          .locator(name === 'missing' ? '.empty' : '.page')
-          .first()
-          .waitFor();
-        await page.locator('.skeleton').first().waitFor({ state: 'detached' });
-        if (name === 'register') await page.locator('dialog[open]').waitFor();
-        await page.look(name);
-      }
-      page.watch.assertClean();
-      await page.context().close();
+  // Every combination, of more pages, with `make test-long`: dashboard_matrix.
+  for (const [scheme, size] of [
+    ['light', 'desktop'],
+    ['dark', 'phone'],
+  ]) {
+    const page = await browser.open(up.url, { scheme, size });
+    for (const [name, hash] of routes) {
+      await page.visit(hash);
+      await page
+        .locator(name === 'missing' ? '.empty' : '.page')
+        .first()
+        .waitFor();
+      await page.locator('.skeleton').first().waitFor({ state: 'detached' });
+      if (name === 'register') await page.locator('dialog[open]').waitFor();
+      await page.look(name);
     }
+    page.watch.assertClean();
+    await page.context().close();
+  }
 });
 
 test('a page that is left before its charts have arrived makes no error', async () => {

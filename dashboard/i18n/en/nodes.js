@@ -113,7 +113,7 @@ export default {
   kvOf: '{used} of {total}',
   eviction: 'If memory is needed',
   'evict.first': 'evicted first',
-  'evict.later': 'evicted after {count} others',
+  'evict.later': { one: 'evicted after {count} other', other: 'evicted after {count} others' },
   'evict.pinned': 'never evicted: pinned',
   'evict.busy': 'not evicted while busy',
   lastUsed: 'idle for {time}',
