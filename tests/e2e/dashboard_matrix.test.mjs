@@ -72,7 +72,7 @@ async function look(page, name, how, ready) {
   await page.evaluate(() => new Promise((done) => setTimeout(() => requestAnimationFrame(done), 60))); // charts
   await page.look(`all-${name}-${how.lang}`);
   // A text without a translation shows its key, as in "nodes.title".
-  const raw = (await page.locator('body').innerText()).match(
+  const raw = (await page.locator('body').textContent()).match(
     /\b(common|overview|models|model|nodes|requests|keys|usage|audit|playground|palette|welcome|self|alerts)\.[a-z]+[A-Z_]\w*/,
   );
   assert.equal(raw, null, `${name}: the text ${raw?.[0]} is missing`);
