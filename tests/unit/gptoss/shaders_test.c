@@ -26,7 +26,7 @@ static const struct shape shapes[] = {
     {160, 96, 24, 3, 17, 8, 515, 128, "{\"kernels\": \"late\"}"},
     {96, 160, 3, 3, 5, 3, 1000, 31, "{\"kernels\": \"late\"}"},
     /* matrices in parts */
-    {96, 160, 3, 1, 80, 3, 6000, 31, "{\"binding_bytes\": 1100000, \"kernels\": \"late\"}"},
+    {224, 160, 3, 1, 80, 3, 3500, 31, "{\"binding_bytes\": 1100000, \"kernels\": \"late\"}"},
     {4128, 32, 1, 1, 2, 1, 24, 7, "{\"kernels\": \"late\"}"}, /* no path for few rows */
     {32, 32, 1, 1, 256, 8, 40, 3, "{\"kernels\": \"late\"}"},
 };
