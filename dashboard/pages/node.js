@@ -7,7 +7,7 @@ import { bytes, clock, dateTime, number } from '../lib/format.js';
 import { t } from '../lib/i18n.js';
 import { live, useLive, useResource } from '../lib/live.js';
 import { go, href } from '../lib/route.js';
-import { deviceText, isBroken, StateBadge, stateName } from '../lib/states.js';
+import { deviceText, isBroken, reasonOf, StateBadge, stateName } from '../lib/states.js';
 import { Table } from '../lib/table.js';
 import { Badge, Button, confirm, Empty, ErrorNote, Facts, Note, Page, Skeleton, toast, useOrder } from '../lib/ui.js';
 import { Gpus } from './gpus.js';
@@ -25,9 +25,9 @@ const modelColumns = () => [
     id: 'state',
     label: t('nodes.state'),
     sort: (m) => m.state,
-    text: (m) => `${stateName(m.state)} ${m.reason ?? ''}`,
+    text: (m) => `${stateName(m.state)} ${reasonOf(m) ?? ''}`,
     cell: (m) => html`<div class="state-cell"><span class="row"><${StateBadge} state=${m.state} />
-    ${m.pinned && html`<${Badge}>${t('nodes.kind.pinned')}<//>`}</span>${m.reason && html`<span class="reason">${m.reason}</span>`}</div>`,
+    ${m.pinned && html`<${Badge}>${t('nodes.kind.pinned')}<//>`}</span>${m.reason && html`<span class="reason">${reasonOf(m)}</span>`}</div>`,
   },
   {
     id: 'engine',
