@@ -226,6 +226,7 @@ if (LONG) {
     for (const [page, how] of pages) {
       await page.bringToFront();
       await look(page, 'gone', how, '.lost .note');
+      assert.equal(await page.locator('.calm:not(.uneasy)').count(), 0, 'nobody knows that all is well');
       await page.context().close();
     }
   });
