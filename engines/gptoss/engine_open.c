@@ -99,7 +99,7 @@ static lr_code settle(const struct lr_engine_options *given, struct setting *out
     out->backend.embed_on_host = out->extra.embed_on_host;
     if (code == LR_OK && on_host && out->extra.random_shape[0] != '\0')
         return lr_fail(err, LR_UNSUPPORTED,
-                       "random weights are made on a GPU: use --device cuda");
+                       "random weights are made on a GPU: use --device cuda or vulkan");
     return code;
 }
 

@@ -6,6 +6,7 @@
  *   prefill  prompt tokens of all requests / time until each has its first token
  *   first    time until all requests have their first token
  *   decode   tokens of all requests after their first / time from there to the end
+ *   opened   time until the model could take requests, measured once
  *
  * Each figure is the median over --repeat runs.
  */
@@ -141,6 +142,7 @@ struct bench {
     struct model_config config; /* layers 0: not gpt-oss, sizes unknown */
     double memory;              /* bytes per second; 0: not known */
     bool is_json;
+    double open_s; /* seconds until the model was open */
 };
 
 /* Bytes that a step must read, with the mean context of a run. */
@@ -248,10 +250,10 @@ static void describe(struct bench *b)
     b->engine.api->stats(b->engine.model, &st);
     if (!b->is_json) {
         printf("weights %llu, KV %llu, workspace %llu, fixed %llu bytes; %.0f bytes a token; "
-               "memory reads at %.1f GB/s\n",
+               "memory reads at %.1f GB/s; opened in %.2f s\n",
                (unsigned long long)st.weights_bytes, (unsigned long long)st.kv_bytes,
                (unsigned long long)st.workspace_bytes, (unsigned long long)st.fixed_bytes,
-               token_bytes, b->memory / 1e9);
+               token_bytes, b->memory / 1e9, b->open_s);
         return;
     }
     lr_json_member_z(&b->json, "device", lr_settings_str(b->settings, "device"));
@@ -261,6 +263,7 @@ static void describe(struct bench *b)
     lr_json_member_u64(&b->json, "fixed_bytes", st.fixed_bytes);
     lr_json_member_u64(&b->json, "kv_bytes_per_token", b->engine.need.kv_per_token);
     lr_json_member_double(&b->json, "weight_bytes_per_token", token_bytes);
+    lr_json_member_double(&b->json, "open_s", b->open_s);
     if (b->memory > 0)
         lr_json_member_double(&b->json, "memory_bytes_per_s", b->memory);
 }
@@ -331,7 +334,9 @@ static lr_code run(const struct lr_settings *settings, struct lr_error *err)
     b.is_json = lr_settings_bool(settings, "json");
     lr_buf_init(&text, OUTPUT_MAX);
     lr_json_writer_init(&b.json, &text);
+    uint64_t start = lr_clock_ns(NULL);
     lr_code code = open_engine(&b, &host, err);
+    b.open_s = (double)(lr_clock_ns(NULL) - start) / 1e9;
     if (code == LR_OK) {
         int64_t cores = lr_cpu_online();
         int64_t threads = lr_settings_int(settings, "threads");

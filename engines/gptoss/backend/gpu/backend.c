@@ -27,7 +27,8 @@ void gpu_close(struct gptoss_backend *b)
     engine_pool_destroy(b->pool);
     for (uint32_t i = 0; i < GPU_HOST_THREADS; i++)
         sampler_destroy(b->samplers[i]);
-    b->host->close(b->device); /* with its buffers and recordings */
+    gpu_forget_kept(b);
+    b->host->close(b->device); /* with its buffers and other recordings */
     free(b->frequency);
     free(b->layers);
     free(b);
@@ -107,8 +108,8 @@ static lr_code start(struct gptoss_backend *b, const struct gptoss_backend_host 
 {
     lr_code code = b->host->describe(o->device, &b->limits, err);
 
+    const struct gpu_extra extra = gpu_extra_read(o->extra_json);
     if (code == LR_OK) {
-        const struct gpu_extra extra = gpu_extra_read(o->extra_json);
         gpu_limits_lower(&b->limits, &extra);
         b->late_kernels = extra.late_kernels;
         b->few = gpu_few_rows(b->config, &b->limits);
@@ -121,6 +122,8 @@ static lr_code start(struct gptoss_backend *b, const struct gptoss_backend_host 
     if (code == LR_OK)
         code = allot(b, err);
     if (code == LR_OK)
+        code = gpu_matrices_open(b, &extra, err);
+    if (code == LR_OK)
         code = gpu_make_pipelines(b, host, err);
     if (code == LR_OK)
         code = gpu_load_weights(b, host, err);
@@ -132,10 +135,14 @@ static lr_code start(struct gptoss_backend *b, const struct gptoss_backend_host 
         char text[400];
         (void)snprintf(text, sizeof(text),
                        "api=%s device=\"%.200s\" weights=%llu kv=%llu workspace=%llu "
-                       "subgroup=%u allocations=%u",
+                       "subgroup=%u matrices=%s allocations=%u",
                        b->host->name, b->limits.name, (unsigned long long)b->plan.weights,
                        (unsigned long long)b->plan.kv, (unsigned long long)b->plan.workspace,
-                       b->limits.subgroup, b->allocation_count);
+                       b->limits.subgroup,
+                       b->matrices.few != 0 ? "all"
+                       : b->matrices.many   ? "many"
+                                            : "none",
+                       b->allocation_count);
         host->log(host->ctx, 1, "gpu.open", text);
     }
     return code;

@@ -33,7 +33,7 @@ enum {
 };
 
 /* MODE of few_dense and many_dense. */
-enum { GPU_NORM = 1, GPU_ADD = 2, GPU_BIAS = 4, GPU_GATHER = 8 };
+enum { GPU_NORM = 1, GPU_ADD = 2, GPU_BIAS = 4, GPU_GATHER = 8, GPU_TWO_PARTS = 16 };
 
 /* Rows, or experts, first .. first + count - 1 of a tensor. */
 struct gpu_part {
@@ -71,6 +71,14 @@ struct gpu_kept {
     struct gpu_recording *recording;
 };
 
+/* Which kernels with cooperative matrices are used. */
+struct gpu_matrices {
+    bool many;      /* for many rows */
+    uint32_t few;   /* experts of up to so many rows */
+    uint32_t dense; /* from so many of few rows on, other matrices; 0: never */
+    uint32_t parts; /* float16 numbers of an activation of many rows: 1 or 2 */
+};
+
 struct gpu_made {
     enum gpu_kernel kernel;
     uint32_t mode;
@@ -87,6 +95,7 @@ struct gptoss_backend {
     struct gptoss_plan plan;
     bool late_kernels; /* each kernel is made when it is needed first */
     uint32_t few;      /* rows of the path for few rows; 0: the shape needs the other path */
+    struct gpu_matrices matrices;
 
     struct gpu_buffer *allocations[GPU_ALLOCATIONS_MAX]; /* of the weights */
     uint64_t allocation_bytes[GPU_ALLOCATIONS_MAX];
@@ -119,10 +128,13 @@ lr_code gpu_plan_for(const struct model_config *c, const struct gptoss_backend_o
                      struct lr_error *err);
 /* Options of extra_json, for checking results:
  *   "binding_bytes", "allocation_bytes"  at most so many, so that tensors are split
- *   "kernels": "late"                    a kernel is compiled when it is needed first */
+ *   "kernels": "late"                    a kernel is compiled when it is needed first
+ *   "matrices": "none" or "many"         no cooperative matrices, or only for many rows
+ *   "parts": 1 or 2                      float16 numbers of an activation of many rows */
 struct gpu_extra {
     uint64_t binding_bytes, allocation_bytes; /* 0: the device's */
-    bool late_kernels;
+    bool late_kernels, no_matrices, no_few_matrices;
+    uint64_t parts;
 };
 struct gpu_extra gpu_extra_read(const char *json); /* json may be NULL */
 void gpu_limits_lower(struct gpu_limits *limits, const struct gpu_extra *extra);
@@ -198,6 +210,12 @@ lr_code gpu_record(struct gptoss_backend *b, struct gpu_list *l, struct gpu_reco
                    struct lr_error *err);
 /* Records the commands, runs them, waits, and empties the list. */
 lr_code gpu_run(struct gptoss_backend *b, struct gpu_list *l, struct lr_error *err);
+
+/* ---- launch_matrix.c: the same by cooperative matrices ---- */
+
+/* Asks the device how it lays matrices out, and decides what is used. */
+lr_code gpu_matrices_open(struct gptoss_backend *b, const struct gpu_extra *extra,
+                          struct lr_error *err);
 
 /* ---- forward.c ---- */
 lr_code gpu_forward(struct gptoss_backend *b, const struct gptoss_batch *batch,

@@ -48,6 +48,7 @@ struct gpu_limits {
     uint32_t subgroup;         /* invocations that compute together: 8 to 64 */
     uint32_t threads;          /* of a work group */
     uint32_t shared_bytes;     /* of a work group */
+    bool matrices;             /* kernels *_m run: subgroups of 32, cooperative matrices */
 };
 
 enum gpu_place {

@@ -4,11 +4,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "engines/gptoss/backend/gpu/gpu.h"
+#include "engines/gptoss/backend/gpu/launch.h"
 
 enum { MANY_THREADS = 256, ELEMENT_THREADS = 64, TILE_ROWS = 128, TILE_TOKENS = 64 };
 enum { SMALL_TILE = 16 }; /* for few tokens of an expert */
 enum { NORM_ROWS = 2 };   /* more rows: the norm is a launch of its own */
+enum { FEW_HEADS = 2 };   /* of attention */
 
 /* ---- pipelines ---- */
 
@@ -33,6 +34,8 @@ static uint32_t threads_of(const struct gptoss_backend *b, enum gpu_kernel kerne
     case GPU_few_down_wide:
         most = most < 512 ? most : 512;
         return 16 * subgroup < most ? 16 * subgroup : most / subgroup * subgroup;
+    case GPU_layout_m:
+        return subgroup;
     case GPU_embed:
     case GPU_rope:
     case GPU_merge:
@@ -61,10 +64,12 @@ static const struct gpu_pipeline *pipeline_of(struct gptoss_backend *b, struct g
     return NULL;
 }
 
-/* Query heads that a work group of attention computes: a divisor of the group. */
-static uint32_t attend_heads(const struct model_config *c)
+/* Query heads that a work group of attention computes: a divisor of the group.  With few rows
+ * more work groups of fewer heads end sooner. */
+static uint32_t attend_heads(const struct gptoss_backend *b, uint32_t rows)
 {
-    uint32_t group = c->heads / c->kv_heads, n = GPU_GROUP_MAX;
+    const struct model_config *c = b->config;
+    uint32_t group = c->heads / c->kv_heads, n = rows <= b->few ? FEW_HEADS : GPU_GROUP_MAX;
 
     while (group % n != 0)
         n--;
@@ -102,48 +107,71 @@ static void make_task(void *ctx, uint32_t task, uint32_t worker)
 lr_code gpu_make_pipelines(struct gptoss_backend *b, const struct gptoss_backend_host *host,
                            struct lr_error *err)
 {
+    uint32_t parts = b->matrices.parts, two = parts == 2 ? GPU_TWO_PARTS : 0;
+    const bool few = b->few != 0, many = b->matrices.many, plain = !many,
+               few_m = b->matrices.few != 0, few_plain = few && !few_m,
+               dense = b->matrices.dense == 0;
     const struct {
         enum gpu_kernel kernel;
         uint32_t mode;
-        bool few;
+        bool used;
     } wanted[] = {
-        {GPU_embed, 0, false},
-        {GPU_norm, 0, false},
-#define DENSE(n, norm, gather)                                                                 \
-    {GPU_few_dense_##n, GPU_ADD | GPU_BIAS, true}, {GPU_few_dense_##n, (norm), false},         \
-        {GPU_few_dense_##n, (norm) | (gather), false}, {GPU_few_qkv_##n, (norm), true}
-        DENSE(1, GPU_NORM, GPU_GATHER),
-        DENSE(2, GPU_NORM, GPU_GATHER),
-        DENSE(4, 0, 0),
-        DENSE(8, 0, 0),
+        {GPU_embed, 0, true},
+        {GPU_norm, 0, plain || dense},
+#define DENSE(n, norm, gather, used)                                                           \
+    {GPU_few_dense_##n, GPU_ADD | GPU_BIAS, few && (used)},                                    \
+        {GPU_few_dense_##n, (norm), (used)}, {GPU_few_dense_##n, (norm) | (gather), (used)},   \
+        {GPU_few_qkv_##n, (norm), few && (used)}
+        DENSE(1, GPU_NORM, GPU_GATHER, true),
+        DENSE(2, GPU_NORM, GPU_GATHER, true),
+        DENSE(4, 0, 0, dense),
+        DENSE(8, 0, 0, dense),
 #undef DENSE
-        {GPU_few_router, 0, true},
-        {GPU_few_up, 0, true},
-        {down_kernel(b), 0, true},
-        {GPU_rope, 0, false},
-        {GPU_attend, attend_heads(b->config), false},
-        {GPU_merge, 0, false},
-        {GPU_many_dense, GPU_BIAS, false},
-        {GPU_many_dense, GPU_ADD | GPU_BIAS, false},
-        {GPU_many_dense, 0, false},
-        {GPU_route, 0, false},
-        {GPU_sort, SMALL_TILE, false},
-        {GPU_sort, TILE_TOKENS, false},
-        {GPU_many_up_16, 0, false},
-        {GPU_many_up_64, 0, false},
-        {GPU_many_down_16, 0, false},
-        {GPU_many_down_64, 0, false},
-        {GPU_many_sum, 0, false},
-        {GPU_sample_part, 0, false},
-        {GPU_sample_last, 0, false},
-        {GPU_fill, 0, false},
+        {GPU_few_router, 0, few_plain},
+        {GPU_few_up, 0, few_plain},
+        {down_kernel(b), 0, few_plain},
+        {GPU_few_router_pack, 0, few_m},
+        {GPU_few_up_m, 0, few_m},
+        {GPU_few_down_m, 0, few_m},
+        {GPU_few_down_m, b->config->experts_per_token, few_m},
+        {GPU_few_qkv_m, 0, few_m},
+        {GPU_few_dense_m, 0, few_m},
+        {GPU_few_dense_m, GPU_ADD | GPU_BIAS, few_m},
+        {GPU_rope, 0, true},
+        {GPU_attend, attend_heads(b, 1), true},
+        {GPU_attend, attend_heads(b, UINT32_MAX), true},
+        {GPU_merge, 0, true},
+        {GPU_many_dense, GPU_BIAS, plain},
+        {GPU_many_dense, GPU_ADD | GPU_BIAS, plain},
+        {GPU_many_dense, 0, plain},
+        {GPU_pack, GPU_NORM, many},
+        {GPU_pack, 0, many},
+        {GPU_many_dense_m, GPU_BIAS | two, many},
+        {GPU_many_dense_m, GPU_BIAS | GPU_TWO_PARTS, many && two == 0},
+        {GPU_many_dense_m, GPU_ADD | GPU_BIAS | two, many},
+        {GPU_many_dense_m, GPU_TWO_PARTS, many},
+        {GPU_route, 0, true},
+        {GPU_sort, SMALL_TILE, true},
+        {GPU_sort, TILE_TOKENS, true},
+        {GPU_many_up_16, 0, plain},
+        {GPU_many_up_64, 0, plain},
+        {GPU_many_down_16, 0, plain},
+        {GPU_many_down_64, 0, plain},
+        {GPU_many_up_m_16, parts, many},
+        {GPU_many_up_m_64, parts, many},
+        {GPU_many_down_m_16, parts, many},
+        {GPU_many_down_m_64, parts, many},
+        {GPU_many_sum, 0, true},
+        {GPU_sample_part, 0, true},
+        {GPU_sample_last, 0, true},
+        {GPU_fill, 0, true},
     };
     uint32_t count = sizeof(wanted) / sizeof(wanted[0]);
-    struct make_job job = {.b = b, .code = LR_OK};
+    struct make_job job = {.b = b, .first = b->made_count, .code = LR_OK};
 
     _Static_assert(sizeof(wanted) / sizeof(wanted[0]) <= GPU_PIPELINES_MAX, "pipelines");
     for (uint32_t i = 0; i < count; i++)
-        if (!wanted[i].few || b->few != 0)
+        if (wanted[i].used)
             b->made[b->made_count++] =
                 (struct gpu_made){wanted[i].kernel, wanted[i].mode, NULL};
     for (uint32_t left; job.first < b->made_count && !b->late_kernels && job.code == LR_OK;
@@ -206,28 +234,9 @@ void gpu_list_zero(struct gpu_list *l, struct gpu_span what)
     c->spans[0] = what;
 }
 
-static struct gpu_span whole(struct gpu_buffer *buffer)
-{
-    return (struct gpu_span){buffer, 0, 0};
-}
-
-struct grid {
-    uint32_t x, y, z;
-};
-
-static uint32_t over(uint64_t n, uint32_t by)
-{
-    return (uint32_t)((n + by - 1) / by);
-}
-
-#define SPANS(...)                                                                             \
-    (const struct gpu_span[]){__VA_ARGS__},                                                    \
-        sizeof((const struct gpu_span[]){__VA_ARGS__}) / sizeof(struct gpu_span)
-#define PUSH(p) &(p), sizeof(p)
-
-static void launch(struct gptoss_backend *b, struct gpu_list *l, enum gpu_kernel kernel,
-                   uint32_t mode, struct grid grid, const void *push, size_t push_bytes,
-                   const struct gpu_span *spans, size_t span_count)
+void gpu_launch(struct gptoss_backend *b, struct gpu_list *l, enum gpu_kernel kernel,
+                uint32_t mode, struct gpu_grid grid, const void *push, size_t push_bytes,
+                const struct gpu_span *spans, size_t span_count)
 {
     struct gpu_command *c = next_command(l);
 
@@ -242,8 +251,7 @@ static void launch(struct gptoss_backend *b, struct gpu_list *l, enum gpu_kernel
     memcpy(c->spans, spans, span_count * sizeof(*spans));
 }
 
-/* The last command of the list writes other places than its predecessor. */
-static void beside_previous(struct gpu_list *l, bool beside)
+void gpu_beside_previous(struct gpu_list *l, bool beside)
 {
     if (beside && l->count > 0)
         l->commands[l->count - 1].after = false;
@@ -275,11 +283,6 @@ lr_code gpu_run(struct gptoss_backend *b, struct gpu_list *l, struct lr_error *e
 
 /* ---- inputs, embedding ---- */
 
-static struct gpu_span input(const struct gptoss_backend *b, uint64_t at)
-{
-    return (struct gpu_span){b->ws.inputs, at, 0};
-}
-
 void gpu_add_inputs(struct gptoss_backend *b, struct gpu_list *l, const struct gpu_shape *s)
 {
     uint64_t bytes = s->at.tables + s->table_bytes;
@@ -293,10 +296,11 @@ void gpu_add_embed(struct gptoss_backend *b, struct gpu_list *l, const struct gp
     for (uint32_t i = 0; i < b->embed.part_count; i++) {
         const struct gpu_part *part = &b->embed.parts[i];
         const struct push_embed push = {s->rows, b->embed.columns, part->first, part->count};
-        launch(b, l, GPU_embed, 0,
-               (struct grid){over(b->embed.columns / 2, ELEMENT_THREADS), s->rows, 1},
-               PUSH(push), SPANS(part->weight, input(b, s->at.rows), whole(b->ws.x)));
-        beside_previous(l, i > 0);
+        gpu_launch(
+            b, l, GPU_embed, 0,
+            (struct gpu_grid){gpu_over(b->embed.columns / 2, ELEMENT_THREADS), s->rows, 1},
+            PUSH(push), SPANS(part->weight, gpu_input(b, s->at.rows), gpu_whole(b->ws.x)));
+        gpu_beside_previous(l, i > 0);
     }
 }
 
@@ -317,47 +321,47 @@ static uint32_t subgroups(const struct gptoss_backend *b, enum gpu_kernel kernel
     return threads_of(b, kernel) / b->limits.subgroup;
 }
 
-struct product {
-    const struct gpu_matrix *m;
-    struct gpu_buffer *x, *y;
-    struct gpu_span norm;     /* of few rows, with GPU_NORM */
-    struct gpu_span out_rows; /* with GPU_GATHER */
-    uint32_t tokens, y_stride, mode;
-};
-
-static void add_few_dense(struct gptoss_backend *b, struct gpu_list *l, const struct product *d)
+static void add_few_dense(struct gptoss_backend *b, struct gpu_list *l,
+                          const struct gpu_product *d)
 {
     enum gpu_kernel kernel = few_dense[few_class(d->tokens)];
     uint32_t rows = d->tokens > 2 ? 4 : 2; /* ROWS of few_dense.comp */
-    struct gpu_span x = whole(d->x);
+    struct gpu_span x = gpu_whole(d->x);
 
     for (uint32_t i = 0; i < d->m->part_count; i++) {
         const struct gpu_part *part = &d->m->parts[i];
         const struct push_dense push = {d->m->columns, part->first, part->count,
                                         d->tokens,     d->y_stride, (float)b->config->rms_eps};
-        launch(b, l, kernel, d->mode,
-               (struct grid){over(part->count, rows * subgroups(b, kernel)), 1, 1}, PUSH(push),
-               SPANS(part->weight, (d->mode & GPU_BIAS) != 0 ? d->m->bias : x, x,
-                     (d->mode & GPU_NORM) != 0 ? d->norm : x, whole(d->y),
-                     (d->mode & GPU_GATHER) != 0 ? d->out_rows : x));
-        beside_previous(l, i > 0);
+        gpu_launch(b, l, kernel, d->mode,
+                   (struct gpu_grid){gpu_over(part->count, rows * subgroups(b, kernel)), 1, 1},
+                   PUSH(push),
+                   SPANS(part->weight, (d->mode & GPU_BIAS) != 0 ? d->m->bias : x, x,
+                         (d->mode & GPU_NORM) != 0 ? d->norm : x, gpu_whole(d->y),
+                         (d->mode & GPU_GATHER) != 0 ? d->out_rows : x));
+        gpu_beside_previous(l, i > 0);
     }
 }
 
 static void add_many_dense(struct gptoss_backend *b, struct gpu_list *l,
-                           const struct product *d)
+                           const struct gpu_product *d)
 {
-    struct gpu_span x = whole(d->x);
+    if (b->matrices.many) {
+        gpu_add_many_dense_m(b, l, d);
+        return;
+    }
+    struct gpu_span x = gpu_whole(d->x);
 
     for (uint32_t i = 0; i < d->m->part_count; i++) {
         const struct gpu_part *part = &d->m->parts[i];
         const struct push_dense push = {d->m->columns, part->first, part->count,
                                         d->tokens,     d->y_stride, 0};
-        launch(b, l, GPU_many_dense, d->mode,
-               (struct grid){over(part->count, TILE_ROWS), over(d->tokens, TILE_TOKENS), 1},
-               PUSH(push),
-               SPANS(part->weight, (d->mode & GPU_BIAS) != 0 ? d->m->bias : x, x, whole(d->y)));
-        beside_previous(l, i > 0);
+        gpu_launch(b, l, GPU_many_dense, d->mode,
+                   (struct gpu_grid){gpu_over(part->count, TILE_ROWS),
+                                     gpu_over(d->tokens, TILE_TOKENS), 1},
+                   PUSH(push),
+                   SPANS(part->weight, (d->mode & GPU_BIAS) != 0 ? d->m->bias : x, x,
+                         gpu_whole(d->y)));
+        gpu_beside_previous(l, i > 0);
     }
 }
 
@@ -367,24 +371,47 @@ static void add_norm(struct gptoss_backend *b, struct gpu_list *l, struct gpu_sp
     const struct push_norm push = {rows, b->config->hidden, out_rows != NULL ? 1 : 0,
                                    (float)b->config->rms_eps};
 
-    launch(b, l, GPU_norm, 0, (struct grid){rows, 1, 1}, PUSH(push),
-           SPANS(whole(b->ws.x), weight, out_rows != NULL ? *out_rows : whole(b->ws.x),
-                 whole(b->ws.normed)));
+    gpu_launch(b, l, GPU_norm, 0, (struct gpu_grid){rows, 1, 1}, PUSH(push),
+               SPANS(gpu_whole(b->ws.x), weight,
+                     out_rows != NULL ? *out_rows : gpu_whole(b->ws.x),
+                     gpu_whole(b->ws.normed)));
+}
+
+/* The rows as add_many_dense reads them. */
+static void add_many_norm(struct gptoss_backend *b, struct gpu_list *l, struct gpu_span weight,
+                          uint32_t rows, const struct gpu_span *out_rows)
+{
+    if (b->matrices.many)
+        gpu_add_pack(b, l, b->ws.x, b->ws.normed, b->config->hidden, rows, &weight, out_rows);
+    else
+        add_norm(b, l, weight, rows, out_rows);
 }
 
 /* ---- attention ---- */
+
+struct push_qkv gpu_qkv_push(const struct gptoss_backend *b, const struct gpu_shape *s,
+                             const struct gpu_layer *layer)
+{
+    const struct model_config *c = b->config;
+
+    return (struct push_qkv){.columns = c->hidden,
+                             .tokens = s->rows,
+                             .heads = c->heads,
+                             .kv_heads = c->kv_heads,
+                             .window = layer->sliding ? 1 : 0,
+                             .eps = (float)c->rms_eps};
+}
 
 static void add_qkv(struct gptoss_backend *b, struct gpu_list *l, const struct gpu_shape *s,
                     const struct gpu_layer *layer)
 {
     const struct model_config *c = b->config;
-    struct push_qkv push = {.columns = c->hidden,
-                            .tokens = s->rows,
-                            .heads = c->heads,
-                            .kv_heads = c->kv_heads,
-                            .window = layer->sliding ? 1 : 0,
-                            .eps = (float)c->rms_eps};
+    struct push_qkv push = gpu_qkv_push(b, s, layer);
 
+    if (gpu_few_dense_by_matrices(b, s->rows)) {
+        gpu_add_few_qkv_m(b, l, s, layer);
+        return;
+    }
     if (s->rows <= b->few) {
         enum gpu_kernel kernel = few_qkv[few_class(s->rows)];
         bool norm = s->rows <= NORM_ROWS;
@@ -394,35 +421,37 @@ static void add_qkv(struct gptoss_backend *b, struct gpu_list *l, const struct g
             const struct gpu_part *part = &layer->qkv.parts[i];
             push.first = part->first;
             push.count = part->count;
-            launch(b, l, kernel, norm ? GPU_NORM : 0,
-                   (struct grid){over(part->count, 4 * subgroups(b, kernel)), 1, 1}, PUSH(push),
-                   SPANS(part->weight, layer->qkv.bias, whole(norm ? b->ws.x : b->ws.normed),
-                         layer->attn_norm, input(b, s->at.rows), input(b, s->at.rope),
-                         whole(b->ws.q), whole(layer->kv)));
-            beside_previous(l, i > 0);
+            gpu_launch(b, l, kernel, norm ? GPU_NORM : 0,
+                       (struct gpu_grid){gpu_over(part->count, 4 * subgroups(b, kernel)), 1, 1},
+                       PUSH(push),
+                       SPANS(part->weight, layer->qkv.bias,
+                             gpu_whole(norm ? b->ws.x : b->ws.normed), layer->attn_norm,
+                             gpu_input(b, s->at.rows), gpu_input(b, s->at.rope),
+                             gpu_whole(b->ws.q), gpu_whole(layer->kv)));
+            gpu_beside_previous(l, i > 0);
         }
         return;
     }
     uint32_t width = (c->heads + 2 * c->kv_heads) * GPU_HEAD_DIM;
-    add_norm(b, l, layer->attn_norm, s->rows, NULL);
+    add_many_norm(b, l, layer->attn_norm, s->rows, NULL);
     add_many_dense(b, l,
-                   &(struct product){.m = &layer->qkv,
-                                     .x = b->ws.normed,
-                                     .y = b->ws.qkv,
-                                     .tokens = s->rows,
-                                     .y_stride = width,
-                                     .mode = GPU_BIAS});
-    launch(b, l, GPU_rope, 0, (struct grid){over(width / 4, ELEMENT_THREADS), s->rows, 1},
-           PUSH(push),
-           SPANS(whole(b->ws.qkv), input(b, s->at.rows), input(b, s->at.rope), whole(b->ws.q),
-                 whole(layer->kv)));
+                   &(struct gpu_product){.m = &layer->qkv,
+                                         .x = b->ws.normed,
+                                         .y = b->ws.qkv,
+                                         .tokens = s->rows,
+                                         .y_stride = width,
+                                         .mode = GPU_BIAS});
+    gpu_launch(b, l, GPU_rope, 0,
+               (struct gpu_grid){gpu_over(width / 4, ELEMENT_THREADS), s->rows, 1}, PUSH(push),
+               SPANS(gpu_whole(b->ws.qkv), gpu_input(b, s->at.rows), gpu_input(b, s->at.rope),
+                     gpu_whole(b->ws.q), gpu_whole(layer->kv)));
 }
 
 static void add_attention(struct gptoss_backend *b, struct gpu_list *l,
                           const struct gpu_shape *s, const struct gpu_layer *layer)
 {
     const struct model_config *c = b->config;
-    uint32_t heads = attend_heads(c), splits = layer->sliding ? 1 : s->splits;
+    uint32_t heads = attend_heads(b, s->rows), splits = layer->sliding ? 1 : s->splits;
     const struct push_attend push = {
         .heads = c->heads,
         .kv_heads = c->kv_heads,
@@ -432,20 +461,20 @@ static void add_attention(struct gptoss_backend *b, struct gpu_list *l,
         .scale = (float)(1.0 / sqrt((double)c->head_dim)),
     };
 
-    launch(b, l, GPU_attend, heads, (struct grid){c->heads / heads, s->rows, splits},
-           PUSH(push),
-           SPANS(whole(b->ws.q), whole(layer->kv), input(b, s->at.rows), input(b, s->at.tables),
-                 layer->sinks, whole(splits == 1 ? b->ws.mixed : b->ws.partial)));
+    gpu_launch(b, l, GPU_attend, heads, (struct gpu_grid){c->heads / heads, s->rows, splits},
+               PUSH(push),
+               SPANS(gpu_whole(b->ws.q), gpu_whole(layer->kv), gpu_input(b, s->at.rows),
+                     gpu_input(b, s->at.tables), layer->sinks,
+                     gpu_whole(splits == 1 ? b->ws.mixed : b->ws.partial)));
     if (splits > 1)
-        launch(b, l, GPU_merge, 0, (struct grid){c->heads, s->rows, 1}, PUSH(push),
-               SPANS(whole(b->ws.partial), layer->sinks, whole(b->ws.mixed)));
+        gpu_launch(b, l, GPU_merge, 0, (struct gpu_grid){c->heads, s->rows, 1}, PUSH(push),
+                   SPANS(gpu_whole(b->ws.partial), layer->sinks, gpu_whole(b->ws.mixed)));
 }
 
 /* ---- experts ---- */
 
-static struct push_experts experts_push(const struct gptoss_backend *b,
-                                        const struct gpu_matrix *m, const struct gpu_part *part,
-                                        uint32_t tokens)
+struct push_experts gpu_experts_push(const struct gptoss_backend *b, const struct gpu_matrix *m,
+                                     const struct gpu_part *part, uint32_t tokens)
 {
     const struct model_config *c = b->config;
 
@@ -475,30 +504,31 @@ static void add_few_experts(struct gptoss_backend *b, struct gpu_list *l,
         const struct gpu_part *part = &layer->router.parts[i];
         const struct push_dense push = {c->hidden, part->first, part->count,
                                         s->rows,   c->experts,  (float)c->rms_eps};
-        launch(b, l, GPU_few_router, 0, (struct grid){part->count, 1, 1}, PUSH(push),
-               SPANS(part->weight, layer->router.bias, whole(b->ws.x), layer->mlp_norm,
-                     whole(b->ws.router)));
-        beside_previous(l, i > 0);
+        gpu_launch(b, l, GPU_few_router, 0, (struct gpu_grid){part->count, 1, 1}, PUSH(push),
+                   SPANS(part->weight, layer->router.bias, gpu_whole(b->ws.x), layer->mlp_norm,
+                         gpu_whole(b->ws.router)));
+        gpu_beside_previous(l, i > 0);
     }
     for (uint32_t i = 0; i < layer->gate_up.part_count; i++) {
         const struct gpu_part *part = &layer->gate_up.parts[i];
-        const struct push_experts push = experts_push(b, &layer->gate_up, part, s->rows);
-        launch(
-            b, l, GPU_few_up, 0,
-            (struct grid){over(layer->gate_up.rows, rows), s->rows * c->experts_per_token, 1},
-            PUSH(push),
-            SPANS(part->weight, part->scales, layer->gate_up.bias, whole(b->ws.x),
-                  layer->mlp_norm, whole(b->ws.router), whole(b->ws.inner),
-                  whole(b->ws.choice)));
-        beside_previous(l, i > 0);
+        const struct push_experts push = gpu_experts_push(b, &layer->gate_up, part, s->rows);
+        gpu_launch(b, l, GPU_few_up, 0,
+                   (struct gpu_grid){gpu_over(layer->gate_up.rows, rows),
+                                     s->rows * c->experts_per_token, 1},
+                   PUSH(push),
+                   SPANS(part->weight, part->scales, layer->gate_up.bias, gpu_whole(b->ws.x),
+                         layer->mlp_norm, gpu_whole(b->ws.router), gpu_whole(b->ws.inner),
+                         gpu_whole(b->ws.choice)));
+        gpu_beside_previous(l, i > 0);
     }
     for (uint32_t i = 0; i < layer->down.part_count; i++) {
         const struct gpu_part *part = &layer->down.parts[i];
-        const struct push_experts push = experts_push(b, &layer->down, part, s->rows);
-        launch(b, l, down, 0, (struct grid){over(layer->down.rows, down_rows), s->rows, 1},
-               PUSH(push),
-               SPANS(part->weight, part->scales, layer->down.bias, whole(b->ws.inner),
-                     whole(b->ws.choice), whole(b->ws.x)));
+        const struct push_experts push = gpu_experts_push(b, &layer->down, part, s->rows);
+        gpu_launch(b, l, down, 0,
+                   (struct gpu_grid){gpu_over(layer->down.rows, down_rows), s->rows, 1},
+                   PUSH(push),
+                   SPANS(part->weight, part->scales, layer->down.bias, gpu_whole(b->ws.inner),
+                         gpu_whole(b->ws.choice), gpu_whole(b->ws.x)));
     }
 }
 
@@ -511,62 +541,81 @@ static void add_many_experts(struct gptoss_backend *b, struct gpu_list *l,
     bool small = s->rows * c->experts_per_token < c->experts * (SMALL_TILE + SMALL_TILE / 2);
     uint32_t tile = small ? SMALL_TILE : TILE_TOKENS, tiles = pairs / tile + c->experts;
     const struct push_route route = {s->rows, c->experts, c->experts_per_token, c->hidden};
+    enum gpu_kernel up = small ? GPU_many_up_16 : GPU_many_up_64,
+                    down = small ? GPU_many_down_16 : GPU_many_down_64;
 
-    add_norm(b, l, layer->mlp_norm, s->rows, NULL);
+    if (b->matrices.many) {
+        up = small ? GPU_many_up_m_16 : GPU_many_up_m_64;
+        down = small ? GPU_many_down_m_16 : GPU_many_down_m_64;
+    }
+    add_many_norm(b, l, layer->mlp_norm, s->rows, NULL);
     add_many_dense(b, l,
-                   &(struct product){.m = &layer->router,
-                                     .x = b->ws.normed,
-                                     .y = b->ws.router,
-                                     .tokens = s->rows,
-                                     .y_stride = c->experts,
-                                     .mode = GPU_BIAS});
-    launch(b, l, GPU_route, 0, (struct grid){over(s->rows, ELEMENT_THREADS), 1, 1}, PUSH(route),
-           SPANS(whole(b->ws.router), whole(b->ws.choice)));
-    launch(b, l, GPU_sort, tile, (struct grid){1, 1, 1}, PUSH(route),
-           SPANS(whole(b->ws.choice), whole(b->ws.sorted), whole(b->ws.tiles)));
+                   &(struct gpu_product){.m = &layer->router,
+                                         .x = b->ws.normed,
+                                         .exact = true,
+                                         .y = b->ws.router,
+                                         .tokens = s->rows,
+                                         .y_stride = c->experts,
+                                         .mode = GPU_BIAS});
+    gpu_launch(b, l, GPU_route, 0, (struct gpu_grid){gpu_over(s->rows, ELEMENT_THREADS), 1, 1},
+               PUSH(route), SPANS(gpu_whole(b->ws.router), gpu_whole(b->ws.choice)));
+    gpu_launch(b, l, GPU_sort, tile, (struct gpu_grid){1, 1, 1}, PUSH(route),
+               SPANS(gpu_whole(b->ws.choice), gpu_whole(b->ws.sorted), gpu_whole(b->ws.tiles)));
     for (uint32_t i = 0; i < layer->gate_up.part_count; i++) {
         const struct gpu_part *part = &layer->gate_up.parts[i];
-        const struct push_experts push = experts_push(b, &layer->gate_up, part, s->rows);
-        launch(b, l, small ? GPU_many_up_16 : GPU_many_up_64, 0,
-               (struct grid){over(layer->gate_up.rows, TILE_ROWS), tiles, 1}, PUSH(push),
-               SPANS(part->weight, part->scales, layer->gate_up.bias, whole(b->ws.normed),
-                     whole(b->ws.tiles), whole(b->ws.sorted), whole(b->ws.inner)));
-        beside_previous(l, i > 0);
+        const struct push_experts push = gpu_experts_push(b, &layer->gate_up, part, s->rows);
+        gpu_launch(
+            b, l, up, b->matrices.parts,
+            (struct gpu_grid){gpu_over(layer->gate_up.rows, TILE_ROWS), tiles, 1}, PUSH(push),
+            SPANS(part->weight, part->scales, layer->gate_up.bias, gpu_whole(b->ws.normed),
+                  gpu_whole(b->ws.tiles), gpu_whole(b->ws.sorted), gpu_whole(b->ws.inner)));
+        gpu_beside_previous(l, i > 0);
     }
     for (uint32_t i = 0; i < layer->down.part_count; i++) {
         const struct gpu_part *part = &layer->down.parts[i];
-        const struct push_experts push = experts_push(b, &layer->down, part, s->rows);
-        launch(b, l, small ? GPU_many_down_16 : GPU_many_down_64, 0,
-               (struct grid){over(layer->down.rows, TILE_ROWS), tiles, 1}, PUSH(push),
-               SPANS(part->weight, part->scales, layer->down.bias, whole(b->ws.inner),
-                     whole(b->ws.tiles), whole(b->ws.sorted), whole(b->ws.choice),
-                     whole(b->ws.expert_out)));
-        beside_previous(l, i > 0);
+        const struct push_experts push = gpu_experts_push(b, &layer->down, part, s->rows);
+        gpu_launch(b, l, down, b->matrices.parts,
+                   (struct gpu_grid){gpu_over(layer->down.rows, TILE_ROWS), tiles, 1},
+                   PUSH(push),
+                   SPANS(part->weight, part->scales, layer->down.bias, gpu_whole(b->ws.inner),
+                         gpu_whole(b->ws.tiles), gpu_whole(b->ws.sorted),
+                         gpu_whole(b->ws.choice), gpu_whole(b->ws.expert_out)));
+        gpu_beside_previous(l, i > 0);
     }
-    launch(b, l, GPU_many_sum, 0, (struct grid){over(c->hidden, ELEMENT_THREADS), s->rows, 1},
-           PUSH(route), SPANS(whole(b->ws.expert_out), whole(b->ws.x)));
+    gpu_launch(b, l, GPU_many_sum, 0,
+               (struct gpu_grid){gpu_over(c->hidden, ELEMENT_THREADS), s->rows, 1}, PUSH(route),
+               SPANS(gpu_whole(b->ws.expert_out), gpu_whole(b->ws.x)));
 }
 
 void gpu_add_layer(struct gptoss_backend *b, struct gpu_list *l, const struct gpu_shape *s,
                    uint32_t index)
 {
     const struct gpu_layer *layer = &b->layers[index];
-    const struct product out = {.m = &layer->out,
-                                .x = b->ws.mixed,
-                                .y = b->ws.x,
-                                .tokens = s->rows,
-                                .y_stride = b->config->hidden,
-                                .mode = GPU_ADD | GPU_BIAS};
+    bool few = s->rows <= b->few, by_matrices = gpu_few_dense_by_matrices(b, s->rows);
+    bool packed = few ? by_matrices : b->matrices.many;
+    const struct gpu_product out = {.m = &layer->out,
+                                    .x = packed ? b->ws.qkv : b->ws.mixed,
+                                    .y = b->ws.x,
+                                    .tokens = s->rows,
+                                    .y_stride = b->config->hidden,
+                                    .mode = GPU_ADD | GPU_BIAS};
 
     add_qkv(b, l, s, layer);
     add_attention(b, l, s, layer);
-    if (s->rows <= b->few) {
-        add_few_dense(b, l, &out);
-        add_few_experts(b, l, s, layer);
-    } else {
+    if (packed)
+        gpu_add_pack(b, l, b->ws.mixed, b->ws.qkv, layer->out.columns, s->rows, NULL, NULL);
+    if (!few)
         add_many_dense(b, l, &out);
+    else if (by_matrices)
+        gpu_add_few_dense_m(b, l, &out);
+    else
+        add_few_dense(b, l, &out);
+    if (!few)
         add_many_experts(b, l, s, layer);
-    }
+    else if (s->rows <= b->matrices.few)
+        gpu_add_few_experts_m(b, l, s, layer);
+    else
+        add_few_experts(b, l, s, layer);
 }
 
 /* ---- logits and sampling ---- */
@@ -574,22 +623,29 @@ void gpu_add_layer(struct gptoss_backend *b, struct gpu_list *l, const struct gp
 void gpu_add_logits(struct gptoss_backend *b, struct gpu_list *l, const struct gpu_shape *s,
                     bool gather, uint32_t first, uint32_t count)
 {
-    struct gpu_span out_rows = input(b, s->at.out_rows + (uint64_t)first * 4);
-    struct product d = {.m = &b->unembed,
-                        .x = b->ws.x,
-                        .y = b->ws.logits,
-                        .norm = b->norm,
-                        .out_rows = out_rows,
-                        .tokens = count,
-                        .y_stride = b->logit_stride,
-                        .mode = GPU_NORM | (gather ? GPU_GATHER : 0)};
+    struct gpu_span out_rows = gpu_input(b, s->at.out_rows + (uint64_t)first * 4);
+    struct gpu_product d = {.m = &b->unembed,
+                            .x = b->ws.x,
+                            .y = b->ws.logits,
+                            .norm = b->norm,
+                            .out_rows = out_rows,
+                            .tokens = count,
+                            .y_stride = b->logit_stride,
+                            .mode = GPU_NORM | (gather ? GPU_GATHER : 0),
+                            .exact = true};
 
-    if (count > NORM_ROWS) {
+    bool by_matrices = gpu_few_dense_by_matrices(b, count);
+    if (by_matrices || count > GPU_FEW)
+        add_many_norm(b, l, b->norm, count, gather ? &out_rows : NULL);
+    else if (count > NORM_ROWS)
         add_norm(b, l, b->norm, count, gather ? &out_rows : NULL);
+    if (by_matrices || count > NORM_ROWS) {
         d.x = b->ws.normed;
         d.mode = 0;
     }
-    if (count <= GPU_FEW)
+    if (by_matrices)
+        gpu_add_few_dense_m(b, l, &d);
+    else if (count <= GPU_FEW)
         add_few_dense(b, l, &d);
     else
         add_many_dense(b, l, &d);
@@ -600,12 +656,13 @@ void gpu_add_sampling(struct gptoss_backend *b, struct gpu_list *l, const struct
 {
     const struct push_sample push = {b->weights->vocab_rows, b->logit_stride, GPU_SAMPLE_PARTS};
 
-    launch(b, l, GPU_sample_part, 0, (struct grid){GPU_SAMPLE_PARTS, count, 1}, PUSH(push),
-           SPANS(whole(b->ws.logits), whole(b->ws.usable),
-                 input(b, s->at.how + (uint64_t)first * sizeof(struct gpu_sample)),
-                 whole(b->ws.best)));
-    launch(b, l, GPU_sample_last, 0, (struct grid){count, 1, 1}, PUSH(push),
-           SPANS(whole(b->ws.best), whole(b->ws.sampled)));
+    gpu_launch(b, l, GPU_sample_part, 0, (struct gpu_grid){GPU_SAMPLE_PARTS, count, 1},
+               PUSH(push),
+               SPANS(gpu_whole(b->ws.logits), gpu_whole(b->ws.usable),
+                     gpu_input(b, s->at.how + (uint64_t)first * sizeof(struct gpu_sample)),
+                     gpu_whole(b->ws.best)));
+    gpu_launch(b, l, GPU_sample_last, 0, (struct gpu_grid){count, 1, 1}, PUSH(push),
+               SPANS(gpu_whole(b->ws.best), gpu_whole(b->ws.sampled)));
     gpu_list_copy(l, (struct gpu_span){b->ws.sampled, 0, count * 4},
                   (struct gpu_span){b->to_host, 0, count * 4});
 }
@@ -617,6 +674,6 @@ void gpu_add_fill(struct gptoss_backend *b, struct gpu_list *l, struct gpu_span 
                                    kind};
 
     span.bytes = (span.bytes + 3) / 4 * 4;
-    launch(b, l, GPU_fill, 0, (struct grid){1024, 1, 1}, PUSH(push), SPANS(span));
-    beside_previous(l, l->count > 1);
+    gpu_launch(b, l, GPU_fill, 0, (struct gpu_grid){1024, 1, 1}, PUSH(push), SPANS(span));
+    gpu_beside_previous(l, l->count > 1);
 }

@@ -4,11 +4,13 @@
  * mapped memory while the device copies the piece before it.  On a device that shares the
  * machine's memory, the threads copy into the tensors themselves.
  */
+#include <stdatomic.h>
 #include <string.h>
 
 #include "engines/gptoss/backend/gpu/gpu.h"
 
 enum { SLOTS = 3, COPY_LEAST = 256 << 10 };
+enum { MATRIX_SCALE_MAX = 127 + 7 }; /* scale_m.glsl has room for 2^7 */
 #define SLOT_BYTES (32ull << 20)
 
 struct loader {
@@ -115,6 +117,46 @@ static lr_code upload_rows(struct loader *l, const struct gpu_matrix *m, uint32_
     return code;
 }
 
+struct scale_job {
+    const uint8_t *scales;
+    size_t bytes, share;
+    _Atomic uint32_t largest;
+};
+
+static void scale_task(void *ctx, uint32_t task, uint32_t worker)
+{
+    struct scale_job *job = ctx;
+    size_t at = task * job->share;
+    size_t n = job->bytes - at < job->share ? job->bytes - at : job->share;
+    uint32_t most = 0;
+
+    (void)worker;
+    for (size_t i = 0; i < n; i++)
+        most = job->scales[at + i] > most ? job->scales[at + i] : most;
+    for (uint32_t seen = atomic_load(&job->largest);
+         most > seen && !atomic_compare_exchange_weak(&job->largest, &seen, most);)
+        ;
+}
+
+/* Cooperative matrices hold weights as float16. */
+static lr_code check_scales(struct loader *l, const uint8_t *scales, size_t bytes)
+{
+    const struct gptoss_backend *b = l->b;
+    struct scale_job job = {scales, bytes, bytes / b->plan.threads + 1, 0};
+    uint32_t most = MATRIX_SCALE_MAX + b->weights->scale_excess;
+
+    if (!b->matrices.many)
+        return LR_OK;
+    engine_pool_run(b->pool, scale_task, &job, (uint32_t)((bytes + job.share - 1) / job.share));
+    if (job.largest <= most)
+        return LR_OK;
+    return lr_fail(l->err, LR_UNSUPPORTED,
+                   "an expert has weights of the scale 2^%d; cooperative matrices have code "
+                   "for up to 2^7: load it with --engine-options "
+                   "'{\"matrices\": \"none\"}'",
+                   (int)job.largest - (int)b->weights->scale_excess - 127);
+}
+
 static lr_code upload_experts(struct loader *l, const struct gpu_matrix *m,
                               const struct model_experts *e)
 {
@@ -131,7 +173,9 @@ static lr_code upload_experts(struct loader *l, const struct gpu_matrix *m,
             w.at += n * blocks;
             s.at += n * groups;
             bias.at += (uint64_t)expert * m->rows * 2;
-            code = upload(l, w, e->blocks + expert * e->blocks_stride, step * blocks);
+            code = check_scales(l, e->scales + expert * e->scales_stride, step * groups);
+            if (code == LR_OK)
+                code = upload(l, w, e->blocks + expert * e->blocks_stride, step * blocks);
             if (code == LR_OK)
                 code = upload(l, s, e->scales + expert * e->scales_stride, step * groups);
         }

@@ -253,6 +253,12 @@ struct gpu_extra gpu_extra_read(const char *json)
             out.allocation_bytes = 0;
         out.late_kernels =
             lr_json_str(lr_json_get(extra, "kernels"), &text) && lr_str_eq_z(text, "late");
+        if (lr_json_str(lr_json_get(extra, "matrices"), &text)) {
+            out.no_matrices = lr_str_eq_z(text, "none");
+            out.no_few_matrices = lr_str_eq_z(text, "many");
+        }
+        if (!lr_json_u64(lr_json_get(extra, "parts"), &out.parts))
+            out.parts = 0;
     }
     lr_arena_free(&arena);
     return out;

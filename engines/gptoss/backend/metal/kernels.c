@@ -13,7 +13,8 @@
 static const struct {
     const char *source, *name;
 } kernels[] = {
-#define KERNEL(name, file, define, bindings, push) {gptoss_msl_##name, #name},
+#define KERNEL(name, file, define, bindings, push)        {gptoss_msl_##name, #name},
+#define MATRIX_KERNEL(name, file, define, bindings, push) {"", #name},
 #include "engines/gptoss/backend/shaders/kernels.def"
 };
 

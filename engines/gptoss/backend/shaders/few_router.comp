@@ -1,13 +1,20 @@
 #version 450
 // The router's logits of a few tokens: norm, product, bias.  A work group computes one expert,
-// so that this short step has little to wait for.  Grid: experts.
+// so that this short step has little to wait for.  With PACK the groups also write the normalized
+// tokens as pack.comp does, each a share of them.  Grid: experts.
 #include "common.glsl"
 layout(push_constant) uniform P { push_dense p; };
 layout(set = 0, binding = 0) readonly buffer W { uvec2 weight[]; };
 layout(set = 0, binding = 1) readonly buffer B { uint bias[]; };
 layout(set = 0, binding = 2) readonly buffer X { vec4 x[]; };
 layout(set = 0, binding = 3) readonly buffer N { uvec2 norm[]; };
-layout(set = 0, binding = 4) buffer Y { float y[]; };
+#ifdef PACK
+layout(set = 0, binding = 4) buffer R { float result[]; };
+layout(set = 0, binding = 5) buffer Y { uvec4 y[]; };
+#include "pack.glsl"
+#else
+layout(set = 0, binding = 4) buffer R { float result[]; };
+#endif
 #define TOKENS 8
 shared vec2 part[TOKENS][64]; // of a subgroup: product, sum of squares
 
@@ -34,6 +41,20 @@ void main()
                 part[t][gl_SubgroupID] = all;
         }
     barrier();
+#ifdef PACK
+    for (uint i = gl_WorkGroupID.x * gl_WorkGroupSize.x + gl_LocalInvocationID.x; i < p.tokens * (pieces / 2u);
+         i += gl_NumWorkGroups.x * gl_WorkGroupSize.x) {
+        uint t = i / (pieces / 2u), at = i % (pieces / 2u);
+        float square = 0.0;
+        for (uint n = 0u; n < gl_NumSubgroups; n++)
+            square += part[t][n].y;
+        float factor = inversesqrt(square / float(p.columns) + p.eps);
+        uvec2 n0 = norm[at * 2u], n1 = norm[at * 2u + 1u];
+        put_packed(t * pieces + at, pieces / 2u,
+                   x[t * pieces + at * 2u] * factor * vec4(bf16_pair(n0.x), bf16_pair(n0.y)),
+                   x[t * pieces + at * 2u + 1u] * factor * vec4(bf16_pair(n1.x), bf16_pair(n1.y)));
+    }
+#endif
     uint t = gl_LocalInvocationID.x;
     if (t >= p.tokens)
         return;
@@ -41,6 +62,6 @@ void main()
     for (uint i = 0u; i < gl_NumSubgroups; i++)
         all += part[t][i];
     uint at = p.first + row;
-    y[t * p.y_stride + at] = all.x * inversesqrt(all.y / float(p.columns) + p.eps) +
-                             bf16_of(bias[at / 2u], at);
+    result[t * p.y_stride + at] = all.x * inversesqrt(all.y / float(p.columns) + p.eps) +
+                                  bf16_of(bias[at / 2u], at);
 }

@@ -50,7 +50,7 @@ void tile_multiply(uint columns)
         load_weights(column);
         load_tokens(column);
         barrier();
-        for (uint k = 0u; k < TILE_K; k++) {
+        [[unroll]] for (uint k = 0u; k < TILE_K; k++) {
             vec4 w[QUADS];
             [[unroll]] for (uint q = 0u; q < QUADS; q++)
                 w[q] = tile_w[k][q * ROW_THREADS + quad];

@@ -42,7 +42,7 @@ static bool is_number(const char *text)
     return text[0] != '\0' && strspn(text, "0123456789") == strlen(text);
 }
 
-static bool has_extension(const struct vulkan_library *vk, VkPhysicalDevice device,
+bool vulkan_has_extension(const struct vulkan_library *vk, VkPhysicalDevice device,
                           const char *name)
 {
     VkExtensionProperties *all = calloc(EXTENSIONS_MAX, sizeof(*all));
@@ -64,7 +64,7 @@ static void read_memory(const struct vulkan_library *vk, struct vulkan_found *f)
         .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_MEMORY_BUDGET_PROPERTIES_EXT};
     VkPhysicalDeviceMemoryProperties2 all = {
         .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_MEMORY_PROPERTIES_2};
-    bool has_budget = has_extension(vk, f->handle, VK_EXT_MEMORY_BUDGET_EXTENSION_NAME);
+    bool has_budget = vulkan_has_extension(vk, f->handle, VK_EXT_MEMORY_BUDGET_EXTENSION_NAME);
     uint64_t total, used;
 
     if (has_budget)
@@ -116,7 +116,7 @@ static lr_code describe(const struct vulkan_library *vk, struct vulkan_found *f,
     VkQueueFamilyProperties families[FAMILIES_MAX];
     uint32_t count = FAMILIES_MAX;
 
-    if (has_extension(vk, f->handle, VK_EXT_SUBGROUP_SIZE_CONTROL_EXTENSION_NAME))
+    if (vulkan_has_extension(vk, f->handle, VK_EXT_SUBGROUP_SIZE_CONTROL_EXTENSION_NAME))
         maintenance.pNext = &size;
     vk->vkGetPhysicalDeviceProperties2(f->handle, &all);
     lr_code code = all.properties.apiVersion >= VK_API_VERSION_1_1
@@ -147,6 +147,7 @@ static lr_code describe(const struct vulkan_library *vk, struct vulkan_found *f,
         f->required_size = n > size.maxSubgroupSize ? size.maxSubgroupSize : n;
         f->limits.subgroup = f->required_size;
     }
+    f->limits.matrices = vulkan_has_matrices(vk, f);
     vk->vkGetPhysicalDeviceQueueFamilyProperties(f->handle, &count, families);
     f->family = count;
     for (uint32_t i = count; i-- > 0;)
@@ -229,7 +230,9 @@ lr_code vulkan_describe(const char *device, struct gpu_limits *out, struct lr_er
 static lr_code create_device(struct gpu_device *d, struct lr_error *err)
 {
     float priority = 1;
-    const char *extensions[1];
+    const char *extensions[8];
+    struct vulkan_matrices matrices;
+    static const char *const for_matrices[] = {VULKAN_MATRIX_EXTENSIONS};
     uint32_t extension_count = 0;
     VkPhysicalDeviceSubgroupSizeControlFeatures size = {
         .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SUBGROUP_SIZE_CONTROL_FEATURES};
@@ -252,6 +255,14 @@ static lr_code create_device(struct gpu_device *d, struct lr_error *err)
         } else {
             d->found.required_size = 0;
         }
+    }
+    if (d->found.limits.matrices) {
+        vulkan_matrices_chain(&matrices, (void *)(uintptr_t)info.pNext);
+        matrices.matrix.matrices = matrices.model.vulkanMemoryModel =
+            matrices.float16.shaderFloat16 = VK_TRUE;
+        info.pNext = &matrices.matrix;
+        for (size_t i = 0; i < sizeof(for_matrices) / sizeof(for_matrices[0]); i++)
+            extensions[extension_count++] = for_matrices[i];
     }
     info.enabledExtensionCount = extension_count;
     VkResult result = d->vk->vkCreateDevice(d->found.handle, &info, NULL, &d->handle);

@@ -18,6 +18,10 @@ static const struct {
 } kernels[] = {
 #define KERNEL(name, file, define, bindings, push)                                             \
     {gptoss_spirv_##name, sizeof(gptoss_spirv_##name), bindings, sizeof(struct push), #name},
+#ifndef GPTOSS_MATRICES
+#define MATRIX_KERNEL(name, file, define, bindings, push)                                      \
+    {NULL, 0, bindings, sizeof(struct push), #name},
+#endif
 #include "engines/gptoss/backend/shaders/kernels.def"
 };
 

@@ -55,6 +55,7 @@ lr_code vulkan_library_get(const struct vulkan_library **out, struct lr_error *e
                        #name);
     VULKAN_INSTANCE_FUNCTIONS(X)
 #undef X
+    vk.get = get;
     vk.instance = instance;
     return LR_OK;
 }

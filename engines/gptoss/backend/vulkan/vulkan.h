@@ -72,6 +72,7 @@
 /* The loader and an instance; one for the process, never unloaded. */
 struct vulkan_library {
     VkInstance instance;
+    PFN_vkGetInstanceProcAddr get;
 #define X(name) PFN_##name name;
     VULKAN_INSTANCE_FUNCTIONS(X)
 #undef X
@@ -143,6 +144,31 @@ lr_code vulkan_find(const struct vulkan_library *vk, const char *name, struct vu
 lr_code vulkan_describe(const char *device, struct gpu_limits *out, struct lr_error *err);
 lr_code vulkan_open(const char *device, struct gpu_device **out, struct lr_error *err);
 void vulkan_close(struct gpu_device *d);
+
+bool vulkan_has_extension(const struct vulkan_library *vk, VkPhysicalDevice device,
+                          const char *name);
+
+/* ---- matrices.c ---- */
+#define VULKAN_MATRIX_EXTENSIONS                                                               \
+    "VK_KHR_cooperative_matrix", VK_KHR_VULKAN_MEMORY_MODEL_EXTENSION_NAME,                    \
+        VK_KHR_SHADER_FLOAT16_INT8_EXTENSION_NAME
+
+/* VkPhysicalDeviceCooperativeMatrixFeaturesKHR */
+struct vulkan_matrix_features {
+    VkStructureType sType;
+    void *pNext;
+    VkBool32 matrices, robust;
+};
+/* Features that the kernels with cooperative matrices need, as a chain that begins with
+ * `matrix`. */
+struct vulkan_matrices {
+    struct vulkan_matrix_features matrix;
+    VkPhysicalDeviceVulkanMemoryModelFeatures model;
+    VkPhysicalDeviceShaderFloat16Int8Features float16;
+};
+void vulkan_matrices_chain(struct vulkan_matrices *m, void *next);
+/* With f's subgroup size. */
+bool vulkan_has_matrices(const struct vulkan_library *vk, const struct vulkan_found *f);
 
 /* ---- memory.c ---- */
 lr_code vulkan_allocate(struct gpu_device *d, uint64_t bytes, enum gpu_place place,
