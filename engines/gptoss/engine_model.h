@@ -13,6 +13,16 @@
 #include "engines/gptoss/scheduler/scheduler.h"
 #include "llm-router/engine.h"
 
+/* A step on the device. */
+struct gptoss_round {
+    struct gptoss_step *steps;      /* owned, max_sequences entries, like the next three */
+    struct engine_sequence **batch; /* the sequences of the steps; NULL: has been freed */
+    struct sampler_input *samples;  /* their sampler inputs */
+    struct sampler_result *sampled; /* their sampler results */
+    uint32_t count;
+    uint64_t began_ns;
+};
+
 struct lr_engine_model {
     struct engine_session session;
     struct model_gptoss *weights;
@@ -22,11 +32,10 @@ struct lr_engine_model {
     struct gptoss_backend *backend;
     struct gptoss_plan plan;
     struct gptoss_scheduler scheduler;
-    struct gptoss_step *steps;      /* owned, max_sequences entries, like the next three */
-    struct engine_sequence **batch; /* the sequences of the steps */
-    uint32_t batch_count;           /* of the step that is being computed */
-    struct sampler_input *samples;  /* their sampler inputs */
-    struct sampler_result *sampled; /* their sampler results */
+    struct gptoss_round round; /* of the step that is being computed */
+    struct gptoss_round next;  /* of the one behind it */
+    uint32_t begun; /* rounds that the device has and that are not finished: 0 .. 2 */
+    bool whole;     /* the next step is computed by forward() */
 };
 
 /* ---- engine.c ---- */
@@ -76,6 +85,21 @@ lr_code gptoss_engine_tokenize(const struct lr_engine_model *m,
                                const struct lr_segment *segments, size_t segment_count,
                                uint32_t *ids, size_t capacity, size_t *count,
                                struct lr_error *err);
+
+/* ---- engine_ahead.c ---- */
+/* The device gets the chosen step, and where nothing needs the host the step behind it.
+ * UNSUPPORTED: nothing has happened, forward() must compute it. */
+lr_code gptoss_ahead_begin(struct lr_engine_model *m, const struct gptoss_batch *batch,
+                           struct lr_error *err);
+/* There is a step on the device: sets `take` of its sequences, and begins the step behind it
+ * where nothing needs the host.  *live: sequences of the step that still wait for it. */
+lr_code gptoss_ahead_resume(struct lr_engine_model *m, uint32_t *live, struct lr_error *err);
+/* Waits for the first begun step. */
+lr_code gptoss_ahead_finish(struct lr_engine_model *m, struct lr_error *err);
+/* After its tokens were told: the step behind it, if there is one, is the next to finish. */
+void gptoss_ahead_pass(struct lr_engine_model *m);
+/* The sequence is about to be freed. */
+void gptoss_ahead_forget(struct lr_engine_model *m, const struct engine_sequence *seq);
 
 /* ---- engine_step.c ---- */
 lr_code gptoss_engine_step(struct lr_engine_model *m, int32_t *busy, struct lr_error *err);

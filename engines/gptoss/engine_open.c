@@ -124,6 +124,7 @@ static void fill_need(const struct gptoss_plan *p, uint32_t vocab, uint64_t toke
         .requests = 1u << LR_REQUEST_GENERATE,
         .kv_most = p->most_pages[GPTOSS_FULL] * p->full_page_bytes +
                    p->most_pages[GPTOSS_WINDOW] * p->window_page_bytes,
+        .ram = p->on_device ? p->host : 0,
     };
     memcpy(need, &n, need->size < sizeof(n) ? need->size : sizeof(n));
 }
@@ -190,7 +191,26 @@ static void release(void *ctx, struct engine_sequence *seq)
 
     if (seq->state == ENGINE_READING)
         gptoss_reading_drop(&m->reading, seq->arrival);
+    gptoss_ahead_forget(m, seq);
     gptoss_scheduler_end(&m->scheduler, seq);
+}
+
+/* False: no memory. */
+static bool open_round(struct gptoss_round *r, uint32_t sequences)
+{
+    r->steps = calloc(sequences, sizeof(*r->steps));
+    r->batch = calloc(sequences, sizeof(*r->batch));
+    r->samples = calloc(sequences, sizeof(*r->samples));
+    r->sampled = calloc(sequences, sizeof(*r->sampled));
+    return r->steps != NULL && r->batch != NULL && r->samples != NULL && r->sampled != NULL;
+}
+
+static void close_round(struct gptoss_round *r)
+{
+    free(r->steps);
+    free(r->batch);
+    free(r->samples);
+    free(r->sampled);
 }
 
 static lr_code bring_up(struct lr_engine_model *m, const char *dir, const struct setting *s,
@@ -224,11 +244,8 @@ static lr_code bring_up(struct lr_engine_model *m, const char *dir, const struct
     session->token = token;
     session->release = release;
     session->stats = gptoss_engine_stats;
-    m->steps = calloc(m->plan.max_sequences, sizeof(*m->steps));
-    m->batch = calloc(m->plan.max_sequences, sizeof(*m->batch));
-    m->samples = calloc(m->plan.max_sequences, sizeof(*m->samples));
-    m->sampled = calloc(m->plan.max_sequences, sizeof(*m->sampled));
-    if (m->steps == NULL || m->batch == NULL || m->samples == NULL || m->sampled == NULL)
+    if (!open_round(&m->round, m->plan.max_sequences) ||
+        !open_round(&m->next, m->plan.max_sequences))
         return lr_fail(err, LR_OUT_OF_RAM, "no memory for %u sequences", m->plan.max_sequences);
     return LR_OK;
 }
@@ -283,9 +300,7 @@ void gptoss_engine_close(struct lr_engine_model *m)
     engine_session_deinit(&m->session);
     gptoss_vocabulary_close(&m->vocabulary);
     model_gptoss_close(m->weights);
-    free(m->steps);
-    free(m->batch);
-    free(m->samples);
-    free(m->sampled);
+    close_round(&m->round);
+    close_round(&m->next);
     free(m);
 }

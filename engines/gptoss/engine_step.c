@@ -7,10 +7,11 @@
 #include "base/fail.h"
 #include "engines/gptoss/engine_model.h"
 
-/* Lists the chosen sequences in m->batch and m->steps. */
+/* Lists the chosen sequences in m->round. */
 static struct gptoss_batch build(struct lr_engine_model *m)
 {
-    struct gptoss_batch batch = {.steps = m->steps};
+    struct gptoss_round *r = &m->round;
+    struct gptoss_batch batch = {.steps = r->steps};
 
     for (struct engine_sequence *seq = m->scheduler.queue.running; seq != NULL;
          seq = seq->next) {
@@ -18,9 +19,9 @@ static struct gptoss_batch build(struct lr_engine_model *m)
             continue;
         const struct gptoss_slot *slot = &m->scheduler.slots[seq->slot];
         uint32_t i = batch.count++;
-        m->samples[i] = engine_session_sample(seq);
-        m->batch[i] = seq;
-        m->steps[i] = (struct gptoss_step){
+        r->samples[i] = engine_session_sample(seq);
+        r->batch[i] = seq;
+        r->steps[i] = (struct gptoss_step){
             .slot = seq->slot,
             .position = seq->computed,
             .count = seq->take,
@@ -28,11 +29,13 @@ static struct gptoss_batch build(struct lr_engine_model *m)
             .tokens = seq->ids + seq->computed,
             .full_pages = slot->full_pages,
             .window_pages = slot->window_pages,
-            .sample = engine_sequence_samples(seq) ? &m->samples[i] : NULL,
-            .sampled = &m->sampled[i],
+            .sample = engine_sequence_samples(seq) ? &r->samples[i] : NULL,
+            .sampled = &r->sampled[i],
         };
         batch.tokens += seq->take;
     }
+    r->count = batch.count;
+    r->began_ns = lr_clock_ns(NULL);
     return batch;
 }
 
@@ -48,20 +51,23 @@ static lr_code die(struct lr_engine_model *m, struct lr_error *err)
 static void fill_masks(void *ctx)
 {
     struct lr_engine_model *m = ctx;
+    struct gptoss_round *r = &m->round;
 
-    for (uint32_t i = 0; i < m->batch_count; i++)
-        if (m->steps[i].sample != NULL && m->batch[i]->mask != NULL &&
-            !engine_session_fill_mask(&m->session, m->batch[i]))
-            m->steps[i].sample = NULL;
+    for (uint32_t i = 0; i < r->count; i++)
+        if (r->steps[i].sample != NULL && r->batch[i]->mask != NULL &&
+            !engine_session_fill_mask(&m->session, r->batch[i]))
+            r->steps[i].sample = NULL;
 }
 
 /* The last token of a step that was not sampled is computed again in the next step. */
 static void take_back(struct lr_engine_model *m)
 {
-    for (uint32_t i = 0; i < m->batch_count; i++)
-        if (m->batch[i]->state == ENGINE_RUNNING && m->steps[i].sample == NULL &&
-            engine_sequence_samples(m->batch[i]))
-            m->batch[i]->take--;
+    const struct gptoss_round *r = &m->round;
+
+    for (uint32_t i = 0; i < r->count; i++)
+        if (r->batch[i] != NULL && r->batch[i]->state == ENGINE_RUNNING &&
+            r->steps[i].sample == NULL && engine_sequence_samples(r->batch[i]))
+            r->batch[i]->take--;
 }
 
 /* Takes over the prompts that were tokenized meanwhile. */
@@ -80,41 +86,76 @@ static void take_texts(struct lr_engine_model *m)
     }
 }
 
-static lr_code compute(struct lr_engine_model *m, struct lr_error *err)
+/* Chooses sequences and computes their step, or begins it (m->begun).  *sequences: how many. */
+static lr_code start(struct lr_engine_model *m, uint32_t *sequences, struct lr_error *err)
 {
     enum { LOOK_US = 1000 }; /* the caller looks for new requests as often */
     bool late = m->plan.late_masks != 0;
 
+    *sequences = 0;
     if (gptoss_scheduler_choose(&m->scheduler) == 0) {
         gptoss_reading_await(&m->reading, LOOK_US);
         return LR_OK;
     }
     engine_session_enter(&m->session);
     if (!late)
-        engine_session_fill_masks(&m->session, m->batch);
+        engine_session_fill_masks(&m->session, m->round.batch);
     struct gptoss_batch batch = build(m);
     if (batch.count == 0)
         return LR_OK;
+    *sequences = batch.count;
+    lr_code code = gptoss_ahead_begin(m, &batch, err);
+    if (code != LR_UNSUPPORTED)
+        return code;
     if (late) {
-        m->batch_count = batch.count;
         batch.fill_masks = fill_masks;
         batch.ctx = m;
     }
-    uint64_t began = lr_clock_ns(NULL);
-    lr_code code = m->backend_api->forward(m->backend, &batch, err);
-    if (code != LR_OK)
-        return die(m, err);
-    if (late)
-        take_back(m);
-    gptoss_scheduler_advance(&m->scheduler, lr_clock_ns(NULL) - began);
-    engine_session_computed(&m->session, batch.count);
-    for (uint32_t i = 0; i < batch.count; i++) {
-        struct engine_sequence *seq = m->batch[i];
+    m->whole = false;
+    return m->backend_api->forward(m->backend, &batch, err);
+}
+
+/* The tokens of the round. */
+static void tell(struct lr_engine_model *m, uint32_t sequences)
+{
+    const struct gptoss_round *r = &m->round;
+
+    engine_session_computed(&m->session, sequences);
+    for (uint32_t i = 0; i < r->count; i++) {
+        struct engine_sequence *seq = r->batch[i];
+        if (seq == NULL)
+            continue;
         if (seq->state == ENGINE_RUNNING)
             engine_session_tell_prefill(&m->session, seq);
-        if (seq->state == ENGINE_RUNNING && m->steps[i].sample != NULL)
-            engine_session_tell_token(&m->session, seq, &m->sampled[i]);
+        if (seq->state == ENGINE_RUNNING && r->steps[i].sample != NULL)
+            engine_session_tell_token(&m->session, seq, &r->sampled[i]);
     }
+}
+
+static lr_code compute(struct lr_engine_model *m, struct lr_error *err)
+{
+    uint32_t sequences = 0;
+    lr_code code = LR_OK;
+
+    if (m->begun != 0)
+        code = gptoss_ahead_resume(m, &sequences, err);
+    if (code == LR_OK && m->begun != 0 && sequences == 0)
+        code = gptoss_ahead_finish(m, err); /* all its sequences have ended */
+    if (code == LR_OK && m->begun == 0)
+        code = start(m, &sequences, err);
+    if (code == LR_OK && sequences != 0 && m->begun != 0) {
+        code = gptoss_ahead_finish(m, err);
+        for (uint32_t i = 0; i < m->round.count; i++)
+            m->whole = m->whole || m->round.steps[i].sample == NULL;
+    }
+    if (code != LR_OK)
+        return die(m, err);
+    if (sequences == 0)
+        return LR_OK;
+    take_back(m);
+    gptoss_scheduler_advance(&m->scheduler, lr_clock_ns(NULL) - m->round.began_ns);
+    tell(m, sequences);
+    gptoss_ahead_pass(m);
     return LR_OK;
 }
 

@@ -61,6 +61,7 @@ static void fill_need(const struct lr_engine_model *m, struct lr_engine_need *ne
         .requests =
             1u << LR_REQUEST_GENERATE | 1u << LR_REQUEST_EMBED | 1u << LR_REQUEST_RERANK,
         .dimensions = TESTING_DIMENSIONS,
+        .ram = m->options.on_device ? m->options.ram_bytes : 0,
     };
     n.total = n.weights + n.workspace + n.fixed + n.kv;
     uint32_t size = need->size < sizeof(n) ? need->size : (uint32_t)sizeof(n);

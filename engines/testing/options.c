@@ -50,6 +50,7 @@ static bool read_member(struct testing_options *o, struct lr_str key, const stru
         {"load_silent_ms", &o->load_silent_ms}, {"step_ms", &o->step_ms},
         {"prefill_ms", &o->prefill_ms},         {"after_tokens", &o->after_tokens},
         {"poison_after", &o->poison_after},     {"pry_port", &o->pry_port},
+        {"ram_bytes", &o->ram_bytes},
     };
     const struct {
         const char *name;

@@ -66,6 +66,7 @@ struct testing_options {
     char poison[64]; /* a prompt with this text crashes a step: the first, or with poison_after
                       */
     uint64_t poison_after; /* the step after so many tokens */
+    uint64_t ram_bytes;    /* of host memory, beside those of a device */
     uint64_t pry_port;     /* port of 127.0.0.1 to connect to */
     char
         pry_file[512]; /* a file outside of the engine's folders: read, and written beside it */

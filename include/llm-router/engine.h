@@ -93,6 +93,7 @@ struct lr_engine_need {
     uint32_t dimensions; /* values of a whole embedding, where requests has EMBED */
     uint64_t kv_most; /* the most that limit_kv can raise the KV memory to, kv or more; 0: the
                        * KV memory of this model cannot change */
+    uint64_t ram;     /* host memory beside the device memory, on_device 1: pinned tables */
 };
 
 /* A piece of prompt text.  Control tokens are recognised only where all their

@@ -154,6 +154,8 @@ lr_code node_create(struct net_loop *loop, const struct lr_settings *settings,
     if (code == LR_OK)
         code = own_data_dir(node, err);
     if (code == LR_OK)
+        node_counts_open(&node->models.counts, lr_settings_str(settings, "data-dir"));
+    if (code == LR_OK)
         code =
             node_router_link_create(&node->storage, settings, node->secret, &node->link, err);
     if (code != LR_OK) {
@@ -178,6 +180,7 @@ void node_destroy(struct node *node)
     net_bus_free(&node->events);
     node_storage_close(&node->storage);
     node_engines_free(&node->engines);
+    node_counts_close(&node->models.counts);
     node_pools_free(&node->models.pools);
     if (node->lock.fd >= 0)
         lr_file_unlock(&node->lock);

@@ -325,8 +325,9 @@ lr_code wire_tick_decode(struct lr_str body, struct lr_engine_stats *out, struct
 void wire_need_encode(struct lr_buf *buf, enum wire_type type, const struct lr_engine_need *m)
 {
     size_t start = wire_frame_begin(buf, type);
-    const uint64_t values[] = {m->weights, m->kv_per_token, m->kv_per_sequence, m->workspace,
-                               m->fixed,   m->kv,           m->total,           m->kv_most};
+    const uint64_t values[] = {m->weights,   m->kv_per_token, m->kv_per_sequence,
+                               m->workspace, m->fixed,        m->kv,
+                               m->total,     m->kv_most,      m->ram};
     for (size_t i = 0; i < sizeof(values) / sizeof(values[0]); i++)
         wire_put_u64(buf, values[i]);
     wire_put_u32(buf, m->on_device);
@@ -344,7 +345,7 @@ lr_code wire_need_decode(struct lr_str body, struct lr_engine_need *out, struct 
     *out = (struct lr_engine_need){.size = sizeof(*out)};
     uint64_t *const values[] = {&out->weights,   &out->kv_per_token, &out->kv_per_sequence,
                                 &out->workspace, &out->fixed,        &out->kv,
-                                &out->total,     &out->kv_most};
+                                &out->total,     &out->kv_most,      &out->ram};
     for (size_t i = 0; i < sizeof(values) / sizeof(values[0]); i++)
         *values[i] = wire_get_u64(&c);
     out->on_device = wire_get_u32(&c);

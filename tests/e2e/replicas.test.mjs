@@ -28,19 +28,21 @@ const TOKENS = LONG ? 1500 : 200;
 const KILLS = LONG ? 5 : 1;
 const MB = 1_000_000;
 
-async function start() {
+async function start(testing = {}) {
   const gpus = path.join(tempDir('nvml'), 'gpus');
   fs.writeFileSync(gpus, `${1000 * MB} ${10 * MB}\n`.repeat(4));
-  const model = makeEcho('many', { on_device: true, weights_bytes: 600 * MB, step_ms: 20 });
+  const model = makeEcho('many', { on_device: true, weights_bytes: 600 * MB, step_ms: 20, ...testing });
   const router = keep(await startRouter({ args: ['--allow-cpu-nodes'] }));
-  const node = await addNode(router, model, {
+  const how = {
     name: 'big',
     env: { LR_FAKE_NVML: gpus },
     args: [
       ...['--nvml-library', path.join(BUILD, 'testing/fake_nvml.so')],
       ...['--memory-interval', '100ms', '--replicas', '4', '--max-sequences', String(STREAMS / 2)],
     ],
-  });
+  };
+  const node = await addNode(router, model, how);
+  const again = () => addNode(router, model, { ...how, dir: node.dir });
   await until('the node is online', async () => (await nodes(router)).some((n) => n.online));
   await register(router, 'many');
   const workers = async () =>
@@ -50,7 +52,7 @@ async function start() {
       const all = (await workers()).filter((w) => w.role === 'serving' && w.ready);
       return all.length === 4 && all;
     });
-  return { router, node, workers, whole };
+  return { router, node, again, workers, whole };
 }
 
 const handles = (node) => fs.readdirSync(`/proc/${node.child.pid}/fd`).length;
@@ -125,4 +127,24 @@ test("the number of replicas is an operator's command", async () => {
   );
   await run(BIN, ['models', 'replicas', 'many', 'auto', '--node', 'big', '--url', router.url]);
   await until('told', async () => (await nodes(router))[0].models[0].replicas === 1 || (await workers()).length === 1);
+});
+
+test('the number that an operator set is kept when the node starts again', async () => {
+  const { router, node, again, workers } = await start();
+  await run(BIN, ['models', 'replicas', 'many', '2', '--url', router.url]);
+  await node.stop();
+  await again();
+  await until('the node is back', async () => (await nodes(router)).some((n) => n.online && n.models.length));
+  await run(BIN, ['models', 'load', 'many', '--url', router.url]);
+  await until('two replicas', async () => (await workers()).filter((w) => w.ready).length === 2);
+  const { json } = await call(`${router.url}/v0/nodes/${(await nodes(router))[0].id}/models`);
+  assert.equal(json.models[0].replicas_wanted, 2);
+});
+
+test('host memory of a model on a GPU is a claim in the RAM pool', async () => {
+  const { router } = await start({ ram_bytes: 50 * MB });
+  await run(BIN, ['models', 'load', 'many', '--url', router.url]);
+  const ram = () => until('claims', async () => (await reserved(router)).find(([pool, , claims]) => pool === 'ram' && claims));
+  await until('four claims', async () => (await ram())[2] === 4);
+  assert.equal((await ram())[1], 4 * 50 * MB);
 });

@@ -119,6 +119,9 @@ static double run_once(struct attention *a, struct test_random *r, double sink,
             tile_first[shape.query_tiles++] = i;
         }
     }
+    uint32_t parts[CUDA_PARTS];
+    shape.parts = cuda_split_contexts(a->seqs, shape.decode_rows, parts);
+    fixture_put(fixture, fixture_input(fixture, b->at.parts), parts, sizeof(parts));
     for (uint32_t h = 0; h < c->heads; h++)
         a->sinks[h] = test_to_bf16(sink + 0.5 * test_random_normal(r));
     test_fill_bf16(r, a->q, cells, query_size);

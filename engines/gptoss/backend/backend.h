@@ -20,7 +20,7 @@
  * kind usable and gives the memory of the others back.  Their addresses never change.
  *
  * Thread: the engine's caller.  A backend may have its own threads or streams, but does not
- * read the batch after forward() has returned.  Includable from C, C++ and CUDA.
+ * read the batch after forward() or begin() has returned.  Includable from C, C++ and CUDA.
  */
 #ifndef GPTOSS_BACKEND_BACKEND_H
 #define GPTOSS_BACKEND_BACKEND_H
@@ -36,6 +36,7 @@ extern "C" {
 #endif
 
 #define GPTOSS_NO_PAGE UINT32_MAX
+#define GPTOSS_DIPS    2 /* most places where more rows are slower */
 
 struct gptoss_backend; /* opaque, one per open model */
 
@@ -71,6 +72,12 @@ struct gptoss_backend_options {
     const struct gptoss_trace *trace; /* NULL: none; borrowed until close */
 };
 
+/* A step of more than `rows` and fewer than `enough` single tokens gives fewer tokens a second
+ * than one of `rows`; 0: no such place. */
+struct gptoss_dip {
+    uint32_t rows, enough;
+};
+
 /* What a model needs on this device with those options. plan() computes it from the config
  * alone; open() allocates exactly this. */
 struct gptoss_plan {
@@ -90,8 +97,10 @@ struct gptoss_plan {
     uint32_t least_chunk; /* least prompt tokens of a step; 0: every chunk is prefill_chunk */
     uint32_t
         late_masks; /* 1: forward() computes beside the host, so masks are made meanwhile */
+    struct gptoss_dip dips[GPTOSS_DIPS];
     uint32_t
         embed_on_host; /* 1: the embedding table lies in host memory, not among `weights` */
+    uint64_t host;     /* bytes of that table in host memory, else 0; not in `total` */
     uint64_t weights;
     uint64_t workspace;
     uint64_t fixed; /* contexts, code */
@@ -123,6 +132,9 @@ struct gptoss_batch {
      * computed, but not sampled. */
     void (*fill_masks)(void *ctx);
     void *ctx;
+    /* For begin(): 1: each step is the next one of the step at the same place of the batch that
+     * was begun last, and its only token is the one sampled there; `tokens` is not read. */
+    uint32_t follows;
 };
 
 /* Lent to open(). */
@@ -167,6 +179,16 @@ struct gptoss_backend_api {
     /* Copies pages; no page occurs twice.  After a failure the model is dead. */
     lr_code (*move)(struct gptoss_backend *backend, enum gptoss_kind kind,
                     const struct gptoss_move *moves, uint32_t count, struct lr_error *err);
+
+    /* NULL, or: forward() in two parts.  begin() starts a batch of single tokens and returns;
+     * finish() waits for the batch that was begun first and fills `sampled`, in steps that the
+     * caller keeps until then.  A step that only forward() can sample has `sample` NULL
+     * afterwards.  At most two batches are begun at a time; forward(), resize() and move() may
+     * be called between, and see the batches complete.  UNSUPPORTED: not these steps; nothing
+     * has happened.  After any other failure the model is dead. */
+    lr_code (*begin)(struct gptoss_backend *backend, const struct gptoss_batch *batch,
+                     struct lr_error *err);
+    lr_code (*finish)(struct gptoss_backend *backend, struct lr_error *err);
 };
 
 const struct gptoss_backend_api *gptoss_backend_cpu(void);

@@ -184,6 +184,34 @@ static void grow(struct gptoss_scheduler *s)
     }
 }
 
+/* Sequences of `decoding` that this step leaves out, because it is faster without them. */
+static uint32_t surplus(const struct gptoss_plan *plan, uint32_t decoding)
+{
+    for (int i = 0; i < GPTOSS_DIPS; i++)
+        if (decoding > plan->dips[i].rows && decoding < plan->dips[i].enough)
+            return decoding - plan->dips[i].rows;
+    return 0;
+}
+
+/* Every decoding sequence in turn waits a step where more of them would be slower. */
+static uint32_t leave_out(struct gptoss_scheduler *s, uint32_t decoding)
+{
+    uint32_t left = surplus(&s->plan, decoding), at = 0;
+
+    if (left == 0)
+        return 0;
+    s->turn %= decoding;
+    for (struct engine_sequence *seq = s->queue.running; seq != NULL; seq = seq->next)
+        if (engine_sequence_decodes(seq)) {
+            /* Places turn .. turn + left - 1, around the end. */
+            if ((at + decoding - s->turn) % decoding < left)
+                seq->take = 0;
+            at++;
+        }
+    s->turn += left;
+    return left;
+}
+
 /* Sets `take` of every running sequence: one token for each that decodes, and the prompts share
  * a chunk.  Returns the sum. */
 static uint32_t share(struct gptoss_scheduler *s)
@@ -204,6 +232,8 @@ static uint32_t share(struct gptoss_scheduler *s)
     }
     s->kind = gptoss_pace_kind(&s->pace, &crowd);
     s->shared = gptoss_share(&s->pace, s->kind, s->claims, prompts);
+    if (prompts == 0)
+        crowd.decoding -= leave_out(s, crowd.decoding);
     return crowd.decoding + s->shared.tokens;
 }
 
@@ -216,6 +246,18 @@ uint32_t gptoss_scheduler_choose(struct gptoss_scheduler *s)
         if (seq->take > 0)
             gptoss_scheduler_slide(s, seq);
     return tokens;
+}
+
+bool gptoss_scheduler_look_ahead(struct gptoss_scheduler *s)
+{
+    for (struct engine_sequence *seq = s->queue.running; seq != NULL; seq = seq->next) {
+        if (!take_full(s, &s->slots[seq->slot], seq->count + 1))
+            return false;
+        seq->take++;
+        gptoss_scheduler_slide(s, seq);
+        seq->take--;
+    }
+    return true;
 }
 
 void gptoss_scheduler_advance(struct gptoss_scheduler *s, uint64_t step_ns)

@@ -48,6 +48,7 @@ struct gptoss_scheduler {
     struct gptoss_shared shared; /* its prompt tokens */
     struct gptoss_cache cache;
     struct engine_queue queue;
+    uint32_t turn; /* of sequences that wait a step: the place of the first in the order */
     struct gptoss_slot *slots;   /* owned, max_sequences */
     struct gptoss_claim *claims; /* owned, max_sequences: scratch of a choice */
 };
@@ -74,6 +75,10 @@ void gptoss_scheduler_end(struct gptoss_scheduler *s, struct engine_sequence *se
 /* Admits sequences and chooses what to compute: sets `take` of every sequence, with pages for
  * all taken tokens in its tables.  Returns the number of tokens. */
 uint32_t gptoss_scheduler_choose(struct gptoss_scheduler *s);
+
+/* Pages for one more token of every sequence, while a step is computed in which each takes one.
+ * False: they are not all there; nobody is preempted for them. */
+bool gptoss_scheduler_look_ahead(struct gptoss_scheduler *s);
 
 /* Called after a step of this duration: the taken tokens are computed; pages behind the window
  * are freed. */

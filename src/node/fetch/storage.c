@@ -56,6 +56,7 @@ struct node_model *node_storage_name(struct node_storage *storage, const char *i
     m->state = NODE_MODEL_ABSENT;
     for (size_t i = 0; i < NODE_REPLICAS; i++)
         m->replicas[i].model = m;
+    node_counts_recall(&storage->models->counts, m);
     struct node_model **link = &storage->models->first;
     while (*link != NULL)
         link = &(*link)->next;

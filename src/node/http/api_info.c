@@ -149,9 +149,9 @@ static lr_code set_replicas(struct node_model *m, struct net_request *req, struc
 {
     struct lr_str count = {0};
     (void)net_request_query_get(req, "count", &count);
-    lr_code code = node_replicas_parse(count, &m->own_replicas, err);
-    m->has_own_replicas = m->has_own_replicas || code == LR_OK;
-    return code;
+    uint32_t number;
+    lr_code code = node_replicas_parse(count, &number, err);
+    return code == LR_OK ? node_counts_set(&m->models->counts, m, number, err) : code;
 }
 
 lr_code node_api_model_action(struct node *node, struct net_request *req, struct lr_error *err)

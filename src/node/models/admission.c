@@ -172,18 +172,27 @@ static enum node_claim_kind kind_of(const struct node_worker *w)
     return NODE_CLAIM_BUSY;
 }
 
+/* What a worker holds of a pool: a worker on a GPU may also hold pinned memory of the host. */
+static uint64_t held_of(const struct node_worker *w, uint32_t pool)
+{
+    if (w->pool == pool)
+        return w->reserved;
+    return pool == NODE_POOL_RAM && w->need.on_device != 0 ? w->need.ram : 0;
+}
+
 void node_plan_room(const struct node_models *models, uint32_t pool, uint64_t need,
                     struct node_room *out)
 {
     out->count = 0;
     for (struct node_model *m = models->first; m != NULL; m = m->next)
         for (struct node_worker *w = m->workers; w != NULL; w = w->next)
-            if (w->pool == pool && out->count < sizeof(out->claims) / sizeof(out->claims[0]))
+            if ((w->pool == pool || held_of(w, pool) != 0) &&
+                out->count < sizeof(out->claims) / sizeof(out->claims[0]))
                 out->claims[out->count++] = (struct node_claim){
                     .owner = w,
-                    .bytes = w->reserved,
-                    .reclaimable = node_grant_reclaimable(w),
-                    .measured = w->measured,
+                    .bytes = held_of(w, pool),
+                    .reclaimable = w->pool == pool ? node_grant_reclaimable(w) : 0,
+                    .measured = w->pool == pool ? w->measured : 0,
                     /* An extra replica goes before the only one of another model. */
                     .last_used_ms = node_replica_is_extra(w->replica) ? 0 : m->last_used_ms,
                     .kind = kind_of(w),

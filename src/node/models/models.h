@@ -11,6 +11,7 @@
 #include "net/bus.h"
 #include "net/loop.h"
 #include "node/models/batch.h"
+#include "node/models/counts.h"
 #include "node/models/devices.h"
 #include "node/models/grant.h"
 #include "node/models/memory.h"
@@ -43,6 +44,7 @@ struct node_models {
     const char *artifact;             /* setting; NULL: the one of the device */
     bool uses_artifacts;              /* setting artifacts */
     uint32_t replicas;                /* setting replicas; NODE_REPLICAS_AUTO */
+    struct node_counts counts;        /* of replicas, that operators asked for */
     bool is_draining;                 /* nothing new is taken in or loaded */
     struct node_devices devices;
 

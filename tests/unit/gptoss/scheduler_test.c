@@ -89,6 +89,31 @@ static uint32_t chunk_of(struct gptoss_scheduler *s, uint64_t step_ns)
     return chosen;
 }
 
+static void where_more_rows_are_slower_every_sequence_waits_a_step_in_turn(void **state)
+{
+    struct gptoss_scheduler s = start(8);
+    struct engine_sequence *all[3];
+    uint32_t before[3];
+
+    (void)state;
+    for (uint64_t i = 0; i < 3; i++)
+        all[i] = add(&s, i + 1, 2, 0);
+    assert_int_equal(step(&s), 6);
+    assert_int_equal(step(&s), 3);
+    s.plan.dips[0] = (struct gptoss_dip){.rows = 2, .enough = 4};
+    for (int i = 0; i < 3; i++)
+        before[i] = all[i]->count;
+    for (int i = 0; i < 6; i++)
+        assert_int_equal(step(&s), 2);
+    for (int i = 0; i < 3; i++)
+        assert_int_equal(all[i]->count - before[i], 4);
+    end(&s, all[0]);
+    assert_int_equal(step(&s), 2);
+    end(&s, all[1]);
+    end(&s, all[2]);
+    gptoss_scheduler_deinit(&s);
+}
+
 static void the_chunk_follows_the_time_of_the_steps(void **state)
 {
     struct gptoss_plan plan = small;
@@ -258,6 +283,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(prompts_go_in_chunks_beside_decoding),
+        cmocka_unit_test(where_more_rows_are_slower_every_sequence_waits_a_step_in_turn),
         cmocka_unit_test(the_chunk_follows_the_time_of_the_steps),
         cmocka_unit_test(a_short_prompt_passes_a_long_one_and_both_are_computed),
         cmocka_unit_test(the_queue_goes_by_priority_and_then_by_arrival),

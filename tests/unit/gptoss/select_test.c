@@ -145,7 +145,7 @@ static void other_gpus_have_a_kernel_for_every_number_of_rows(void **state)
                      CUDA_rows_1_32_gate_up_16);
     assert_int_equal(cuda_select_experts(&t, &m.config, &m.up, &m.down, 65).at[1].kernel,
                      CUDA_rows_tiled_gate_up);
-    assert_int_equal(cuda_select_attention(&t, &m.config, false, 0, 9).at[0].kernel,
+    assert_int_equal(cuda_select_attention(&t, &m.config, false, 0, 0, 9).at[0].kernel,
                      CUDA_attention_prefill);
     assert_false(cuda_target_has_token(&t, &m.config));
     assert_false(cuda_target_is_prompt(&t, 2048));
@@ -230,7 +230,7 @@ static void every_choice_can_be_launched_and_covers_its_product(void **state)
                 check_launches(&t, &all, rows);
                 all = cuda_select_experts(&t, &m->config, &m->up, &m->down, rows);
                 check_launches(&t, &all, rows);
-                all = cuda_select_attention(&t, &m->config, rows % 2 == 0, rows, rows);
+                all = cuda_select_attention(&t, &m->config, rows % 2 == 0, rows, 0, rows);
                 check_launches(&t, &all, rows);
             }
         }
@@ -314,9 +314,40 @@ static void a_kernel_that_does_not_fit_shared_memory_is_not_chosen(void **state)
     assert_int_equal(cuda_target_query_tokens(&t, &m.config), 2);
 }
 
+static void long_contexts_of_many_rows_are_split_within_the_memory_for_parts(void **state)
+{
+    struct cuda_seq seqs[512];
+    uint32_t parts[CUDA_PARTS];
+
+    (void)state;
+    for (uint32_t rows = 65; rows <= 512; rows += 149)
+        for (uint32_t longest = 500; longest <= 131072; longest *= 4) {
+            uint32_t next = 0, listed = 0;
+            for (uint32_t i = 0; i < rows; i++)
+                seqs[i] = (struct cuda_seq){.position = i % 7 == 0 ? longest - 1 : 100};
+            uint32_t count = cuda_split_contexts(seqs, rows, parts);
+            for (uint32_t i = 0; i < rows; i++) {
+                uint32_t chunks = seqs[i].position / 16 + 1, share = seqs[i].share;
+                if (share == 0)
+                    continue;
+                assert_int_equal(seqs[i].first_part, next);
+                next += (chunks + share - 1) / share;
+                for (uint32_t k = 1; k * share < chunks; k++)
+                    assert_int_equal(parts[listed++], i | k << 16);
+            }
+            assert_int_equal(listed, count);
+            assert_true(next <= CUDA_PARTS);
+            assert_true(longest <= 1024 ? count == 0 : count > 0);
+        }
+    for (uint32_t i = 0; i < 64; i++)
+        seqs[i] = (struct cuda_seq){.position = 100000};
+    assert_int_equal(cuda_split_contexts(seqs, 64, parts), 0); /* the grid splits them */
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(long_contexts_of_many_rows_are_split_within_the_memory_for_parts),
         cmocka_unit_test(a_step_of_gptoss_on_hopper_takes_the_measured_kernels),
         cmocka_unit_test(other_gpus_have_a_kernel_for_every_number_of_rows),
         cmocka_unit_test(every_choice_can_be_launched_and_covers_its_product),

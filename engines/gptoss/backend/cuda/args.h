@@ -37,11 +37,15 @@ enum {
     CUDA_TILE_TOKENS = 128,
     CUDA_TILE_ROWS = 128,
     CUDA_SPLITS_MAX = 32,
+    CUDA_PARTS = 256,           /* most parts of long contexts, over all rows of a step */
+    CUDA_PART_CHUNKS = 64,      /* least chunks of 16 keys of such a part */
     CUDA_FUSED_NORM_TOKENS = 8, /* up to so many tokens a product normalizes its own input */
     CUDA_SLOT_MODE_TOKENS = 4,  /* up to so many tokens experts are run per (token, choice) */
     CUDA_FILTER_BLOCKS = 8,     /* a cluster that shares a row of logits */
     CUDA_FILTER_THREADS = 512,
-    CUDA_TOP_MAX = 20, /* most likely ids that are reported */
+    CUDA_TOP_MAX = 20,     /* most likely ids that are reported */
+    CUDA_LOGIT_ROWS = 512, /* most rows of logits made at a time: cuda_logit_rows() */
+    CUDA_TURNS = 2,        /* steps that the device has at a time */
 };
 
 /* expert_stream.cu: threads and memory layout that the launch must know. */
@@ -131,7 +135,10 @@ struct cuda_seq {
     uint32_t first_row;   /* its first token's row in the batch */
     uint32_t table_start; /* index into tables: full entries, then as many window entries */
     uint32_t table_count;
-    uint32_t pad[3];
+    /* Decode steps of more than CUDA_SPLIT_ROWS rows: */
+    uint32_t share;      /* chunks of 16 keys that a part of a long context has; 0: not split */
+    uint32_t first_part; /* number of its first part among those of all rows */
+    uint32_t pad;
 };
 
 struct cuda_kv {
@@ -206,7 +213,8 @@ struct cuda_attention {
     const uint32_t *tile_seq;   /* prefill: sequence of each query tile */
     const uint32_t *tile_first; /* prefill: first token of the tile within its sequence */
     uint32_t tiles;
-    uint32_t pad;
+    uint32_t singles;      /* leading rows that are single tokens */
+    const uint32_t *parts; /* parts of long contexts but their first: row, part << 16 */
     struct cuda_kv kv;
 };
 
@@ -243,7 +251,9 @@ struct cuda_sample {
     float *best_value; /* [rows][blocks] */
     uint32_t *best_id; /* [rows][blocks] */
     uint32_t *tickets; /* [rows], zero between launches */
-    uint32_t *out;     /* [rows] */
+    uint32_t *out;     /* [turn][CUDA_LOGIT_ROWS], in the host's memory */
+    const uint32_t *turn;
+    uint32_t *tokens; /* [rows] the next step's, where the host does not write them */
     uint32_t vocab;
     uint32_t stride; /* floats between rows */
 };

@@ -84,9 +84,15 @@ template <bool FOLD, int WARPS> __device__ __forceinline__ void decode(const cud
     __shared__ uint32_t is_last;
     const uint32_t warp = threadIdx.x / WARP, lane = threadIdx.x % WARP, g = lane / 4,
                    t = lane % 4;
-    const uint32_t kv_head = blockIdx.y, row = blockIdx.z, group = a.heads / a.kv.kv_heads;
+    const uint32_t kv_head = blockIdx.y, group = a.heads / a.kv.kv_heads;
+    uint32_t row = blockIdx.z, part = blockIdx.x;
     let_next_kernel_start();
     wait_for_previous_kernel();
+    if (row >= a.singles) {
+        const uint32_t listed = a.parts[row - a.singles];
+        row = listed & 0xFFFF;
+        part = listed >> 16;
+    }
     const cuda_seq s = a.seqs[row];
     const uint32_t *table = a.tables + s.table_start + (a.kv.window != 0 ? s.table_count : 0);
     const int32_t pos = (int32_t)s.position;
@@ -99,10 +105,13 @@ template <bool FOLD, int WARPS> __device__ __forceinline__ void decode(const cud
     /* With other rows to process, a second block is worth its merging only for many keys. */
     uint32_t share = max((chunks + a.splits - 1) / a.splits,
                          (uint32_t)(FOLD ? 8 * DECODE_WARPS : DECODE_WARPS));
+    const bool listed = s.share != 0 && a.kv.window == 0;
+    if (listed)
+        share = s.share;
     uint32_t active = (chunks + share - 1) / share;
-    if (blockIdx.x >= active)
+    if (part >= active)
         return;
-    uint32_t begin = low + blockIdx.x * share, end = min(begin + share, high);
+    uint32_t begin = low + part * share, end = min(begin + share, high);
 
     rows_of<FOLD> r;
     clear(r);
@@ -130,8 +139,11 @@ template <bool FOLD, int WARPS> __device__ __forceinline__ void decode(const cud
     __syncthreads();
 
     /* 64 threads a row, one dimension each: adds the warps' parts in order. */
-    float *partial = a.partial + ((size_t)row * a.kv.kv_heads + kv_head) * a.splits *
-                                     CUDA_GROUP_MAX * PARTIAL;
+    const size_t stride = (size_t)(listed ? a.kv.kv_heads : 1) * CUDA_GROUP_MAX * PARTIAL;
+    const uint32_t splits = listed ? 1 : a.splits;
+    float *partial =
+        a.partial + ((size_t)(listed ? s.first_part : row) * a.kv.kv_heads + kv_head) * splits *
+                        CUDA_GROUP_MAX * PARTIAL;
     for (uint32_t i = threadIdx.x; i < group * 64; i += WARPS * WARP) {
         uint32_t head = i / 64, d = i % 64;
         float top = -INFINITY, sum = 0, value = 0;
@@ -148,7 +160,7 @@ template <bool FOLD, int WARPS> __device__ __forceinline__ void decode(const cud
             a.out[(size_t)row * a.heads * 64 + (kv_head * group + head) * 64 + d] =
                 to_bf16(value * keep / (sum * keep + exp2f(sink - base)));
         } else {
-            float *out = partial + (blockIdx.x * CUDA_GROUP_MAX + head) * PARTIAL;
+            float *out = partial + part * stride + head * PARTIAL;
             out[2 + d] = value;
             if (d == 0) {
                 out[0] = top;
@@ -175,9 +187,9 @@ template <bool FOLD, int WARPS> __device__ __forceinline__ void decode(const cud
         float sink = from_bf16(a.sinks[kv_head * group + head]) * LOG2_E;
         float top = sink, sum = 0, value = 0;
         for (uint32_t p = 0; p < active; p++)
-            top = fmaxf(top, __ldcg(partial + (p * CUDA_GROUP_MAX + head) * PARTIAL));
+            top = fmaxf(top, __ldcg(partial + p * stride + head * PARTIAL));
         for (uint32_t p = 0; p < active; p++) {
-            const float *in = partial + (p * CUDA_GROUP_MAX + head) * PARTIAL;
+            const float *in = partial + p * stride + head * PARTIAL;
             float keep = exp2f(__ldcg(in) - top);
             sum += __ldcg(in + 1) * keep;
             value += __ldcg(in + 2 + d) * keep;

@@ -29,8 +29,9 @@ static void cuda_close(struct gptoss_backend *b)
         for (size_t i = 0; i < sizeof(memory) / sizeof(memory[0]); i++)
             if (memory[i] != 0)
                 (void)cu->cuMemFree(memory[i]);
-        if (b->host_inputs != NULL)
-            (void)cu->cuMemFreeHost(b->host_inputs);
+        for (int i = 0; i < CUDA_TURNS; i++)
+            if (b->turn_inputs[i] != NULL)
+                (void)cu->cuMemFreeHost(b->turn_inputs[i]);
         if (b->sampled != NULL)
             (void)cu->cuMemFreeHost(b->sampled);
         if (b->host_embed != NULL)
@@ -115,7 +116,9 @@ static lr_code allot(struct gptoss_backend *b, struct lr_error *err)
     (void)cuda_place_workspace(b, b->config, p, b->workspace_memory);
     /* Tickets and the padding of the vocabulary start at zero. */
     CUDA_TRY(cu, cuMemsetD8Async(b->workspace_memory, 0, p->workspace, b->stream), err);
-    CUDA_TRY(cu, cuMemAllocHost((void **)&b->host_inputs, b->at.end), err);
+    for (int i = 0; i < CUDA_TURNS; i++)
+        CUDA_TRY(cu, cuMemAllocHost((void **)&b->turn_inputs[i], b->at.end), err);
+    b->host_inputs = b->turn_inputs[b->turn];
     CUDA_TRY(cu, cuMemAllocHost((void **)&b->sampled, sizeof(*b->sampled)), err);
     CUDA_TRY(cu,
              cuMemcpyHtoDAsync((CUdeviceptr)(uintptr_t)b->ws.usable, b->usable,
@@ -211,6 +214,8 @@ const struct gptoss_backend_api *gptoss_backend_cuda(void)
                                                   .close = cuda_close,
                                                   .forward = cuda_forward,
                                                   .resize = cuda_resize,
-                                                  .move = cuda_move};
+                                                  .move = cuda_move,
+                                                  .begin = cuda_begin,
+                                                  .finish = cuda_finish};
     return &api;
 }

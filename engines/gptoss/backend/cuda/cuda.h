@@ -31,7 +31,6 @@
 #include "engines/gptoss/backend/cuda/token.h"
 
 enum {
-    CUDA_LOGIT_ROWS = 512,  /* most rows of logits made at a time: cuda_logit_rows() */
     CUDA_HOST_THREADS = 8,  /* most threads; they sample what the device cannot */
     CUDA_SAMPLE_PARTS = 64, /* blocks that share a row of logits */
     CUDA_EDITS = 1 << 19,   /* ids that penalties and bias change, over all rows of a step */
@@ -88,16 +87,23 @@ struct cuda_workspace {
 
 /* Offsets into `inputs`, the same on host and device. */
 struct cuda_inputs {
-    uint64_t tokens, row_pos, row_full, row_window, out_rows, how, tile_seq, tile_first, seqs,
-        embedding, tables, end;
+    uint64_t tokens, turn, row_pos, row_full, row_window, out_rows, how, tile_seq, tile_first,
+        seqs, parts, embedding, tables, end;
 };
 
 /* Results of a step's sampling: written by its kernels, complete when the step is. */
 #define CUDA_NO_ID_YET (UINT32_MAX - 1) /* the device has not sampled this row yet */
 
 struct cuda_sampled {
-    uint32_t ids[CUDA_LOGIT_ROWS]; /* of plain sampling, by row */
+    uint32_t ids[CUDA_TURNS][CUDA_LOGIT_ROWS]; /* of plain sampling, by row */
     struct cuda_filtered filtered[CUDA_LOGIT_ROWS];
+};
+
+/* A step that was begun and is not finished. */
+struct cuda_begun {
+    uint32_t turn;
+    uint32_t count;
+    struct gptoss_step *steps[CUDA_LOGIT_ROWS]; /* borrowed, by row */
 };
 
 /* The rows of a step for sample_filtered.cu. */
@@ -144,7 +150,11 @@ struct gptoss_backend {
     struct token_args token; /* complete if has_token */
     bool has_token;
 
-    uint8_t *host_inputs;         /* pinned */
+    uint8_t *turn_inputs[CUDA_TURNS];    /* pinned: a step's copy may still wait for its turn */
+    uint8_t *host_inputs;                /* those of the last step: turn_inputs[turn] */
+    uint32_t turn;                       /* of the last step */
+    struct cuda_begun begun[CUDA_TURNS]; /* the first one is the oldest */
+    uint32_t begun_count;
     struct cuda_sampled *sampled; /* pinned: kernels write it, the host reads it */
     struct cuda_filters filters;
     float *host_logits;                          /* pinned: rows that the host samples */
@@ -205,6 +215,11 @@ lr_code cuda_measure_memory(struct gptoss_backend *b, const struct gptoss_backen
 lr_code cuda_forward(struct gptoss_backend *b, const struct gptoss_batch *batch,
                      struct lr_error *err);
 
+/* forward() in two parts, for steps of single tokens that are sampled plainly. */
+lr_code cuda_begin(struct gptoss_backend *b, const struct gptoss_batch *batch,
+                   struct lr_error *err);
+lr_code cuda_finish(struct gptoss_backend *b, struct lr_error *err);
+
 /* ---- host_sampling.c ---- */
 
 /* A step that the host samples, and its row of logits on the device. */
@@ -246,6 +261,7 @@ lr_code cuda_trace_routed(struct gptoss_backend *b, uint32_t layer, uint32_t row
 struct cuda_shape {
     uint32_t rows;        /* tokens */
     uint32_t decode_rows; /* leading rows that are sequences with a single token */
+    uint32_t parts;       /* of their long contexts, but the first one of each */
     uint32_t query_tiles; /* of the others */
     uint32_t out_rows;    /* rows whose logits are needed now */
     bool gather;          /* out_rows are listed; else they are rows 0 .. out_rows - 1 */

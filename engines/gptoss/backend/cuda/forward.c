@@ -45,7 +45,8 @@ static void add_step(struct gptoss_backend *b, struct forward *f, const struct g
     for (uint32_t i = 0; i < s->count; i++) {
         uint32_t position = s->position + i, entry = position / CUDA_PAGE_TOKENS,
                  slot = position % CUDA_PAGE_TOKENS;
-        INPUT(b, uint32_t, tokens)[row + i] = s->tokens[i];
+        if (s->tokens != NULL)
+            INPUT(b, uint32_t, tokens)[row + i] = s->tokens[i];
         INPUT(b, uint32_t, row_pos)[row + i] = position;
         INPUT(b, uint32_t, row_full)[row + i] = s->full_pages[entry] * CUDA_PAGE_TOKENS + slot;
         INPUT(b, uint32_t, row_window)
@@ -62,18 +63,30 @@ static void add_step(struct gptoss_backend *b, struct forward *f, const struct g
     f->shape.rows += s->count;
 }
 
+/* The kernel for a single token reads the token's row of the embedding table in the inputs. */
+static bool needs_row(const struct gptoss_backend *b, uint32_t rows)
+{
+    return rows == 1 && b->host_embed != NULL && b->has_token;
+}
+
 /* Rows on the device: single tokens first, prompts after them. */
 static void lay_out(struct gptoss_backend *b, struct forward *f,
                     const struct gptoss_batch *batch)
 {
     *f = (struct forward){0};
+    /* A copy of the step before may still read that step's inputs. */
+    b->turn = (b->turn + 1) % CUDA_TURNS;
+    b->host_inputs = b->turn_inputs[b->turn];
+    *INPUT(b, uint32_t, turn) = b->turn;
     for (uint32_t i = 0; i < batch->count; i++)
         if (batch->steps[i].count == 1)
             add_step(b, f, &batch->steps[i]);
+    f->shape.parts = cuda_split_contexts(INPUT(b, struct cuda_seq, seqs), f->shape.decode_rows,
+                                         INPUT(b, uint32_t, parts));
     for (uint32_t i = 0; i < batch->count; i++)
         if (batch->steps[i].count != 1)
             add_step(b, f, &batch->steps[i]);
-    if (f->shape.rows == 1 && b->host_embed != NULL && b->has_token) {
+    if (needs_row(b, f->shape.rows)) {
         uint8_t *row = INPUT(b, uint8_t, embedding);
         memcpy(row, b->host_embed + (size_t)batch->steps[0].tokens[0] * TOKEN_HIDDEN,
                TOKEN_ROW_BYTES);
@@ -105,19 +118,26 @@ static void describe_sampling(struct gptoss_backend *b, struct forward *f,
     INPUT(b, struct cuda_sample_row, how)
     [f->sampled_count] = (struct cuda_sample_row){
         .seed = p->seed, .index = s->sample->index, .temperature = p->temperature};
-    b->sampled->ids[f->sampled_count] = CUDA_NO_ID_YET;
+    b->sampled->ids[b->turn][f->sampled_count] = CUDA_NO_ID_YET;
     f->sampled[f->sampled_count++] = s;
+}
+
+/* All inputs from an offset on. */
+static lr_code copy_inputs_from(struct gptoss_backend *b, const struct forward *f,
+                                uint64_t first, struct lr_error *err)
+{
+    uint64_t end = b->at.tables + (uint64_t)f->table_used * 4;
+    CUDA_TRY(b->cu,
+             cuMemcpyHtoDAsync((CUdeviceptr)(uintptr_t)(b->ws.inputs + first),
+                               b->host_inputs + first, end - first, b->stream),
+             err);
+    return LR_OK;
 }
 
 static lr_code copy_inputs(struct gptoss_backend *b, const struct forward *f,
                            struct lr_error *err)
 {
-    uint64_t used = b->at.tables + (uint64_t)f->table_used * 4;
-    CUDA_TRY(b->cu,
-             cuMemcpyHtoDAsync((CUdeviceptr)(uintptr_t)b->ws.inputs, b->host_inputs, used,
-                               b->stream),
-             err);
-    return LR_OK;
+    return copy_inputs_from(b, f, 0, err);
 }
 
 /* After the logits and the plain sampling: launches the sampling of the other rows that the
@@ -139,26 +159,35 @@ static lr_code launch_filters(struct gptoss_backend *b, struct forward *f, struc
     return code == LR_OK ? cuda_filter_launch(b, err) : code;
 }
 
-/* Waits for the step's results.  The ids of a step that is only sampled plainly are its last
- * results, and they lie in the host's memory: looking at them is quicker than waiting for the
- * stream. */
-static lr_code await_results(struct gptoss_backend *b, const struct forward *f,
-                             struct lr_error *err)
+/* Waits until the ids of `count` rows are there.  They lie in the host's memory, and looking at
+ * them is quicker than waiting for the stream. */
+static lr_code await_ids(struct gptoss_backend *b, uint32_t turn, uint32_t count,
+                         struct lr_error *err)
 {
     enum { LOOKS = 1 << 14 }; /* between two questions whether the device has failed */
-    bool plain = true;
-    for (uint32_t i = 0; i < f->sampled_count && plain; i++)
-        plain = f->maker[i] == MADE_PLAIN;
     uint32_t seen = 0;
-    for (uint32_t looks = 0; plain && seen < f->sampled_count; looks++) {
-        if (__atomic_load_n(&b->sampled->ids[seen], __ATOMIC_ACQUIRE) != CUDA_NO_ID_YET)
+    for (uint32_t looks = 0; seen < count; looks++) {
+        if (__atomic_load_n(&b->sampled->ids[turn][seen], __ATOMIC_ACQUIRE) != CUDA_NO_ID_YET)
             seen++;
         else if (looks % LOOKS == LOOKS - 1 &&
                  b->cu->cuStreamQuery(b->stream) != CUDA_ERROR_NOT_READY)
             break;
     }
-    if (plain && seen == f->sampled_count)
-        return LR_OK;
+    if (seen < count)
+        CUDA_TRY(b->cu, cuStreamSynchronize(b->stream), err);
+    return LR_OK;
+}
+
+/* Waits for the step's results; ids are the last ones of a step that is only sampled plainly.
+ */
+static lr_code await_results(struct gptoss_backend *b, const struct forward *f,
+                             struct lr_error *err)
+{
+    bool plain = true;
+    for (uint32_t i = 0; i < f->sampled_count && plain; i++)
+        plain = f->maker[i] == MADE_PLAIN;
+    if (plain)
+        return await_ids(b, b->turn, f->sampled_count, err);
     CUDA_TRY(b->cu, cuStreamSynchronize(b->stream), err);
     return LR_OK;
 }
@@ -177,8 +206,9 @@ static lr_code collect(struct gptoss_backend *b, struct forward *f, struct lr_er
         if (f->maker[i] == MADE_NOT)
             continue;
         struct gptoss_step *s = f->sampled[i];
-        bool made = f->maker[i] == MADE_PLAIN && b->sampled->ids[i] < b->vocab_rows;
-        *s->sampled = (struct sampler_result){.id = b->sampled->ids[i]};
+        uint32_t id = b->sampled->ids[b->turn][i];
+        bool made = f->maker[i] == MADE_PLAIN && id < b->vocab_rows;
+        *s->sampled = (struct sampler_result){.id = id};
         if (f->maker[i] == MADE_FILTERED)
             made = cuda_filter_read(b, f->filter[i], s->sampled);
         if (!made)
@@ -202,7 +232,7 @@ static lr_code replay(struct gptoss_backend *b, const struct cuda_shape *shape,
                       struct lr_error *err)
 {
     const struct cuda_driver *cu = b->cu;
-    if (shape->rows > CUDA_GRAPH_ROWS)
+    if (shape->rows > CUDA_GRAPH_ROWS || shape->parts != 0)
         return launch_step(b, shape, err);
     CUgraphExec *graph = &b->graphs[shape->rows];
     if (*graph == NULL) {
@@ -287,6 +317,68 @@ static void fill_masks(const struct gptoss_batch *batch)
         batch->fill_masks(batch->ctx);
 }
 
+/* The common step: every sequence is one token and is sampled. */
+static bool is_decode(const struct gptoss_backend *b, const struct gptoss_batch *batch)
+{
+    if (batch->tokens != batch->count || batch->count > cuda_logit_rows(&b->plan) ||
+        b->trace != NULL) /* a trace cannot look into a graph */
+        return false;
+    for (uint32_t i = 0; i < batch->count; i++)
+        if (batch->steps[i].sample == NULL || batch->steps[i].logits != NULL)
+            return false;
+    return true;
+}
+
+static lr_code launch_decode(struct gptoss_backend *b, struct forward *f,
+                             const struct gptoss_batch *batch, struct lr_error *err)
+{
+    for (uint32_t i = 0; i < batch->count; i++)
+        describe_sampling(b, f, &batch->steps[i]);
+    f->shape.sample = true;
+    /* The step before writes the tokens of a step that follows it. */
+    lr_code code = copy_inputs_from(b, f, batch->follows ? b->at.turn : 0, err);
+    return code == LR_OK ? replay(b, &f->shape, err) : code;
+}
+
+lr_code cuda_begin(struct gptoss_backend *b, const struct gptoss_batch *batch,
+                   struct lr_error *err)
+{
+    struct forward f;
+    bool plain = is_decode(b, batch) && b->begun_count < CUDA_TURNS &&
+                 !(batch->follows && needs_row(b, batch->count));
+    for (uint32_t i = 0; i < batch->count && plain; i++)
+        plain = is_plain(batch->steps[i].sample);
+    if (!plain)
+        return LR_UNSUPPORTED;
+    CUDA_TRY(b->cu, cuCtxSetCurrent(b->context), err);
+    lay_out(b, &f, batch);
+    lr_code code = launch_decode(b, &f, batch, err);
+    if (code != LR_OK)
+        return code;
+    struct cuda_begun *begun = &b->begun[b->begun_count++];
+    begun->turn = b->turn;
+    begun->count = f.sampled_count;
+    memcpy(begun->steps, f.sampled, f.sampled_count * sizeof(f.sampled[0]));
+    return LR_OK;
+}
+
+lr_code cuda_finish(struct gptoss_backend *b, struct lr_error *err)
+{
+    const struct cuda_begun *first = &b->begun[0];
+    CUDA_TRY(b->cu, cuCtxSetCurrent(b->context), err);
+    lr_code code = await_ids(b, first->turn, first->count, err);
+    for (uint32_t i = 0; i < first->count && code == LR_OK; i++) {
+        struct gptoss_step *s = first->steps[i];
+        *s->sampled = (struct sampler_result){.id = b->sampled->ids[first->turn][i]};
+        /* No id: the host would have to look at logits that may be overwritten by now. */
+        if (s->sampled->id >= b->vocab_rows)
+            s->sample = NULL;
+    }
+    b->begun[0] = b->begun[1];
+    b->begun_count--;
+    return code;
+}
+
 lr_code cuda_forward(struct gptoss_backend *b, const struct gptoss_batch *batch,
                      struct lr_error *err)
 {
@@ -294,18 +386,8 @@ lr_code cuda_forward(struct gptoss_backend *b, const struct gptoss_batch *batch,
     CUDA_TRY(b->cu, cuCtxSetCurrent(b->context), err);
     lay_out(b, &f, batch);
 
-    /* The common step: every sequence is one token and is sampled. */
-    bool plain = f.shape.rows == batch->count && batch->count <= cuda_logit_rows(&b->plan) &&
-                 b->trace == NULL; /* a trace cannot look into a graph */
-    for (uint32_t i = 0; i < batch->count && plain; i++)
-        plain = batch->steps[i].sample != NULL && batch->steps[i].logits == NULL;
-    if (plain) {
-        for (uint32_t i = 0; i < batch->count; i++)
-            describe_sampling(b, &f, &batch->steps[i]);
-        f.shape.sample = true;
-        lr_code code = copy_inputs(b, &f, err);
-        if (code == LR_OK)
-            code = replay(b, &f.shape, err);
+    if (is_decode(b, batch)) {
+        lr_code code = launch_decode(b, &f, batch, err);
         if (code != LR_OK)
             return code;
         fill_masks(batch);

@@ -141,8 +141,8 @@ lr_code cuda_launch_attention(struct gptoss_backend *b, const struct cuda_layer 
                               const struct cuda_shape *s, struct lr_error *err)
 {
     const struct model_config *c = b->config;
-    const struct cuda_choices chosen =
-        cuda_select_attention(&b->target, c, l->sliding, s->decode_rows, s->query_tiles);
+    const struct cuda_choices chosen = cuda_select_attention(
+        &b->target, c, l->sliding, s->decode_rows, s->parts, s->query_tiles);
     uint8_t *in = b->ws.inputs;
     struct cuda_attention a = {.seqs = (struct cuda_seq *)(void *)(in + b->at.seqs),
                                .tables = (uint32_t *)(void *)(in + b->at.tables),
@@ -158,6 +158,8 @@ lr_code cuda_launch_attention(struct gptoss_backend *b, const struct cuda_layer 
                                .tile_seq = (uint32_t *)(void *)(in + b->at.tile_seq),
                                .tile_first = (uint32_t *)(void *)(in + b->at.tile_first),
                                .tiles = s->query_tiles,
+                               .singles = s->decode_rows,
+                               .parts = (uint32_t *)(void *)(in + b->at.parts),
                                .kv = cuda_kv_of(b, l)};
     void *own[] = {&a};
     void **const arguments[CUDA_OPERAND_COUNT] = {[CUDA_ON_ATTENTION] = own};
@@ -220,7 +222,9 @@ lr_code cuda_launch_sampling(struct gptoss_backend *b, uint32_t count, struct lr
         .best_value = b->ws.best_value,
         .best_id = b->ws.best_id,
         .tickets = b->ws.sample_tickets,
-        .out = b->sampled->ids,
+        .out = b->sampled->ids[0],
+        .turn = (uint32_t *)(void *)(b->ws.inputs + b->at.turn),
+        .tokens = (uint32_t *)(void *)(b->ws.inputs + b->at.tokens),
         .vocab = b->vocab_rows,
         .stride = b->logit_stride};
     void *arguments[] = {&sample};

@@ -113,6 +113,7 @@ static void place_inputs(struct cuda_inputs *at, const struct gptoss_plan *p)
     uint64_t rows = p->step_tokens, sampled = cuda_logit_rows(p);
 #define AT(bytes) (uint64_t)(uintptr_t) place(&in, (bytes))
     at->tokens = AT(rows * 4);
+    at->turn = AT(4);
     at->row_pos = AT(rows * 4);
     at->row_full = AT(rows * 4);
     at->row_window = AT(rows * 4);
@@ -121,6 +122,7 @@ static void place_inputs(struct cuda_inputs *at, const struct gptoss_plan *p)
     at->tile_seq = AT(rows * 4);
     at->tile_first = AT(rows * 4);
     at->seqs = AT((uint64_t)p->max_sequences * sizeof(struct cuda_seq));
+    at->parts = AT(CUDA_PARTS * 4);
     at->embedding = AT(p->embed_on_host ? TOKEN_ROW_BYTES + 4 : 0);
     at->tables = AT((uint64_t)p->max_sequences * pages_for(p->max_context) * 2 * 4);
     at->end = in.used;
@@ -155,7 +157,9 @@ uint64_t cuda_place_workspace(struct gptoss_backend *b, const struct model_confi
     w->tile_count = place(&at, 4);
     w->final = place(&at, sampled * c->hidden * 2);
     w->logits = place(&at, sampled * vocab * 4);
-    w->partial = place(&at, (uint64_t)CUDA_GRAPH_ROWS * c->kv_heads * CUDA_GROUP_MAX * 66 * 4);
+    w->partial = place(
+        &at, (uint64_t)(p->max_sequences > CUDA_SPLIT_ROWS ? CUDA_PARTS : CUDA_SPLIT_ROWS) *
+                 c->kv_heads * CUDA_GROUP_MAX * 66 * 4);
     w->attention_tickets = place(&at, rows * c->kv_heads * 4);
     w->slice_parts = place(&at, parts > dense ? parts : dense);
     w->slice_tickets = place(&at, (uint64_t)CUDA_ROWS_2_64_GROUPS * 8);
@@ -284,7 +288,13 @@ static bool plan_with(const struct planning *g, uint32_t sequences, bool embed_o
     *p = (struct gptoss_plan){.on_device = 1,
                               .late_masks = 1,
                               .embed_on_host = embed_on_host,
+                              .host = embed_on_host ? (uint64_t)c->vocab * c->hidden * 2 : 0,
                               .page_tokens = CUDA_PAGE_TOKENS};
+    /* Measured on an H200: the kernels behind these numbers of rows have wider tiles. */
+    if (g->device->major == 9) {
+        p->dips[0] = (struct gptoss_dip){CUDA_STREAMED_ROWS, CUDA_STREAMED_ROWS + 4};
+        p->dips[1] = (struct gptoss_dip){CUDA_SLICED_ROWS, CUDA_SLICED_ROWS + 4};
+    }
     p->threads = pick(o->threads, engine_pool_cores(), 1, CUDA_HOST_THREADS);
     p->full_page_bytes = layer_page * (c->layers - sliding);
     p->window_page_bytes = layer_page * sliding;

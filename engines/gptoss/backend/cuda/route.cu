@@ -72,15 +72,25 @@ extern "C" __global__ void __launch_bounds__(ROUTE_THREADS, 1)
         router[i] = lane + i * WARP < a.hidden / 8 ? __ldg(w + lane + i * WARP)
                                                    : make_uint4(0, 0, 0, 0);
     wait_for_previous_kernel();
+    float next[HELD]; /* of the next row, asked for a row ahead */
+    auto ask = [&](uint32_t row) {
+#pragma unroll
+        for (int i = 0; i < HELD; i++) {
+            uint32_t at = threadIdx.x + i * ROUTE_THREADS;
+            next[i] =
+                row < a.count && at < a.hidden ? a.residual[(size_t)row * a.hidden + at] : 0.0f;
+        }
+    };
+    ask(blockIdx.x);
     for (uint32_t row = blockIdx.x; row < a.count; row += gridDim.x) {
         const float *in = a.residual + (size_t)row * a.hidden;
         float x[HELD], sum = 0;
 #pragma unroll
         for (int i = 0; i < HELD; i++) {
-            uint32_t at = threadIdx.x + i * ROUTE_THREADS;
-            x[i] = at < a.hidden ? in[at] : 0.0f;
+            x[i] = next[i];
             sum += x[i] * x[i];
         }
+        ask(row + gridDim.x);
         for (uint32_t i = HELD_COLUMNS + threadIdx.x; i < a.hidden; i += ROUTE_THREADS)
             sum += in[i] * in[i];
         sum = warp_sum(sum);

@@ -55,6 +55,8 @@ extern "C" __global__ void __launch_bounds__(256)
         take(best, id, __ldcg(&a.best_value[row * parts + i]),
              __ldcg(&a.best_id[row * parts + i]));
     block_argmax(best, id);
-    if (threadIdx.x == 0)
-        a.out[row] = id;
+    if (threadIdx.x == 0) {
+        a.tokens[row] = id < a.vocab ? id : 0;
+        a.out[*a.turn * CUDA_LOGIT_ROWS + row] = id;
+    }
 }

@@ -341,10 +341,11 @@ struct cuda_choices cuda_select_norm(const struct cuda_target *t, const struct m
 
 struct cuda_choices cuda_select_attention(const struct cuda_target *t,
                                           const struct model_config *c, bool sliding,
-                                          uint32_t decode_rows, uint32_t query_tiles)
+                                          uint32_t decode_rows, uint32_t parts,
+                                          uint32_t query_tiles)
 {
     struct cuda_choices all = {0};
-    uint32_t splits = decode_rows == 0 ? 1 : CUDA_GRAPH_ROWS / decode_rows;
+    uint32_t splits = decode_rows == 0 ? 1 : CUDA_SPLIT_ROWS / decode_rows;
     splits = splits < 1 ? 1 : splits > 16 ? 16 : splits;
     /* A window has few chunks of keys: one block processes all. */
     if (sliding && c->window <= 512)
@@ -360,7 +361,7 @@ struct cuda_choices cuda_select_attention(const struct cuda_target *t,
                                        .operand = CUDA_ON_ATTENTION,
                                        .x = splits,
                                        .y = c->kv_heads,
-                                       .z = decode_rows,
+                                       .z = decode_rows + (sliding ? 0 : parts),
                                        .threads = many ? MANY_THREADS : 256,
                                        .splits = splits});
     if (query_tiles != 0 && cuda_target_has_prompts(t))
@@ -379,6 +380,32 @@ struct cuda_choices cuda_select_attention(const struct cuda_target *t,
                                        .threads = 128,
                                        .splits = splits});
     return all;
+}
+
+uint32_t cuda_split_contexts(struct cuda_seq *seqs, uint32_t rows, uint32_t *parts)
+{
+    uint32_t share = CUDA_PART_CHUNKS / 2, total, used = 0, listed = 0;
+    if (rows <= CUDA_SPLIT_ROWS)
+        return 0;
+    do {
+        total = 0;
+        share *= 2;
+        for (uint32_t row = 0; row < rows; row++) {
+            uint32_t chunks = seqs[row].position / 16 + 1;
+            total += chunks > share ? divide_up(chunks, share) : 0;
+        }
+    } while (total > CUDA_PARTS);
+    for (uint32_t row = 0; row < rows; row++) {
+        uint32_t count = divide_up(seqs[row].position / 16 + 1, share);
+        if (count == 1)
+            continue;
+        seqs[row].share = share;
+        seqs[row].first_part = used;
+        used += count;
+        for (uint32_t part = 1; part < count; part++)
+            parts[listed++] = row | part << 16;
+    }
+    return listed;
 }
 
 /* ---- experts ---- */

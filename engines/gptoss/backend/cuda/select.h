@@ -38,7 +38,8 @@ enum cuda_module {
 };
 
 enum {
-    CUDA_GRAPH_ROWS = 64, /* decode steps of up to so many sequences are captured as graphs */
+    CUDA_GRAPH_ROWS = 128, /* decode steps of up to so many sequences are captured as graphs */
+    CUDA_SPLIT_ROWS = 64,  /* up to so many rows every context can be split over blocks */
     CUDA_STREAMED_ROWS = 64, /* up to so many rows weights are streamed, not tiled */
     CUDA_SLICED_ROWS = 80,   /* the same for dense products, where shared memory has room */
 };
@@ -105,8 +106,9 @@ bool cuda_target_has_token(const struct cuda_target *t, const struct model_confi
  *   out        product
  *   logits     product
  *   norm       the norm alone, or with the router of a layer
- *   attention  of the leading single tokens, then of the query tiles of prompts
- *   experts    [sort], up, down, [sum]; without a sum, down adds to the residual itself */
+ *   attention  of the leading single tokens (parts: further parts of long contexts), then of
+ * the query tiles of prompts experts    [sort], up, down, [sum]; without a sum, down adds to
+ * the residual itself */
 struct cuda_choices cuda_select_qkv(const struct cuda_target *t, const struct cuda_matrix *m,
                                     uint32_t rows);
 struct cuda_choices cuda_select_out(const struct cuda_target *t, const struct cuda_matrix *m,
@@ -117,7 +119,12 @@ struct cuda_choices cuda_select_norm(const struct cuda_target *t, const struct m
                                      bool route, uint32_t rows);
 struct cuda_choices cuda_select_attention(const struct cuda_target *t,
                                           const struct model_config *c, bool sliding,
-                                          uint32_t decode_rows, uint32_t query_tiles);
+                                          uint32_t decode_rows, uint32_t parts,
+                                          uint32_t query_tiles);
+/* Splits long contexts of more than CUDA_SPLIT_ROWS single tokens into parts of the same size,
+ * CUDA_PARTS at most: sets `share` and `first_part` of their sequences, and lists the parts but
+ * the first one of each row.  Returns the number of listed parts. */
+uint32_t cuda_split_contexts(struct cuda_seq *seqs, uint32_t rows, uint32_t *parts);
 struct cuda_choices cuda_select_experts(const struct cuda_target *t,
                                         const struct model_config *c,
                                         const struct cuda_matrix *up,

@@ -1,0 +1,143 @@
+/* gptoss/engine_ahead.c - a step is launched before the host has seen the tokens of the step
+ * before it.
+ *
+ * The tokens stay on the device: a step whose sequences all decode, none of them with a mask or
+ * another need of the host, is begun while the step before it is computed.  So the device does
+ * not wait while the host reads tokens, tells them and prepares.
+ *
+ * A step that is ahead is a guess.  Nothing in the scheduler says that it was computed until it
+ * is finished, so its results can be dropped at any time: the same tokens are then computed
+ * again.  Results are dropped
+ *   - of a sequence that ended meanwhile (end token, cancelled): one row of one step is wasted;
+ *   - of a sequence that lost its pages, or whose token the device could not sample.
+ * Pages of a sequence that ended may be given to others while the device still writes its
+ * surplus token: that position is in no cached page, and a later step writes later.
+ *
+ * No step is ahead while a request waits to be admitted: it would wait for that step too.
+ */
+#include "base/clock.h"
+#include "engines/gptoss/engine_model.h"
+
+/* True when the results of the step belong to the sequence as it is now. */
+static bool is_current(const struct gptoss_round *r, uint32_t i)
+{
+    const struct engine_sequence *seq = r->batch[i];
+
+    return seq != NULL && seq->state == ENGINE_RUNNING &&
+           seq->computed == r->steps[i].position && seq->count == seq->computed + 1;
+}
+
+/* True when the next step has the same sequences, whatever their tokens are. */
+static bool can_follow(struct lr_engine_model *m)
+{
+    const struct engine_queue *q = &m->scheduler.queue;
+    const struct gptoss_round *r = &m->round;
+    uint32_t running = 0;
+
+    if (q->queued != NULL || q->reading != NULL || m->whole)
+        return false;
+    for (const struct engine_sequence *seq = q->running; seq != NULL; seq = seq->next)
+        running++;
+    if (running != r->count)
+        return false;
+    for (uint32_t i = 0; i < r->count; i++)
+        if (!is_current(r, i) || r->batch[i]->count + 1 >= r->batch[i]->limit)
+            return false;
+    return gptoss_scheduler_look_ahead(&m->scheduler);
+}
+
+/* Begins the step behind m->round, if it can be. */
+static lr_code follow(struct lr_engine_model *m, struct lr_error *err)
+{
+    struct gptoss_round *next = &m->next;
+    const struct gptoss_round *r = &m->round;
+    struct lr_error ignored;
+
+    if (!can_follow(m))
+        return LR_OK;
+    for (uint32_t i = 0; i < r->count; i++) {
+        struct engine_sequence *seq = r->batch[i];
+        const struct gptoss_slot *slot = &m->scheduler.slots[seq->slot];
+        next->batch[i] = seq;
+        next->samples[i] = engine_session_sample(seq);
+        next->samples[i].index++;
+        next->steps[i] = (struct gptoss_step){
+            .slot = seq->slot,
+            .position = seq->computed + 1,
+            .count = 1,
+            .page_count = slot->page_count,
+            .full_pages = slot->full_pages,
+            .window_pages = slot->window_pages,
+            .sample = &next->samples[i],
+            .sampled = &next->sampled[i],
+        };
+    }
+    next->count = r->count;
+    next->began_ns = lr_clock_ns(NULL);
+    const struct gptoss_batch batch = {
+        .steps = next->steps, .count = next->count, .tokens = next->count, .follows = 1};
+    lr_code code = m->backend_api->begin(m->backend, &batch, &ignored);
+    if (code == LR_UNSUPPORTED)
+        return LR_OK;
+    if (code != LR_OK)
+        *err = ignored;
+    else
+        m->begun++;
+    return code;
+}
+
+lr_code gptoss_ahead_begin(struct lr_engine_model *m, const struct gptoss_batch *batch,
+                           struct lr_error *err)
+{
+    if (m->backend_api->begin == NULL || m->whole)
+        return LR_UNSUPPORTED;
+    lr_code code = m->backend_api->begin(m->backend, batch, err);
+    if (code != LR_OK)
+        return code;
+    m->begun = 1;
+    return follow(m, err);
+}
+
+lr_code gptoss_ahead_resume(struct lr_engine_model *m, uint32_t *live, struct lr_error *err)
+{
+    struct gptoss_round *r = &m->round;
+
+    *live = 0;
+    for (uint32_t i = 0; i < r->count; i++) {
+        if (!is_current(r, i)) {
+            r->batch[i] = NULL;
+            continue;
+        }
+        r->batch[i]->take = 1;
+        ++*live;
+    }
+    return *live != 0 ? follow(m, err) : LR_OK;
+}
+
+lr_code gptoss_ahead_finish(struct lr_engine_model *m, struct lr_error *err)
+{
+    m->begun--;
+    return m->backend_api->finish(m->backend, err);
+}
+
+void gptoss_ahead_pass(struct lr_engine_model *m)
+{
+    struct gptoss_round told = m->round;
+
+    if (m->begun == 0)
+        return;
+    m->round = m->next;
+    m->next = told;
+}
+
+void gptoss_ahead_forget(struct lr_engine_model *m, const struct engine_sequence *seq)
+{
+    struct gptoss_round *rounds[] = {&m->round, &m->next};
+
+    /* During a step an ended sequence stays in memory, and the loops look at its state; but a
+     * round that is ahead outlives the step. */
+    for (uint32_t k = m->session.stepping ? 1 : 0; k < 2; k++)
+        for (uint32_t i = 0; i < rounds[k]->count; i++)
+            if (rounds[k]->batch[i] == seq)
+                rounds[k]->batch[i] = NULL;
+}
