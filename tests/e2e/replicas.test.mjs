@@ -144,7 +144,8 @@ test('the number that an operator set is kept when the node starts again', async
 test('host memory of a model on a GPU is a claim in the RAM pool', async () => {
   const { router } = await start({ ram_bytes: 50 * MB });
   await run(BIN, ['models', 'load', 'many', '--url', router.url]);
-  const ram = () => until('claims', async () => (await reserved(router)).find(([pool, , claims]) => pool === 'ram' && claims));
+  const ram = () =>
+    until('claims', async () => (await reserved(router)).find(([pool, , claims]) => pool === 'ram' && claims));
   await until('four claims', async () => (await ram())[2] === 4);
   assert.equal((await ram())[1], 4 * 50 * MB);
 });
