@@ -81,8 +81,9 @@ static void lay_out(struct gptoss_backend *b, struct forward *f,
     for (uint32_t i = 0; i < batch->count; i++)
         if (batch->steps[i].count == 1)
             add_step(b, f, &batch->steps[i]);
-    f->shape.parts = cuda_split_contexts(INPUT(b, struct cuda_seq, seqs), f->shape.decode_rows,
-                                         INPUT(b, uint32_t, parts));
+    if (b->is_trial)
+        f->shape.parts = cuda_split_contexts(INPUT(b, struct cuda_seq, seqs),
+                                             f->shape.decode_rows, INPUT(b, uint32_t, parts));
     for (uint32_t i = 0; i < batch->count; i++)
         if (batch->steps[i].count != 1)
             add_step(b, f, &batch->steps[i]);
@@ -344,7 +345,7 @@ lr_code cuda_begin(struct gptoss_backend *b, const struct gptoss_batch *batch,
                    struct lr_error *err)
 {
     struct forward f;
-    bool plain = is_decode(b, batch) && b->begun_count < CUDA_TURNS &&
+    bool plain = b->is_trial && is_decode(b, batch) && b->begun_count < CUDA_TURNS &&
                  !(batch->follows && needs_row(b, batch->count));
     for (uint32_t i = 0; i < batch->count && plain; i++)
         plain = is_plain(batch->steps[i].sample);
