@@ -1,8 +1,9 @@
 #include "router/store/history.h"
 
+#include <assert.h>
 #include <pthread.h>
-
-#include "base/buf.h"
+#include <stdarg.h>
+#include <stdio.h>
 
 const struct router_level router_levels[ROUTER_LEVELS] = {
     {10, 3600}, {300, 24 * 3600}, {1800, 7 * 24 * 3600}};
@@ -58,66 +59,68 @@ size_t router_history_figures(enum router_history_kind kind)
     return kinds[kind].count;
 }
 
-static void keep(struct lr_buf *buf, char out[TEXT_MAX])
+/* A statement in an array of TEXT_MAX bytes: nothing is allocated, so nothing can fail. */
+struct text {
+    char *out;
+    size_t len;
+};
+
+LR_PRINTF(2, 3) static void add(struct text *text, const char *format, ...)
 {
-    memcpy(out, lr_buf_z(buf), buf->len + 1);
-    lr_buf_clear(buf);
+    va_list args;
+    va_start(args, format);
+    int more = vsnprintf(text->out + text->len, TEXT_MAX - text->len, format, args);
+    va_end(args);
+    text->len += more > 0 ? (size_t)more : 0;
+    assert(text->len < TEXT_MAX);
 }
 
-static void make_create(const struct kind *k, struct lr_buf *buf)
+static void make_create(const struct kind *k, struct text *text)
 {
-    lr_buf_addf(buf,
-                "CREATE TABLE %s (level BIGINT NOT NULL, slot BIGINT NOT NULL, part TEXT NOT "
-                "NULL, %s TEXT NOT NULL, %s TEXT NOT NULL",
-                k->table, k->subject, k->place);
+    add(text,
+        "CREATE TABLE %s (level BIGINT NOT NULL, slot BIGINT NOT NULL, part TEXT NOT "
+        "NULL, %s TEXT NOT NULL, %s TEXT NOT NULL",
+        k->table, k->subject, k->place);
     for (size_t i = 0; i < k->count; i++)
-        lr_buf_addf(buf, ", %s BIGINT NOT NULL", k->columns[i]);
-    lr_buf_addf(buf, ", PRIMARY KEY (level, slot, part, %s, %s))", k->subject, k->place);
+        add(text, ", %s BIGINT NOT NULL", k->columns[i]);
+    add(text, ", PRIMARY KEY (level, slot, part, %s, %s))", k->subject, k->place);
 }
 
-static void make_insert(const struct kind *k, struct lr_buf *buf)
+static void make_insert(const struct kind *k, struct text *text)
 {
-    lr_buf_addf(buf, "INSERT INTO %s (level, slot, part, %s, %s", k->table, k->subject,
-                k->place);
+    add(text, "INSERT INTO %s (level, slot, part, %s, %s", k->table, k->subject, k->place);
     for (size_t i = 0; i < k->count; i++)
-        lr_buf_addf(buf, ", %s", k->columns[i]);
-    lr_buf_add_z(buf, ") VALUES (");
+        add(text, ", %s", k->columns[i]);
+    add(text, ") VALUES (");
     for (size_t i = 1; i <= KEYS + k->count; i++)
-        lr_buf_addf(buf, "%s$%zu", i != 1 ? ", " : "", i);
-    lr_buf_addf(buf, ") ON CONFLICT (level, slot, part, %s, %s) DO UPDATE SET ", k->subject,
-                k->place);
+        add(text, "%s$%zu", i != 1 ? ", " : "", i);
+    add(text, ") ON CONFLICT (level, slot, part, %s, %s) DO UPDATE SET ", k->subject, k->place);
     for (size_t i = 0; i < k->count; i++)
-        lr_buf_addf(buf, "%s%s = excluded.%s", i != 0 ? ", " : "", k->columns[i],
-                    k->columns[i]);
+        add(text, "%s%s = excluded.%s", i != 0 ? ", " : "", k->columns[i], k->columns[i]);
 }
 
 /* The rows of one slot become one row; those of different devices stay apart. */
-static void make_select(const struct kind *k, bool is_apart, struct lr_buf *buf)
+static void make_select(const struct kind *k, bool is_apart, struct text *text)
 {
-    lr_buf_add_z(buf, is_apart ? "SELECT slot, node, device" : "SELECT slot, '', ''");
+    add(text, "%s", is_apart ? "SELECT slot, node, device" : "SELECT slot, '', ''");
     for (size_t i = 0; i < k->count; i++)
-        lr_buf_addf(buf, ", CAST(SUM(%s) AS BIGINT)", k->columns[i]);
-    lr_buf_addf(buf, " FROM %s WHERE level = $1 AND slot >= $2 AND slot < $3", k->table);
-    lr_buf_add_z(buf, is_apart ? " AND ($4 = '' OR node = $4) GROUP BY slot, node, device "
-                                 "ORDER BY node, device, slot"
-                               : " AND ($4 = '' OR node = $4) AND ($5 = '' OR model = $5) "
-                                 "GROUP BY slot ORDER BY slot");
+        add(text, ", CAST(SUM(%s) AS BIGINT)", k->columns[i]);
+    add(text, " FROM %s WHERE level = $1 AND slot >= $2 AND slot < $3", k->table);
+    add(text, "%s",
+        is_apart ? " AND ($4 = '' OR node = $4) GROUP BY slot, node, device "
+                   "ORDER BY node, device, slot"
+                 : " AND ($4 = '' OR node = $4) AND ($5 = '' OR model = $5) "
+                   "GROUP BY slot ORDER BY slot");
 }
 
 static void make_texts(void)
 {
-    struct lr_buf buf;
-    lr_buf_init(&buf, TEXT_MAX - 1);
     for (size_t i = 0; i < ROUTER_HISTORY_KINDS; i++) {
         struct kind *k = &kinds[i];
-        make_create(k, &buf);
-        keep(&buf, k->create);
-        make_insert(k, &buf);
-        keep(&buf, k->insert);
-        make_select(k, i == ROUTER_HISTORY_GPUS, &buf);
-        keep(&buf, k->select);
+        make_create(k, &(struct text){k->create, 0});
+        make_insert(k, &(struct text){k->insert, 0});
+        make_select(k, i == ROUTER_HISTORY_GPUS, &(struct text){k->select, 0});
     }
-    lr_buf_free(&buf);
 }
 
 static const struct kind *kind_of(enum router_history_kind kind)
