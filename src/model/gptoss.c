@@ -172,6 +172,27 @@ void model_gptoss_close(struct model_gptoss *m)
     free(m);
 }
 
+const void *model_gptoss_file(const struct model_gptoss *m, uint64_t *bytes)
+{
+    if (m->storage == NULL || m->storage->weights != NULL)
+        return NULL;
+    *bytes = m->storage->map.len;
+    return m->storage->map.data;
+}
+
+void model_gptoss_drop_plain(const struct model_gptoss *m)
+{
+    struct model_gptoss_storage *s = m->storage;
+    if (s == NULL || s->rebuilt == NULL)
+        return;
+    for (uint32_t i = 0; i < m->config.layers; i++) {
+        struct model_gptoss_layer *l = &s->layers[i];
+        l->q_weight = l->q_bias = l->k_weight = l->k_bias = NULL;
+    }
+    free(s->rebuilt);
+    s->rebuilt = NULL;
+}
+
 void model_gptoss_advise(const struct model_gptoss *m, enum model_advice advice)
 {
     if (m->storage == NULL)

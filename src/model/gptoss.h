@@ -10,8 +10,9 @@
  *     2^(s - scale_excess - 127).
  *
  * Q and K of a model.bin are stored permuted and scaled, and are restored to plain order at
- * open (the only bytes that are copied; exact, powers of two).  All BF16 pointers are 2-byte
- * aligned.  Matrices are [out, in], row-major.  Thread: any, once opened.
+ * open (the only bytes that are copied; exact, powers of two); paired_qkv has them as stored.
+ * All BF16 pointers are 2-byte aligned.  Matrices are [out, in], row-major.  Thread: any, once
+ * opened.
  */
 #ifndef MODEL_GPTOSS_H
 #define MODEL_GPTOSS_H
@@ -43,6 +44,10 @@ struct model_gptoss_layer {
     const uint16_t *k_bias;
     const uint16_t *v_weight;
     const uint16_t *v_bias;
+    /* of a model.bin, in the file: Q, K, V as one matrix and its bias; the rows of a head of Q
+     * or K are in the order 0, 32, 1, 33, ..., Q is halved and K quartered.  NULL otherwise */
+    const uint16_t *paired_qkv;
+    const uint16_t *paired_qkv_bias;
     const uint16_t *o_weight; /* [hidden, heads * head_dim] */
     const uint16_t *o_bias;
     const uint16_t *sinks;         /* [heads] */
@@ -75,6 +80,13 @@ void model_gptoss_close(struct model_gptoss *m); /* NULL is fine */
 
 /* Hints for every mapped byte; see model/weights.h. */
 void model_gptoss_advise(const struct model_gptoss *m, enum model_advice advice);
+
+/* The mapped model.bin, page-aligned; NULL: the weights come from safetensors. */
+const void *model_gptoss_file(const struct model_gptoss *m, uint64_t *bytes);
+
+/* Gives back the memory of Q and K in plain order, for a user of paired_qkv: their pointers
+ * become NULL.  Not while other threads read the weights.  Nothing for safetensors. */
+void model_gptoss_drop_plain(const struct model_gptoss *m);
 
 /* Bytes of the weights in memory, from config.json alone, for a probe. */
 uint64_t model_gptoss_weight_bytes(const struct model_config *config);

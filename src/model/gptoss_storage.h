@@ -7,10 +7,11 @@
 #include "model/gptoss.h"
 
 struct model_gptoss_storage {
-    struct lr_arena arena;         /* the layer table and the source's name */
-    struct model_weights *weights; /* owned; NULL when read from a model.bin */
-    struct lr_file_map map;        /* of the model.bin */
-    uint16_t *rebuilt;             /* owned: Q and K of a model.bin in plain order */
+    struct lr_arena arena;             /* the layer table and the source's name */
+    struct model_weights *weights;     /* owned; NULL when read from a model.bin */
+    struct lr_file_map map;            /* of the model.bin */
+    uint16_t *rebuilt;                 /* owned: Q and K of a model.bin in plain order */
+    struct model_gptoss_layer *layers; /* of the model, writable; set with rebuilt */
 };
 
 /* Fills m's pointers from m->storage->weights, or from the model.bin at path, whose mapping

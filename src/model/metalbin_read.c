@@ -55,6 +55,8 @@ static void set_dense(const struct model_gptoss *m, const struct model_metalbin_
     unpair(k_weight, weight + q * c->hidden, c->kv_heads, c->head_dim, c->hidden, 4);
     unpair(q_bias, bias, c->heads, c->head_dim, 1, 2);
     unpair(k_bias, bias + q, c->kv_heads, c->head_dim, 1, 4);
+    l->paired_qkv = weight;
+    l->paired_qkv_bias = bias;
     l->q_weight = q_weight;
     l->q_bias = q_bias;
     l->k_weight = k_weight;
@@ -103,6 +105,7 @@ lr_code model_gptoss_from_metalbin(struct model_gptoss *m, struct model_gptoss_l
     if (s->rebuilt == NULL)
         return lr_fail(err, LR_OUT_OF_RAM, "%s: no memory for Q and K, %zu bytes", path,
                        c->layers * per_layer * sizeof(*s->rebuilt));
+    s->layers = layers;
     const uint64_t mlp1[3] = {layout.mlp1_blocks, layout.mlp1_scales, layout.mlp1_bias};
     const uint64_t mlp2[3] = {layout.mlp2_blocks, layout.mlp2_scales, layout.mlp2_bias};
     for (uint32_t i = 0; i < c->layers; i++) {

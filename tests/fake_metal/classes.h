@@ -76,6 +76,7 @@ struct buffer {
     struct fake_object object;
     struct gpu_buffer *behind;
     uint64_t bytes;
+    const void *wrapped; /* the host's memory; NULL: its own */
 };
 
 extern const struct fake_class fake_string_class, fake_url_class, fake_array_class,
@@ -89,7 +90,8 @@ struct fake_state {
     int launches;
     _Atomic int archived;
     bool is_lost;
-    uint64_t buffer_limit, buffer_bytes;
+    uint64_t buffer_limit, buffer_bytes, wrapped_bytes;
+    bool wraps_nothing;
 };
 extern struct fake_state fake_state;
 

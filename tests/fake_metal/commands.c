@@ -14,13 +14,19 @@ enum {
 static void buffer_destroy(void *self)
 {
     struct buffer *b = self;
-    fake_state.buffer_bytes -= b->bytes;
+    if (b->wrapped != NULL)
+        fake_state.wrapped_bytes -= b->bytes;
+    else
+        fake_state.buffer_bytes -= b->bytes;
     vulkan_release(fake_state.vulkan, b->behind);
 }
 
-static void *buffer_contents(struct buffer *self, void *sel)
+/* The host's memory is mapped for reading: a write to it ends the process. */
+static const void *buffer_contents(struct buffer *self, void *sel)
 {
     (void)sel;
+    if (self->wrapped != NULL)
+        return self->wrapped;
     return vulkan_mapped(self->behind);
 }
 

@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/os/memory.h"
 #include "tests/fake_metal/classes.h"
 
 struct fake_state fake_state;
@@ -15,6 +16,21 @@ int fake_metal_launches(void)
 int fake_metal_archived(void)
 {
     return fake_state.archived;
+}
+
+uint64_t fake_metal_own_bytes(void)
+{
+    return fake_state.buffer_bytes;
+}
+
+uint64_t fake_metal_wrapped_bytes(void)
+{
+    return fake_state.wrapped_bytes;
+}
+
+void fake_metal_refuse_wrapping(bool is_refused)
+{
+    fake_state.wraps_nothing = is_refused;
 }
 
 void fake_metal_lose(bool is_lost)
@@ -73,7 +89,7 @@ static uint64_t device_allocated(void *self, void *sel)
 {
     (void)self;
     (void)sel;
-    return fake_state.buffer_bytes;
+    return fake_state.buffer_bytes + fake_state.wrapped_bytes;
 }
 
 static uint64_t device_buffer_most(void *self, void *sel)
@@ -114,6 +130,30 @@ static void *device_buffer(void *self, void *sel, uint64_t bytes, uint64_t optio
     fake_must(vulkan_allocate(fake_state.vulkan, bytes, GPU_ON_DEVICE, &made->behind, &err),
               &err);
     memset(vulkan_mapped(made->behind), 0xA5, bytes); /* nothing may count on zeros */
+    return made;
+}
+
+/* lavapipe's buffer has a copy: the memory is not written while it is wrapped. */
+static void *device_wrap(void *self, void *sel, const void *memory, uint64_t bytes,
+                         uint64_t options, void *deallocator)
+{
+    struct lr_error err = {0};
+    uint64_t page = lr_page_bytes();
+    (void)self;
+    (void)sel;
+    if (options != METAL_STORAGE_SHARED || deallocator != NULL || bytes == 0 ||
+        (uintptr_t)memory % page != 0 || bytes % page != 0)
+        fake_abort("a buffer over %llu bytes that are no whole pages",
+                   (unsigned long long)bytes);
+    if (fake_state.wraps_nothing)
+        return NULL;
+    struct buffer *made = fake_new(&fake_buffer_class);
+    made->bytes = bytes;
+    made->wrapped = memory;
+    fake_state.wrapped_bytes += bytes;
+    fake_must(vulkan_allocate(fake_state.vulkan, bytes, GPU_ON_DEVICE, &made->behind, &err),
+              &err);
+    memcpy(vulkan_mapped(made->behind), memory, bytes);
     return made;
 }
 
@@ -188,6 +228,7 @@ static const struct fake_class device_class = {
         METHOD("maxThreadgroupMemoryLength", device_shared_most),
         METHOD("newCommandQueue", device_queue),
         METHOD("newBufferWithLength:options:", device_buffer),
+        METHOD("newBufferWithBytesNoCopy:length:options:deallocator:", device_wrap),
         METHOD("newLibraryWithSource:options:error:", device_library),
         METHOD("newComputePipelineStateWithDescriptor:options:reflection:error:",
                device_pipeline),

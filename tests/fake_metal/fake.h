@@ -59,6 +59,11 @@ FAKE_EXPORT void *MTLCreateSystemDefaultDevice(void);
 FAKE_EXPORT int fake_metal_live(void); /* objects */
 FAKE_EXPORT int fake_metal_launches(void);
 FAKE_EXPORT int fake_metal_archived(void); /* pipelines from a file */
+/* Bytes of the buffers there are: with memory of their own, and over the host's memory. */
+FAKE_EXPORT uint64_t fake_metal_own_bytes(void);
+FAKE_EXPORT uint64_t fake_metal_wrapped_bytes(void);
+/* Metal makes no buffers over the host's memory. */
+FAKE_EXPORT void fake_metal_refuse_wrapping(bool is_refused);
 /* The next command buffers fail, as when the GPU is lost. */
 FAKE_EXPORT void fake_metal_lose(bool is_lost);
 /* Buffers of more bytes in all are refused; 0: no limit. */

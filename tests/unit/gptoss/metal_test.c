@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "base/os/library.h"
+#include "model/metalbin.h"
 
 /* lavapipe does not free everything. */
 __attribute__((visibility("default"))) const char *__lsan_default_suppressions(void);
@@ -18,6 +19,8 @@ const char *__lsan_default_suppressions(void)
 static int (*live)(void), (*launches)(void), (*archived)(void);
 static void (*lose)(bool is_lost);
 static void (*limit)(uint64_t bytes);
+static uint64_t (*own_bytes)(void), (*wrapped_bytes)(void);
+static void (*refuse_wrapping)(bool is_refused);
 
 static void find(void *library, const char *name, void *out)
 {
@@ -39,6 +42,9 @@ static int open_stand_in(void **state)
     find(library, "fake_metal_archived", &archived);
     find(library, "fake_metal_lose", &lose);
     find(library, "fake_metal_limit", &limit);
+    find(library, "fake_metal_own_bytes", &own_bytes);
+    find(library, "fake_metal_wrapped_bytes", &wrapped_bytes);
+    find(library, "fake_metal_refuse_wrapping", &refuse_wrapping);
     return 0;
 }
 
@@ -63,17 +69,34 @@ static double relative_error(const float *a, const float *b, size_t n)
     return sqrt(difference / norm);
 }
 
+/* What an open model takes, and a sum over the bits of the first case's logits. */
+struct taken {
+    uint64_t own, wrapped, sum;
+};
+
+static uint64_t sum_of(const float *logits, size_t n)
+{
+    uint64_t sum = 0;
+    for (size_t i = 0; i < n; i++) {
+        uint32_t bits;
+        memcpy(&bits, &logits[i], sizeof(bits));
+        sum = sum * 31 + bits;
+    }
+    return sum;
+}
+
 /* The logits of some cases, within 1e-3 of the reference. */
-static void check_logits(const char *dir, const char *golden, size_t cases)
+static struct taken check_logits(const char *dir, struct lr_engine_options options,
+                                 const char *golden, size_t cases)
 {
     struct lr_engine_need need = {.size = sizeof(need)};
-    struct lr_engine_options options = on_metal();
     struct lr_error err = {0};
     struct golden g;
     if (gptoss_engine_api()->probe(dir, &options, &need, &err) != LR_OK)
         fail_msg("%s", err.text);
     golden_load(&g, golden);
     struct recorder *r = recorder_open(dir, &options);
+    struct taken taken = {own_bytes(), wrapped_bytes(), 0};
     for (size_t i = 0; i < g.count && i < cases; i++) {
         const struct golden_case *c = &g.cases[i];
         size_t total = c->count * need.vocab_size;
@@ -83,10 +106,13 @@ static void check_logits(const char *dir, const char *golden, size_t cases)
         double e = relative_error(logits + total - c->logit_count, c->logits, c->logit_count);
         if (!(e <= 1e-3))
             fail_msg("%s: relative error %g", c->name, e);
+        if (i == 0)
+            taken.sum = sum_of(logits, total);
         free(logits);
     }
     recorder_close(r);
     lr_arena_free(&g.arena);
+    return taken;
 }
 
 static size_t cases(void)
@@ -98,19 +124,19 @@ static void logits_of_both_models_are_those_of_the_reference(void **state)
 {
     int before = launches();
     (void)state;
-    check_logits(DEMO_MODEL, DEMO_GOLDEN, cases());
+    (void)check_logits(DEMO_MODEL, on_metal(), DEMO_GOLDEN, cases());
     assert_true(launches() > before); /* the stand-in has computed them */
     if (cases() > 1)
-        check_logits(ODD_MODEL, ODD_GOLDEN, cases());
+        (void)check_logits(ODD_MODEL, on_metal(), ODD_GOLDEN, cases());
     assert_int_equal(live(), 0);
 }
 
-static void
-greedy_tokens_are_those_of_the_reference_and_every_object_is_given_back(void **state)
+/* The tokens of some cases, from a model.bin or the safetensors. */
+static void check_greedy(const char *artifact)
 {
     struct lr_engine_options options = on_metal();
     struct golden g;
-    (void)state;
+    options.artifact_path = artifact;
     golden_load(&g, DEMO_GOLDEN);
     struct recorder *r = recorder_open(DEMO_MODEL, &options);
     size_t count = cases() > 1 ? g.count : 2;
@@ -132,6 +158,65 @@ greedy_tokens_are_those_of_the_reference_and_every_object_is_given_back(void **s
     recorder_close(r);
     assert_int_equal(live(), 0);
     lr_arena_free(&g.arena);
+}
+
+/* Writes the model.bin of a model; returns the bytes of its weights. */
+static uint64_t write_model_bin(const char *dir, const char *path)
+{
+    struct lr_error err = {0};
+    struct model_gptoss *m;
+    if (model_gptoss_open(dir, NULL, &m, &err) != LR_OK ||
+        model_metalbin_write(m, NULL, path, &err) != LR_OK)
+        fail_msg("%s", err.text);
+    uint64_t bytes = m->weight_bytes;
+    model_gptoss_close(m);
+    return bytes;
+}
+
+static void check_in_place(const char *dir, const char *golden, const char *path, size_t count)
+{
+    uint64_t weights = write_model_bin(dir, path);
+    struct lr_engine_options options = on_metal();
+    options.artifact_path = path;
+    struct taken used = check_logits(dir, options, golden, count);
+    options.extra_json = "{\"kernels\": \"late\"}";
+    refuse_wrapping(true);
+    struct taken copied = check_logits(dir, options, golden, 1);
+    refuse_wrapping(false);
+    assert_int_equal(copied.wrapped, 0);
+    assert_true(used.wrapped >= weights);
+    assert_true(copied.own - used.own >= weights); /* no weight has other memory */
+    assert_int_equal(copied.sum, used.sum);        /* bit for bit */
+    assert_int_equal(live(), 0);
+    assert_int_equal(unlink(path), 0);
+}
+
+static void a_model_bin_is_used_where_it_is_mapped_without_a_copy_of_a_weight(void **state)
+{
+    char folder[] = "/tmp/gptoss-in-place-XXXXXX", path[64];
+    (void)state;
+    assert_non_null(mkdtemp(folder));
+    (void)snprintf(path, sizeof(path), "%s/model.bin", folder);
+    uint64_t weights = write_model_bin(DEMO_MODEL, path);
+    check_greedy(path); /* steps of few rows */
+    /* Tables and experts are too large for a window; the others stay. */
+    struct lr_engine_options options = on_metal();
+    options.artifact_path = path;
+    options.extra_json = "{\"kernels\": \"late\", \"binding_bytes\": 600000}";
+    struct taken both = check_logits(DEMO_MODEL, options, DEMO_GOLDEN, 1);
+    assert_true(both.wrapped > 0 && both.wrapped < weights);
+    assert_int_equal(unlink(path), 0);
+    check_in_place(DEMO_MODEL, DEMO_GOLDEN, path, cases());
+    if (cases() > 1)
+        check_in_place(ODD_MODEL, ODD_GOLDEN, path, cases());
+    assert_int_equal(rmdir(folder), 0);
+}
+
+static void
+greedy_tokens_are_those_of_the_reference_and_every_object_is_given_back(void **state)
+{
+    (void)state;
+    check_greedy(NULL);
 }
 
 static void compiled_kernels_are_kept_and_a_damaged_file_is_made_anew(void **state)
@@ -194,6 +279,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(logits_of_both_models_are_those_of_the_reference),
+        cmocka_unit_test(a_model_bin_is_used_where_it_is_mapped_without_a_copy_of_a_weight),
         cmocka_unit_test(
             greedy_tokens_are_those_of_the_reference_and_every_object_is_given_back),
         cmocka_unit_test(compiled_kernels_are_kept_and_a_damaged_file_is_made_anew),

@@ -86,6 +86,15 @@ static void round_trip(const char *dir, const struct model_metalbin_tokenizer *t
     for (uint32_t i = 0; i < a->config.layers; i++)
         same_layer(&a->config, &a->layers[i], &b->layers[i], b->scale_excess);
     model_gptoss_advise(b, MODEL_ADVICE_DONTNEED);
+    uint64_t bytes = 0;
+    assert_null(model_gptoss_file(a, &bytes));
+    const char *file = model_gptoss_file(b, &bytes), *qkv = (const void *)b->layers->paired_qkv;
+    assert_true(qkv > file && qkv < file + bytes);
+    model_gptoss_drop_plain(a);
+    model_gptoss_drop_plain(b);
+    assert_non_null(a->layers->q_weight);
+    assert_null(b->layers->q_weight);
+    assert_non_null(b->layers->v_weight);
     model_gptoss_close(a);
     model_gptoss_close(b);
 }

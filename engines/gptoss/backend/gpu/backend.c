@@ -51,8 +51,10 @@ static lr_code allot(struct gptoss_backend *b, struct lr_error *err)
 {
     struct gpu_room rooms[GPU_ROOMS];
     uint64_t bytes;
-    lr_code code = gpu_place_weights(b, &bytes, err); /* counts */
+    lr_code code = gpu_wrap_file(b, err);
 
+    if (code == LR_OK)
+        code = gpu_place_weights(b, &bytes, err); /* counts */
     for (uint32_t i = 0; i < b->allocation_count && code == LR_OK; i++)
         code = b->host->allocate(b->device, b->allocation_bytes[i], GPU_ON_DEVICE,
                                  &b->allocations[i], err);
@@ -135,14 +137,14 @@ static lr_code start(struct gptoss_backend *b, const struct gptoss_backend_host 
         char text[400];
         (void)snprintf(text, sizeof(text),
                        "api=%s device=\"%.200s\" weights=%llu kv=%llu workspace=%llu "
-                       "subgroup=%u matrices=%s allocations=%u",
+                       "subgroup=%u matrices=%s allocations=%u in_place=%llu",
                        b->host->name, b->limits.name, (unsigned long long)b->plan.weights,
                        (unsigned long long)b->plan.kv, (unsigned long long)b->plan.workspace,
                        b->limits.subgroup,
                        b->matrices.few != 0 ? "all"
                        : b->matrices.many   ? "many"
                                             : "none",
-                       b->allocation_count);
+                       b->allocation_count, (unsigned long long)b->in_place_bytes);
         host->log(host->ctx, 1, "gpu.open", text);
     }
     return code;

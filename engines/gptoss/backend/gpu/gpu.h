@@ -1,6 +1,7 @@
 /* gptoss/backend/gpu/gpu.h - the backend that Vulkan and Metal share; see host.h.
  *
- * Weights lie in device memory as the files have them, MXFP4 included.  A tensor larger than a
+ * Weights lie in device memory as the files have them, MXFP4 included; where the host can wrap
+ * memory, most of a model.bin is used in its mapping (in_place.c).  A tensor larger than a
  * binding of the device has several parts, and one launch for each.  Activations are float32,
  * K and V float16.
  *
@@ -20,6 +21,7 @@ enum {
     GPU_FEW = 8,
     GPU_PARTS_MAX = 64,
     GPU_ALLOCATIONS_MAX = 1024,
+    GPU_WINDOWS_MAX = 256,
     GPU_PIPELINES_MAX = 64,
     GPU_LOGIT_ROWS = 64, /* computed at a time; a multiple of what `alignment` needs */
     GPU_SPLITS_MAX = 64,
@@ -35,6 +37,10 @@ enum {
 /* MODE of few_dense and many_dense. */
 enum { GPU_NORM = 1, GPU_ADD = 2, GPU_BIAS = 4, GPU_GATHER = 8, GPU_TWO_PARTS = 16 };
 
+/* MODE of the kernels of experts that are not *_m: the strides of the matrix are used.  MODE of
+ * few_qkv and of rope: Q and K are stored as rope.glsl says. */
+enum { GPU_STRIDED = 1, GPU_PAIRED_QKV = 2, GPU_PAIRED_ROPE = 1 };
+
 /* Rows, or experts, first .. first + count - 1 of a tensor. */
 struct gpu_part {
     struct gpu_span weight, scales;
@@ -46,6 +52,15 @@ struct gpu_matrix {
     uint32_t part_count;
     struct gpu_part parts[GPU_PARTS_MAX];
     struct gpu_span bias;
+    /* from expert to expert: blocks, bytes of scales, numbers of the bias */
+    uint32_t block_stride, scale_stride, bias_stride;
+};
+
+/* A buffer over a part of the mapped file. */
+struct gpu_window {
+    struct gpu_buffer *buffer;
+    const char *from;
+    uint64_t bytes;
 };
 
 struct gpu_layer {
@@ -100,6 +115,10 @@ struct gptoss_backend {
     struct gpu_buffer *allocations[GPU_ALLOCATIONS_MAX]; /* of the weights */
     uint64_t allocation_bytes[GPU_ALLOCATIONS_MAX];
     uint32_t allocation_count;
+    struct gpu_window windows[GPU_WINDOWS_MAX]; /* of weights that stay in the file */
+    uint32_t window_count;
+    bool is_paired;          /* Q, K and V stay in the file, in its order of rows */
+    uint64_t in_place_bytes; /* of the weights, that were not copied */
     struct gpu_matrix embed, unembed;
     struct gpu_span norm;
     struct gpu_layer *layers; /* owned */
@@ -158,6 +177,18 @@ uint32_t gpu_table_entries(const struct gptoss_plan *p);
 uint64_t gpu_to_host_bytes(const struct model_config *c);
 uint64_t gpu_layer_page_bytes(const struct model_config *c);
 uint32_t gpu_few_rows(const struct model_config *c, const struct gpu_limits *limits);
+
+/* ---- in_place.c ---- */
+
+/* Makes the windows if the weights are a mapped file and the host can wrap it. */
+lr_code gpu_wrap_file(struct gptoss_backend *b, struct lr_error *err);
+/* The place in a window; without a buffer: there is none. */
+struct gpu_span gpu_in_place(const struct gptoss_backend *b, const void *from, uint64_t bytes);
+/* Sets parts, bias and strides of a matrix whose rows and columns are set.  False: it must be
+ * copied. */
+bool gpu_experts_in_place(const struct gptoss_backend *b, const struct model_experts *e,
+                          struct gpu_matrix *m);
+bool gpu_is_in_place(const struct gptoss_backend *b, const struct gpu_buffer *buffer);
 
 /* ---- load.c ---- */
 lr_code gpu_load_weights(struct gptoss_backend *b, const struct gptoss_backend_host *host,

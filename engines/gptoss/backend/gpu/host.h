@@ -91,6 +91,11 @@ struct gpu_host {
 
     lr_code (*allocate)(struct gpu_device *device, uint64_t bytes, enum gpu_place place,
                         struct gpu_buffer **out, struct lr_error *err);
+    /* A buffer over `bytes` of the host's memory that only launches read, without a copy; the
+     * memory stays until the buffer is released.  `from` is the first byte of a page.  NULL:
+     * the device cannot use this memory.  The function is NULL where the host has no such
+     * buffers. */
+    struct gpu_buffer *(*wrap)(struct gpu_device *device, const void *from, uint64_t bytes);
     void *(*mapped)(const struct gpu_buffer *buffer); /* NULL: not mapped */
     /* No submitted recording may use it any more.  NULL is fine. */
     void (*release)(struct gpu_device *device, struct gpu_buffer *buffer);

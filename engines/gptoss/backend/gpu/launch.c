@@ -81,6 +81,12 @@ static enum gpu_kernel down_kernel(const struct gptoss_backend *b)
     return b->limits.shared_bytes >= 48 << 10 ? GPU_few_down_wide : GPU_few_down;
 }
 
+/* MODE of the experts' kernels that are not *_m. */
+static uint32_t strided_of(const struct gptoss_backend *b)
+{
+    return b->window_count > 0 ? GPU_STRIDED : 0;
+}
+
 /* Drivers compile for seconds: every thread makes some. */
 struct make_job {
     struct gptoss_backend *b;
@@ -108,6 +114,7 @@ lr_code gpu_make_pipelines(struct gptoss_backend *b, const struct gptoss_backend
                            struct lr_error *err)
 {
     uint32_t parts = b->matrices.parts, two = parts == 2 ? GPU_TWO_PARTS : 0;
+    uint32_t strided = strided_of(b), paired = b->is_paired ? GPU_PAIRED_QKV : 0;
     const bool few = b->few != 0, many = b->matrices.many, plain = !many,
                few_m = b->matrices.few != 0, few_plain = few && !few_m,
                dense = b->matrices.dense == 0;
@@ -121,15 +128,15 @@ lr_code gpu_make_pipelines(struct gptoss_backend *b, const struct gptoss_backend
 #define DENSE(n, norm, gather, used)                                                           \
     {GPU_few_dense_##n, GPU_ADD | GPU_BIAS, few && (used)},                                    \
         {GPU_few_dense_##n, (norm), (used)}, {GPU_few_dense_##n, (norm) | (gather), (used)},   \
-        {GPU_few_qkv_##n, (norm), few && (used)}
+        {GPU_few_qkv_##n, (norm) | paired, few && (used)}
         DENSE(1, GPU_NORM, GPU_GATHER, true),
         DENSE(2, GPU_NORM, GPU_GATHER, true),
         DENSE(4, 0, 0, dense),
         DENSE(8, 0, 0, dense),
 #undef DENSE
         {GPU_few_router, 0, few_plain},
-        {GPU_few_up, 0, few_plain},
-        {down_kernel(b), 0, few_plain},
+        {GPU_few_up, strided, few_plain},
+        {down_kernel(b), strided, few_plain},
         {GPU_few_router_pack, 0, few_m},
         {GPU_few_up_m, 0, few_m},
         {GPU_few_down_m, 0, few_m},
@@ -137,7 +144,7 @@ lr_code gpu_make_pipelines(struct gptoss_backend *b, const struct gptoss_backend
         {GPU_few_qkv_m, 0, few_m},
         {GPU_few_dense_m, 0, few_m},
         {GPU_few_dense_m, GPU_ADD | GPU_BIAS, few_m},
-        {GPU_rope, 0, true},
+        {GPU_rope, b->is_paired ? GPU_PAIRED_ROPE : 0, true},
         {GPU_attend, attend_heads(b, 1), true},
         {GPU_attend, attend_heads(b, UINT32_MAX), true},
         {GPU_merge, 0, true},
@@ -153,10 +160,10 @@ lr_code gpu_make_pipelines(struct gptoss_backend *b, const struct gptoss_backend
         {GPU_route, 0, true},
         {GPU_sort, SMALL_TILE, true},
         {GPU_sort, TILE_TOKENS, true},
-        {GPU_many_up_16, 0, plain},
-        {GPU_many_up_64, 0, plain},
-        {GPU_many_down_16, 0, plain},
-        {GPU_many_down_64, 0, plain},
+        {GPU_many_up_16, strided, plain},
+        {GPU_many_up_64, strided, plain},
+        {GPU_many_down_16, strided, plain},
+        {GPU_many_down_64, strided, plain},
         {GPU_many_up_m_16, parts, many},
         {GPU_many_up_m_64, parts, many},
         {GPU_many_down_m_16, parts, many},
@@ -414,6 +421,7 @@ static void add_qkv(struct gptoss_backend *b, struct gpu_list *l, const struct g
     }
     if (s->rows <= b->few) {
         enum gpu_kernel kernel = few_qkv[few_class(s->rows)];
+        uint32_t paired = b->is_paired ? GPU_PAIRED_QKV : 0;
         bool norm = s->rows <= NORM_ROWS;
         if (!norm)
             add_norm(b, l, layer->attn_norm, s->rows, NULL);
@@ -421,7 +429,7 @@ static void add_qkv(struct gptoss_backend *b, struct gpu_list *l, const struct g
             const struct gpu_part *part = &layer->qkv.parts[i];
             push.first = part->first;
             push.count = part->count;
-            gpu_launch(b, l, kernel, norm ? GPU_NORM : 0,
+            gpu_launch(b, l, kernel, (norm ? GPU_NORM : 0) | paired,
                        (struct gpu_grid){gpu_over(part->count, 4 * subgroups(b, kernel)), 1, 1},
                        PUSH(push),
                        SPANS(part->weight, layer->qkv.bias,
@@ -441,7 +449,7 @@ static void add_qkv(struct gptoss_backend *b, struct gpu_list *l, const struct g
                                          .tokens = s->rows,
                                          .y_stride = width,
                                          .mode = GPU_BIAS});
-    gpu_launch(b, l, GPU_rope, 0,
+    gpu_launch(b, l, GPU_rope, b->is_paired ? GPU_PAIRED_ROPE : 0,
                (struct gpu_grid){gpu_over(width / 4, ELEMENT_THREADS), s->rows, 1}, PUSH(push),
                SPANS(gpu_whole(b->ws.qkv), gpu_input(b, s->at.rows), gpu_input(b, s->at.rope),
                      gpu_whole(b->ws.q), gpu_whole(layer->kv)));
@@ -487,6 +495,9 @@ struct push_experts gpu_experts_push(const struct gptoss_backend *b, const struc
         .experts = c->experts,
         .chosen = c->experts_per_token,
         .excess = b->weights->scale_excess,
+        .block_stride = m->block_stride,
+        .scale_stride = m->scale_stride,
+        .bias_stride = m->bias_stride,
         .limit = (float)c->swiglu_limit,
         .eps = (float)c->rms_eps,
     };
@@ -512,7 +523,7 @@ static void add_few_experts(struct gptoss_backend *b, struct gpu_list *l,
     for (uint32_t i = 0; i < layer->gate_up.part_count; i++) {
         const struct gpu_part *part = &layer->gate_up.parts[i];
         const struct push_experts push = gpu_experts_push(b, &layer->gate_up, part, s->rows);
-        gpu_launch(b, l, GPU_few_up, 0,
+        gpu_launch(b, l, GPU_few_up, strided_of(b),
                    (struct gpu_grid){gpu_over(layer->gate_up.rows, rows),
                                      s->rows * c->experts_per_token, 1},
                    PUSH(push),
@@ -524,7 +535,7 @@ static void add_few_experts(struct gptoss_backend *b, struct gpu_list *l,
     for (uint32_t i = 0; i < layer->down.part_count; i++) {
         const struct gpu_part *part = &layer->down.parts[i];
         const struct push_experts push = gpu_experts_push(b, &layer->down, part, s->rows);
-        gpu_launch(b, l, down, 0,
+        gpu_launch(b, l, down, strided_of(b),
                    (struct gpu_grid){gpu_over(layer->down.rows, down_rows), s->rows, 1},
                    PUSH(push),
                    SPANS(part->weight, part->scales, layer->down.bias, gpu_whole(b->ws.inner),
@@ -543,6 +554,7 @@ static void add_many_experts(struct gptoss_backend *b, struct gpu_list *l,
     const struct push_route route = {s->rows, c->experts, c->experts_per_token, c->hidden};
     enum gpu_kernel up = small ? GPU_many_up_16 : GPU_many_up_64,
                     down = small ? GPU_many_down_16 : GPU_many_down_64;
+    uint32_t mode = b->matrices.many ? b->matrices.parts : strided_of(b);
 
     if (b->matrices.many) {
         up = small ? GPU_many_up_m_16 : GPU_many_up_m_64;
@@ -565,7 +577,7 @@ static void add_many_experts(struct gptoss_backend *b, struct gpu_list *l,
         const struct gpu_part *part = &layer->gate_up.parts[i];
         const struct push_experts push = gpu_experts_push(b, &layer->gate_up, part, s->rows);
         gpu_launch(
-            b, l, up, b->matrices.parts,
+            b, l, up, mode,
             (struct gpu_grid){gpu_over(layer->gate_up.rows, TILE_ROWS), tiles, 1}, PUSH(push),
             SPANS(part->weight, part->scales, layer->gate_up.bias, gpu_whole(b->ws.normed),
                   gpu_whole(b->ws.tiles), gpu_whole(b->ws.sorted), gpu_whole(b->ws.inner)));
@@ -574,7 +586,7 @@ static void add_many_experts(struct gptoss_backend *b, struct gpu_list *l,
     for (uint32_t i = 0; i < layer->down.part_count; i++) {
         const struct gpu_part *part = &layer->down.parts[i];
         const struct push_experts push = gpu_experts_push(b, &layer->down, part, s->rows);
-        gpu_launch(b, l, down, b->matrices.parts,
+        gpu_launch(b, l, down, mode,
                    (struct gpu_grid){gpu_over(layer->down.rows, TILE_ROWS), tiles, 1},
                    PUSH(push),
                    SPANS(part->weight, part->scales, layer->down.bias, gpu_whole(b->ws.inner),

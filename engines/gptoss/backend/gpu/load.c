@@ -2,7 +2,8 @@
  *
  * The bytes stay as they are.  On a device with memory of its own, threads copy a piece into
  * mapped memory while the device copies the piece before it.  On a device that shares the
- * machine's memory, the threads copy into the tensors themselves.
+ * machine's memory, the threads copy into the tensors themselves.  What the device reads in the
+ * file (in_place.c) is not copied.
  */
 #include <stdatomic.h>
 #include <string.h>
@@ -77,6 +78,11 @@ static lr_code upload(struct loader *l, struct gpu_span to, const void *from, ui
     const struct gpu_host *gpu = l->b->host;
     char *mapped = l->b->limits.unified ? gpu->mapped(to.buffer) : NULL;
 
+    if (gpu_is_in_place(l->b, to.buffer)) {
+        l->done += bytes;
+        l->b->in_place_bytes += bytes;
+        return LR_OK;
+    }
     for (uint64_t at = 0; at < bytes;) {
         uint64_t n = bytes - at < SLOT_BYTES ? bytes - at : SLOT_BYTES;
         const char *piece = (const char *)from + at;
@@ -308,5 +314,7 @@ lr_code gpu_load_weights(struct gptoss_backend *b, const struct gptoss_backend_h
             b->host->forget(b->device, l.recordings[i]);
         b->host->release(b->device, l.slots[i]);
     }
+    if (code == LR_OK && b->is_paired)
+        model_gptoss_drop_plain(b->weights);
     return code;
 }

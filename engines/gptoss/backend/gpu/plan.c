@@ -92,48 +92,80 @@ static void place_parts(struct placer *p, struct gpu_matrix *m, uint32_t count, 
     }
 }
 
-static void place_dense(struct placer *p, struct gpu_matrix *m, uint32_t rows, uint32_t columns,
-                        uint32_t unit, bool bias)
+/* `count` BF16 numbers that are at `from`. */
+static struct gpu_span place_vector(struct placer *p, const uint16_t *from, uint64_t count)
 {
-    m->rows = rows;
-    m->columns = columns;
-    place_parts(p, m, rows, unit, (uint64_t)columns * 2, 0);
-    if (bias)
-        m->bias = place(p, (uint64_t)rows * 2);
+    struct gpu_span there = gpu_in_place(p->b, from, count * 2);
+
+    return there.buffer != NULL ? there : place(p, count * 2);
 }
 
-static void place_experts(struct placer *p, struct gpu_matrix *m, uint32_t experts,
-                          uint32_t rows, uint32_t columns)
+static void place_dense(struct placer *p, struct gpu_matrix *m, const uint16_t *from,
+                        uint32_t rows, uint32_t columns, uint32_t unit)
 {
-    uint64_t groups = (uint64_t)rows * (columns / 32);
+    struct gpu_span there = gpu_in_place(p->b, from, (uint64_t)rows * columns * 2);
 
     m->rows = rows;
     m->columns = columns;
-    place_parts(p, m, experts, 1, groups * 16, groups);
+    if (there.buffer == NULL) {
+        place_parts(p, m, rows, unit, (uint64_t)columns * 2, 0);
+        return;
+    }
+    m->part_count = 1;
+    m->parts[0] = (struct gpu_part){.weight = there, .count = rows};
+}
+
+static void place_experts(struct placer *p, struct gpu_matrix *m, const struct model_experts *e,
+                          uint32_t rows, uint32_t columns)
+{
+    uint32_t groups = rows * (columns / 32), experts = p->b->config->experts;
+
+    m->rows = rows;
+    m->columns = columns;
+    if (gpu_experts_in_place(p->b, e, m))
+        return;
+    m->block_stride = m->scale_stride = groups;
+    m->bias_stride = rows;
+    place_parts(p, m, experts, 1, groups * 16ull, groups);
     m->bias = place(p, (uint64_t)experts * rows * 2);
+}
+
+static void place_layer(struct placer *p, struct gpu_layer *l,
+                        const struct model_gptoss_layer *from)
+{
+    const struct model_config *c = p->b->config;
+    uint32_t qkv = (c->heads + 2 * c->kv_heads) * GPU_HEAD_DIM;
+    bool paired = p->b->is_paired;
+
+    l->attn_norm = place_vector(p, from->attn_norm, c->hidden);
+    l->mlp_norm = place_vector(p, from->mlp_norm, c->hidden);
+    l->sinks = place_vector(p, from->sinks, c->heads);
+    place_dense(p, &l->qkv, paired ? from->paired_qkv : NULL, qkv, c->hidden, GPU_HEAD_DIM);
+    l->qkv.bias = place_vector(p, paired ? from->paired_qkv_bias : NULL, qkv);
+    place_dense(p, &l->out, from->o_weight, c->hidden, c->heads * GPU_HEAD_DIM, 4);
+    l->out.bias = place_vector(p, from->o_bias, c->hidden);
+    place_dense(p, &l->router, from->router_weight, c->experts, c->hidden, 1);
+    l->router.bias = place_vector(p, from->router_bias, c->experts);
+    place_experts(p, &l->gate_up, &from->gate_up, c->intermediate * 2, c->hidden);
+    place_experts(p, &l->down, &from->down, c->hidden, c->intermediate);
 }
 
 lr_code gpu_place_weights(struct gptoss_backend *b, uint64_t *bytes, struct lr_error *err)
 {
+    static const struct model_gptoss_layer nowhere; /* while a plan is made */
+    static const struct model_gptoss none;
     const struct model_config *c = b->config;
+    const struct model_gptoss *from = b->window_count > 0 ? b->weights : &none;
+    uint32_t rows = b->window_count > 0 ? from->vocab_rows : c->vocab;
     struct placer p = {.b = b};
 
     b->allocation_count = 0;
-    place_dense(&p, &b->embed, c->vocab, c->hidden, 1, false);
-    b->norm = place(&p, (uint64_t)c->hidden * 2);
-    place_dense(&p, &b->unembed, c->vocab, c->hidden, 4, false);
+    place_dense(&p, &b->embed, from->embed, rows, c->hidden, 1);
+    b->norm = place_vector(&p, from->norm, c->hidden);
+    place_dense(&p, &b->unembed, from->unembed, rows, c->hidden, 4);
     for (uint32_t i = 0; i < c->layers; i++) {
-        struct gpu_layer *l = &b->layers[i];
-        l->sliding = c->sliding[i];
-        l->attn_norm = place(&p, (uint64_t)c->hidden * 2);
-        l->mlp_norm = place(&p, (uint64_t)c->hidden * 2);
-        l->sinks = place(&p, (uint64_t)c->heads * 2);
-        place_dense(&p, &l->qkv, (c->heads + 2 * c->kv_heads) * GPU_HEAD_DIM, c->hidden,
-                    GPU_HEAD_DIM, true);
-        place_dense(&p, &l->out, c->hidden, c->heads * GPU_HEAD_DIM, 4, true);
-        place_dense(&p, &l->router, c->experts, c->hidden, 1, true);
-        place_experts(&p, &l->gate_up, c->experts, c->intermediate * 2, c->hidden);
-        place_experts(&p, &l->down, c->experts, c->hidden, c->intermediate);
+        b->layers[i].sliding = c->sliding[i];
+        place_layer(&p, &b->layers[i], b->window_count > 0 ? &from->layers[i] : &nowhere);
     }
     *bytes = p.total;
     if (p.too_many)

@@ -3,10 +3,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/os/memory.h"
 #include "engines/gptoss/backend/metal/metal.h"
 
 enum {
-    ALIGNMENT = 256,        /* of an offset: enough for every kind of argument */
+    ALIGNMENT = 16,         /* of an offset: of the largest type of the `device` arguments */
     THREADS_OF_GROUP = 1024 /* of every GPU of Apple; a kernel may allow fewer */
 };
 
@@ -144,6 +145,15 @@ void metal_close(struct gpu_device *d)
 
 /* ---- buffers ---- */
 
+static struct gpu_buffer *keep(struct gpu_device *d, struct gpu_buffer *b)
+{
+    b->next = d->buffers;
+    if (b->next != NULL)
+        b->next->previous = b;
+    d->buffers = b;
+    return b;
+}
+
 lr_code metal_allocate(struct gpu_device *d, uint64_t bytes, enum gpu_place place,
                        struct gpu_buffer **out, struct lr_error *err)
 {
@@ -164,12 +174,28 @@ lr_code metal_allocate(struct gpu_device *d, uint64_t bytes, enum gpu_place plac
         free(b);
         return LR_OUT_OF_VRAM;
     }
-    b->next = d->buffers;
-    if (b->next != NULL)
-        b->next->previous = b;
-    d->buffers = b;
-    *out = b;
+    *out = keep(d, b);
     return LR_OK;
+}
+
+struct gpu_buffer *metal_wrap(struct gpu_device *d, const void *from, uint64_t bytes)
+{
+    uint64_t page = lr_page_bytes();
+    struct gpu_buffer *b = calloc(1, sizeof(*b));
+
+    if (b == NULL || (uintptr_t)from % page != 0) {
+        free(b);
+        return NULL;
+    }
+    b->bytes = (bytes + page - 1) / page * page; /* Metal takes whole pages */
+    b->handle = METAL_CALL(d->objc, metal_id,
+                           (metal_id, metal_sel, const void *, uint64_t, uint64_t, metal_id),
+                           d->handle, wrap_buffer, from, b->bytes, METAL_STORAGE_SHARED, NULL);
+    if (b->handle == NULL) {
+        free(b);
+        return NULL;
+    }
+    return keep(d, b);
 }
 
 void *metal_mapped(const struct gpu_buffer *buffer)

@@ -9,6 +9,7 @@ static const struct gpu_host metal_host = {
     .open = metal_open,
     .close = metal_close,
     .allocate = metal_allocate,
+    .wrap = metal_wrap,
     .mapped = metal_mapped,
     .release = metal_free_buffer,
     .pipeline = metal_pipeline,

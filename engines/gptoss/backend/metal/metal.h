@@ -60,6 +60,7 @@ lr_code metal_open(const char *device, struct gpu_device **out, struct lr_error 
 void metal_close(struct gpu_device *d);
 lr_code metal_allocate(struct gpu_device *d, uint64_t bytes, enum gpu_place place,
                        struct gpu_buffer **out, struct lr_error *err);
+struct gpu_buffer *metal_wrap(struct gpu_device *d, const void *from, uint64_t bytes);
 void *metal_mapped(const struct gpu_buffer *buffer);
 void metal_free_buffer(struct gpu_device *d, struct gpu_buffer *buffer);
 

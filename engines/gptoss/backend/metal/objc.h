@@ -55,6 +55,7 @@ struct metal_range { /* NSRange */
     X(shared_most, "maxThreadgroupMemoryLength")                                               \
     X(new_queue, "newCommandQueue")                                                            \
     X(new_buffer, "newBufferWithLength:options:")                                              \
+    X(wrap_buffer, "newBufferWithBytesNoCopy:length:options:deallocator:")                     \
     X(contents, "contents")                                                                    \
     X(set_fast_math, "setFastMathEnabled:")                                                    \
     X(set_language, "setLanguageVersion:")                                                     \

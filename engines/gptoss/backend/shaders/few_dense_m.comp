@@ -13,6 +13,7 @@ layout(set = 0, binding = 3) readonly buffer I { gpu_row info[]; };
 layout(set = 0, binding = 4) readonly buffer R { float rope[]; }; // [token][cos 32, sin 32]
 layout(set = 0, binding = 5) buffer Q { float q[]; };
 layout(set = 0, binding = 6) buffer KV { uint kv[]; };
+#define PAIRED false
 #include "rope.glsl"
 #else
 layout(constant_id = 1) const uint MODE = 0u; // 2: add to y, 4: bias

@@ -9,7 +9,6 @@
 #define SHARED_PIECES 1536
 #endif
 #include "mx.glsl"
-layout(push_constant) uniform P { push_experts p; };
 layout(set = 0, binding = 3) readonly buffer I { vec4 inner[]; };
 layout(set = 0, binding = 4) readonly buffer C { uvec2 choice[]; }; // number and logit
 layout(set = 0, binding = 5) buffer X { float x[]; };
@@ -46,9 +45,9 @@ void main()
         }
         barrier();
         [[unroll]] for (uint r = 0u; r < MX_ROWS; r++)
-            start[r] = ((mine.x - p.first) * p.rows + min(first + r, p.rows - 1u)) * groups + base;
+            start[r] = block_of(mine.x, min(first + r, p.rows - 1u)) + base;
         if (works)
-            add_rows(sum, start, rank * pass * 8u, count, p.excess);
+            add_rows(sum, start, rank * pass * 8u, count, scale_shift(mine.x));
         barrier();
     }
     float weight = weight_of(t, uintBitsToFloat(mine.y));
@@ -58,7 +57,7 @@ void main()
         if (gl_SubgroupInvocationID != r)
             continue;
         if (works && row < p.rows) {
-            uint at = mine.x * p.rows + row;
+            uint at = bias_of(mine.x, row);
             v = weight * (v + bf16_of(bias[at / 2u], at));
         }
         results[gl_SubgroupID * MX_ROWS + r] = works ? v : 0.0;

@@ -6,7 +6,6 @@
 #define MX_ROWS       4
 #define SHARED_PIECES 1024
 #include "mx.glsl"
-layout(push_constant) uniform P { push_experts p; };
 layout(set = 0, binding = 3) readonly buffer X { vec4 x[]; };
 layout(set = 0, binding = 4) readonly buffer N { uvec2 norm[]; };
 layout(set = 0, binding = 5) readonly buffer L { float logits[]; };
@@ -62,17 +61,17 @@ void main()
     if (first >= p.rows)
         return;
     [[unroll]] for (uint r = 0u; r < MX_ROWS; r++) {
-        start[r] = ((expert - p.first) * p.rows + min(first + r, p.rows - 1u)) * groups;
+        start[r] = block_of(expert, min(first + r, p.rows - 1u));
         sum[r] = 0.0;
     }
-    add_rows(sum, start, 0u, groups, p.excess);
+    add_rows(sum, start, 0u, groups, scale_shift(expert));
     [[unroll]] for (uint r = 0u; r < MX_ROWS; r++)
         sum[r] = subgroupAdd(sum[r]) * factor;
     [[unroll]] for (uint i = 0u; i < MX_ROWS / 2u; i++) {
         uint row = first + 2u * i;
         if (gl_SubgroupInvocationID != i || row >= p.rows)
             continue;
-        vec2 b = bf16_pair(bias[(expert * p.rows + row) / 2u]);
+        vec2 b = bf16_pair(bias[bias_of(expert, row) / 2u]);
         inner[slot * (p.rows / 2u) + row / 2u] =
             sigmoid_gate(sum[2u * i] + b.x, sum[2u * i + 1u] + b.y, p.limit);
     }

@@ -26,7 +26,7 @@ void main()
                 uint row = gl_WorkGroupID.x * TILE_ROWS + tile_row(q) + j;
                 if (row >= p.rows)
                     continue;
-                uint at = tile.expert * p.rows + row;
+                uint at = bias_of(tile.expert, row);
                 y[pair * p.rows + row] =
                     weight * (tile_sum[q][i][j] + bf16_of(bias[at / 2u], at));
             }

@@ -1,7 +1,7 @@
 // gptoss/backend/shaders/many_mx.glsl - a tile of an expert's MXFP4 matrix for the tokens of
 // that expert.  from_row(j): the row of activations of the tile's token j.
 #include "tile.glsl"
-layout(push_constant) uniform P { push_experts p; };
+#include "strides.glsl"
 layout(set = 0, binding = 0) readonly buffer W { uvec2 blocks[]; };
 layout(set = 0, binding = 1) readonly buffer S { uint scales[]; };
 layout(set = 0, binding = 2) readonly buffer B { uint bias[]; };
@@ -18,9 +18,9 @@ void load_weights(uint column)
 {
     uint row = gl_LocalInvocationID.x % TILE_ROWS, part = gl_LocalInvocationID.x / TILE_ROWS;
     uint from = min(gl_WorkGroupID.x * TILE_ROWS + row, p.rows - 1u);
-    uint block = ((tile.expert - p.first) * p.rows + from) * (p.columns / 32u) + column / 32u;
+    uint block = block_of(tile.expert, from) + column / 32u, at = block + scale_shift(tile.expert);
     uvec2 w = blocks[block * 2u + part];
-    float scale = mx_scale(scales[block / 4u] >> block % 4u * 8u & 255u, p.excess);
+    float scale = mx_scale(scales[at / 4u] >> at % 4u * 8u & 255u, p.excess);
 
     [[unroll]] for (uint i = 0u; i < 2u; i++) {
         uint k = part * 16u + i * 8u;

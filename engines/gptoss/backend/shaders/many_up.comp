@@ -20,7 +20,7 @@ void main()
                 uint token = tile_token(i), row = gl_WorkGroupID.x * TILE_ROWS + tile_row(q) + j;
                 if (token >= tile.count || row >= p.rows)
                     continue;
-                vec2 b = bf16_pair(bias[(tile.expert * p.rows + row) / 2u]);
+                vec2 b = bf16_pair(bias[bias_of(tile.expert, row) / 2u]);
                 inner[(tile.first + token) * (p.rows / 2u) + row / 2u] = sigmoid_gate(
                     tile_sum[q][i][j] + b.x, tile_sum[q][i][j + 1u] + b.y, p.limit);
             }

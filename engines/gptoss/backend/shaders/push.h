@@ -94,7 +94,9 @@ struct push_experts {
     GPU_U32 tokens;
     GPU_U32 experts, chosen; /* of the model, of a token */
     GPU_U32 excess;          /* scale_excess of the weights */
-    GPU_F32 limit;           /* of SwiGLU */
+    /* from expert to expert, with STRIDED: blocks, bytes of scales, numbers of the bias */
+    GPU_U32 block_stride, scale_stride, bias_stride;
+    GPU_F32 limit; /* of SwiGLU */
     GPU_F32 eps;
 };
 
