@@ -276,6 +276,12 @@ static void refuse_open_handle(uv_handle_t *handle, void *arg)
     abort();
 }
 
+void net_loop_settle(struct net_loop *loop)
+{
+    while (loop->first != NULL) /* a call may post another one */
+        run_posted(loop);
+}
+
 void net_loop_destroy(struct net_loop *loop)
 {
     if (loop == NULL)

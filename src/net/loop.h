@@ -28,6 +28,9 @@ LR_MUST_USE lr_code net_loop_create(struct net_loop **out, struct lr_error *err)
  * destroy the loop's servers and clients before.  Not while another thread is in net_loop_run.
  * NULL is fine. */
 void net_loop_destroy(struct net_loop *loop);
+/* Makes the calls that were posted, also those that they post.  Not while a thread is in
+ * net_loop_run. */
+void net_loop_settle(struct net_loop *loop);
 
 /* Runs on the calling thread until net_loop_stop.  May be called again afterwards. */
 void net_loop_run(struct net_loop *loop);
@@ -94,6 +97,9 @@ LR_MUST_USE lr_code net_loops_create(unsigned count, struct net_loops **out,
                                      struct lr_error *err);
 void net_loops_destroy(
     struct net_loops *loops); /* after net_loops_run returned; NULL is fine */
+/* Makes the calls that were posted, while what they use is still there.  After net_loops_run
+ * returned, by the thread that called it. */
+void net_loops_settle(struct net_loops *loops);
 
 /* Runs loop 0 on the calling thread and the others on their own threads; returns when all have
  * ended. */

@@ -37,6 +37,12 @@ void net_loops_destroy(struct net_loops *loops)
     free(loops);
 }
 
+void net_loops_settle(struct net_loops *loops)
+{
+    for (unsigned i = 0; i < loops->count; i++)
+        net_loop_settle(loops->items[i]);
+}
+
 static void thread_main(void *arg)
 {
     net_loop_run(arg);

@@ -334,8 +334,10 @@ void router_destroy(struct router *r)
     if (r->store != NULL)
         router_history_store(
             r->store, router_history_turn(&r->history, lr_clock_wall_ms(NULL) / 1000, true));
-    if (!router_store_close(r->store))
+    if (!router_store_stop(r->store))
         return; /* its thread still uses what follows; the process ends here anyway */
+    net_loops_settle(r->loops); /* the database's last answers use what follows, too */
+    (void)router_store_close(r->store);
     free(r->loop_states);
     router_registry_free(&r->registry);
     router_nodes_free(&r->nodes);

@@ -10,6 +10,10 @@ const SAMPLE = { allocate: 6, write: 4, fsync: 2, fork: 2, accept: 1 };
 let sites;
 before(async () => {
   sites = await record();
+  if (!LONG) return;
+  // Sites that are passed by chance only, as when a heartbeat falls into the end, would not be reached again.
+  const again = new Set((await record()).map((s) => s.name));
+  sites = sites.filter((s) => again.has(s.name));
 });
 
 async function check(chosen, most) {

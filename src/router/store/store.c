@@ -429,7 +429,7 @@ static bool end_thread(struct router_store *store)
     return !is_stuck;
 }
 
-bool router_store_close(struct router_store *store)
+bool router_store_stop(struct router_store *store)
 {
     if (store == NULL)
         return true;
@@ -439,6 +439,16 @@ bool router_store_close(struct router_store *store)
                      router_records_waiting(&store->records, ROUTER_USAGE));
         return false;
     }
+    store->is_running = false;
+    return true;
+}
+
+bool router_store_close(struct router_store *store)
+{
+    if (!router_store_stop(store))
+        return false;
+    if (store == NULL)
+        return true;
     router_usage_journal_close(&store->journal, store->sql, rows_waiting(store) == 0);
     router_sql_close(store->sql);
     (void)pthread_mutex_destroy(&store->lock);

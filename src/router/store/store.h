@@ -72,9 +72,12 @@ LR_MUST_USE lr_code router_store_start(struct router_store *store, struct lr_err
  * call that waits for it already. */
 void router_store_hurry(struct router_store *store);
 
-/* Writes what waits and ends the thread.  False: the thread hangs where no timeout reaches (a
- * disk that does not answer, a name server); it goes on to use the store and what it was given,
- * so nothing of that may be freed before the process ends.  NULL is fine. */
+/* Writes what waits and ends the thread; the last calls of router_store_done are posted then.
+ * False: the thread hangs where no timeout reaches (a disk that does not answer, a name
+ * server); it goes on to use the store and what it was given, so nothing of that may be freed
+ * before the process ends.  NULL is fine. */
+bool router_store_stop(struct router_store *store);
+/* Stops the store, if that was not done yet, and frees it.  False: as above. */
 bool router_store_close(struct router_store *store);
 
 /* fn(arg, sql) on the database's thread whenever another router may have changed

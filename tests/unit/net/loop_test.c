@@ -185,6 +185,28 @@ static void a_group_runs_each_loop_on_its_own_thread(void **state)
     net_loops_destroy(loops);
 }
 
+static void post_record(void *arg)
+{
+    net_loop_post(arg, record, (void *)7);
+}
+
+static void
+settling_makes_what_was_posted_to_every_loop_happen_before_the_loops_are_destroyed(void **state)
+{
+    (void)state;
+    struct net_loops *loops;
+    assert_int_equal(net_loops_create(2, &loops, NULL), LR_OK);
+    order_count = 0;
+    net_loop_post(net_loops_get(loops, 0), record, (void *)5);
+    net_loop_post(net_loops_get(loops, 1), post_record, net_loops_get(loops, 1));
+    net_loops_settle(loops);
+    assert_int_equal(order_count, 2);
+    assert_int_equal(order[0], 5);
+    assert_int_equal(order[1], 7);
+    net_loops_destroy(loops);
+    assert_int_equal(order_count, 2);
+}
+
 int main(void)
 {
 #define CASE(f) cmocka_unit_test_setup_teardown(f, start, stop)
@@ -197,6 +219,8 @@ int main(void)
         CASE(buried_objects_die_when_the_turn_ends),
         CASE(a_signal_reaches_the_loop),
         CASE(a_group_runs_each_loop_on_its_own_thread),
+        CASE(
+            settling_makes_what_was_posted_to_every_loop_happen_before_the_loops_are_destroyed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
