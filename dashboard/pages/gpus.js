@@ -41,7 +41,7 @@ function scaleTop(figure, devices) {
   return 0;
 }
 
-/** What the node reports now, and the device's part of the history. */
+/** A GPU as its node reports the GPU now, with its part of the history. */
 function devicesOf(node, history) {
   const gpus = node.memory.filter((p) => p.name !== 'ram');
   return (gpus.length > 0 ? gpus : node.memory).map((pool, i) => ({

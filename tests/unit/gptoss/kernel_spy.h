@@ -18,7 +18,7 @@
 
 enum { SPY_PIPELINES_MAX = 512, SPY_ROWS_MAX = 512, SPY_BUFFERS_MAX = 2048 };
 
-/* What a word of a buffer must be after the launch. */
+/* The value that a word of a buffer must have after the launch. */
 enum spy_mark {
     SPY_SAME, /* unchanged */
     SPY_FLOAT,
