@@ -1,11 +1,10 @@
 // Alerts: one for each cause with its nodes inside, what to do, a link, and silence for a time.
 import assert from 'node:assert/strict';
-import { execFileSync } from 'node:child_process';
-import path from 'node:path';
 import { after, before, test } from 'node:test';
 import { startHub } from '../support/hub.mjs';
+import { startPostgres } from '../support/postgres.mjs';
 import { startBrowser } from './browser.mjs';
-import { call, cli, online, ROOT, startNode, startRouter, startStandIn, tempDir, until } from './support.mjs';
+import { call, cli, online, startNode, startRouter, startStandIn, tempDir, until } from './support.mjs';
 
 const left = [];
 after(() => Promise.all(left.map((p) => p.stop?.('SIGKILL') ?? p.close())));
@@ -179,11 +178,7 @@ test('an alert is silenced by API and command line for a time, which ends by its
 });
 
 test('a silence survives a restart, and holds on every router that shares the database', async () => {
-  const server = path.join(ROOT, 'tests/support/postgres'),
-    data = tempDir('pg');
-  const url = execFileSync(server, ['start', data], { encoding: 'utf8' }).trim().replace('DATABASE', 'postgres');
-  left.push({ stop: () => execFileSync(server, ['stop', data]) });
-  for (const database of [undefined, url]) {
+  for (const database of [undefined, keep(startPostgres()).url]) {
     const args = ['--allow-cpu-nodes', '--node-timeout', '10m', ...(database ? ['--database', database] : [])];
     let first = keep(await startRouter({ args }));
     await (await speakFor(first, 'x')).beat([failed('m')]);

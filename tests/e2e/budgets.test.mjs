@@ -1,8 +1,7 @@
 // Budgets and limits of keys: exact over a restart, a kill, and across two routers.
 import assert from 'node:assert/strict';
-import { execFileSync } from 'node:child_process';
-import path from 'node:path';
 import { after, before, test } from 'node:test';
+import { startPostgres } from '../support/postgres.mjs';
 import {
   call,
   cli,
@@ -10,7 +9,6 @@ import {
   makeEcho,
   online,
   register,
-  ROOT,
   say,
   startNode,
   startRouter,
@@ -18,11 +16,10 @@ import {
   until,
 } from './support.mjs';
 
-const server = path.join(ROOT, 'tests/support/postgres');
 const left = [];
 let alone; // a router for limits that need no other
 const REQUESTS = LONG ? 1000 : 100;
-let data, url, model;
+let database, model;
 
 const router = async (more = {}) => {
   const r = await startRouter({ ...more, args: ['--allow-cpu-nodes', ...(more.args ?? [])] });
@@ -68,8 +65,7 @@ async function spend(routers, key, many, stop = () => false) {
 }
 
 before(async () => {
-  data = tempDir('pg');
-  url = execFileSync(server, ['start', data], { encoding: 'utf8' }).trim();
+  database = startPostgres();
   model = makeEcho('paid');
   alone = await router();
   left.push(await startNode(alone, { args: ['--model', model, '--model', makeEcho('slow', { step_ms: 50 })] }));
@@ -78,11 +74,11 @@ before(async () => {
 });
 after(async () => {
   await Promise.all(left.map((p) => p.stop('SIGKILL')));
-  execFileSync(server, ['stop', data]);
+  database.stop();
 });
 
 test('the tokens of a key are exact across two routers and over a restart', async () => {
-  const args = ['--database', url.replace('DATABASE', 'postgres')];
+  const args = ['--database', database.url];
   const two = [await router({ args }), await router({ args })];
   await serve(two[0]);
   await until('the other serves', async () => (await ask(two[1])).status === 200);
@@ -103,7 +99,7 @@ test('the tokens of a key are exact across two routers and over a restart', asyn
 });
 
 test('kill -9 loses no token of an answer that a client has', async () => {
-  const pg = ['--database', url.replace('DATABASE', 'template1')];
+  const pg = ['--database', database.named('template1')];
   for (const args of [[], pg]) {
     const dir = tempDir('killed');
     let r = await router({ dir, args });

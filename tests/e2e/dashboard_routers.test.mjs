@@ -1,19 +1,16 @@
 // The picture of a fleet with two routers on one PostgreSQL database.
 import assert from 'node:assert/strict';
-import { execFileSync } from 'node:child_process';
-import path from 'node:path';
 import { after, before, test } from 'node:test';
+import { startPostgres } from '../support/postgres.mjs';
 import { startBrowser } from './browser.mjs';
 import { addNode, keep } from './fleet.mjs';
-import { call, makeEcho, nodes, online, register, ROOT, say, startRouter, stream, tempDir, until } from './support.mjs';
+import { call, makeEcho, nodes, online, register, say, startRouter, stream, until } from './support.mjs';
 
-const server = path.join(ROOT, 'tests/support/postgres');
-let data, first, second, browser;
+let database, first, second, browser;
 
 before(async () => {
-  data = tempDir('pg');
-  const url = execFileSync(server, ['start', data], { encoding: 'utf8' }).trim().replace('DATABASE', 'postgres');
-  const args = ['--database', url, '--allow-cpu-nodes'];
+  database = startPostgres();
+  const args = ['--database', database.url, '--allow-cpu-nodes'];
   [first, second] = [keep(await startRouter({ args })), keep(await startRouter({ args }))];
   const slow = makeEcho('slow', { step_ms: 50 });
   for (const [i, router] of [first, second].entries()) await addNode(router, slow, { name: `n${i}` });
@@ -29,7 +26,7 @@ before(async () => {
 });
 after(async () => {
   await browser?.close();
-  execFileSync(server, ['stop', data]);
+  database.stop();
 });
 
 const address = (router) => new URL(router.url).host;

@@ -1,28 +1,14 @@
 // A new router takes the place of a running router without a gap (docs/adr/0061).
 import assert from 'node:assert/strict';
-import { execFileSync } from 'node:child_process';
 import fs from 'node:fs';
 import http from 'node:http';
 import net from 'node:net';
 import path from 'node:path';
 import { test } from 'node:test';
 import { startLoad } from '../support/load.mjs';
+import { startPostgres } from '../support/postgres.mjs';
 import { fleet, keep, makeKey } from './fleet.mjs';
-import {
-  BIN,
-  call,
-  cli,
-  LONG,
-  makeEcho,
-  nodes,
-  ROOT,
-  say,
-  sleep,
-  startRouter,
-  stream,
-  tempDir,
-  until,
-} from './support.mjs';
+import { BIN, call, cli, LONG, makeEcho, nodes, say, sleep, startRouter, stream, tempDir, until } from './support.mjs';
 
 const PER_SECOND = LONG ? 500 : 50;
 const SETTLE_MS = LONG ? 5000 : 700; // of load before, between and after what is tested
@@ -89,11 +75,9 @@ test('0 requests fail while a new router and then a new binary take over, and se
 });
 
 test('with PostgreSQL 0 requests fail while a new router takes over, and keys, sessions and usage go on', async (t) => {
-  const server = path.join(ROOT, 'tests/support/postgres');
-  const data = tempDir('pg');
-  const url = execFileSync(server, ['start', data], { encoding: 'utf8' }).trim().replace('DATABASE', 'postgres');
-  t.after(() => execFileSync(server, ['stop', data]));
-  const args = ['--database', url];
+  const database = startPostgres();
+  t.after(database.stop);
+  const args = ['--database', database.url];
   const { router } = await fleet(2, makeEcho('swift'), { args });
   const key = await makeKey(router);
   const admin = await makeKey(router, { role: 'admin' });

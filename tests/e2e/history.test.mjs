@@ -1,33 +1,18 @@
 // The history of figures: one router with SQLite, and two routers that share PostgreSQL.
 import assert from 'node:assert/strict';
-import { execFileSync } from 'node:child_process';
-import path from 'node:path';
 import { after, before, test } from 'node:test';
+import { startPostgres } from '../support/postgres.mjs';
 import { idOf } from './fleet.mjs';
-import {
-  call,
-  makeEcho,
-  nodes,
-  online,
-  register,
-  ROOT,
-  say,
-  startNode,
-  startRouter,
-  tempDir,
-  until,
-} from './support.mjs';
+import { call, makeEcho, nodes, online, register, say, startNode, startRouter, until } from './support.mjs';
 
-const server = path.join(ROOT, 'tests/support/postgres');
 const left = [];
 const shared = [];
-let data, alone, model, args;
+let database, alone, model, args;
 
 before(async () => {
-  data = tempDir('pg');
-  const url = execFileSync(server, ['start', data], { encoding: 'utf8' }).trim().replace('DATABASE', 'postgres');
+  database = startPostgres();
   model = makeEcho('told', { step_ms: 40 });
-  args = ['--database', url, '--allow-cpu-nodes'];
+  args = ['--database', database.url, '--allow-cpu-nodes'];
   alone = await startRouter({ args: ['--allow-cpu-nodes'] });
   for (let i = 0; i < 2; i++) shared.push(await startRouter({ args }));
   left.push(alone, ...shared);
@@ -39,7 +24,7 @@ before(async () => {
 });
 after(async () => {
   await Promise.all(left.map((p) => p.stop('SIGKILL')));
-  execFileSync(server, ['stop', data]);
+  database.stop();
 });
 
 const ask = async (router, query) => {

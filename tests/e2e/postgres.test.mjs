@@ -1,8 +1,7 @@
 // One PostgreSQL server, two routers, three nodes: both routers have the same state.
 import assert from 'node:assert/strict';
-import { execFileSync } from 'node:child_process';
-import path from 'node:path';
 import { after, before, test } from 'node:test';
+import { startPostgres } from '../support/postgres.mjs';
 import { metric } from './fleet.mjs';
 import {
   call,
@@ -10,7 +9,6 @@ import {
   nodes,
   online,
   register,
-  ROOT,
   say,
   startNode,
   startRouter,
@@ -20,16 +18,14 @@ import {
   until,
 } from './support.mjs';
 
-const server = path.join(ROOT, 'tests/support/postgres');
 const TIMEOUT_MS = 1500;
 const left = [];
-let data, url, first, second, model;
+let database, first, second, model;
 
 before(async () => {
-  data = tempDir('pg');
-  url = execFileSync(server, ['start', data], { encoding: 'utf8' }).trim().replace('DATABASE', 'postgres');
+  database = startPostgres();
   model = makeEcho('shared');
-  const args = ['--database', url, '--allow-cpu-nodes', '--database-timeout', `${TIMEOUT_MS}ms`];
+  const args = ['--database', database.url, '--allow-cpu-nodes', '--database-timeout', `${TIMEOUT_MS}ms`];
   first = await startRouter({ args });
   second = await startRouter({ args });
   left.push(first, second);
@@ -38,7 +34,7 @@ before(async () => {
 });
 after(async () => {
   await Promise.all(left.map((p) => p.stop('SIGKILL')));
-  execFileSync(server, ['stop', data]);
+  database.stop();
 });
 
 test('nodes that joined one router send heartbeats to both', async () => {
@@ -171,7 +167,7 @@ test('the database goes away and comes back: both serve all the while, and no us
     async () => (await call(`${second.url}/v0/whoami`, { key: key.key })).status === 200,
     2000,
   );
-  execFileSync(server, ['stop', data]);
+  database.stop();
   for (const r of [first, second, first, second])
     assert.equal((await stream(r.url, { model: 'shared', ...say('x') }, { key: key.key })).text, 'x');
   for (const r of [first, second]) {
@@ -186,7 +182,7 @@ test('the database goes away and comes back: both serve all the while, and no us
   const [spared] = await nodes(first);
   assert.equal((await call(`${first.url}/v0/nodes/${spared.id}/drain`, { body: {} })).status, 503);
   assert.equal((await nodes(first)).find((n) => n.id === spared.id).drained, false, 'it stays in service');
-  execFileSync(server, ['again', data]);
+  database.again();
   const used = async (r) =>
     (await call(`${r.url}/v0/usage`)).json.usage?.filter((u) => u.key === key.id).reduce((n, u) => n + u.requests, 0);
   await until('all four are counted', async () => (await used(first)) === 4 && (await used(second)) === 4);
@@ -206,7 +202,7 @@ test('the database freezes: both serve, a change gets 503 in time that names the
     async () => (await call(`${second.url}/v0/whoami`, { key: key.key })).status === 200,
     2000,
   );
-  execFileSync(server, ['freeze', data]);
+  database.freeze();
   try {
     const watch = stopwatch();
     const refused = Promise.all(
@@ -228,12 +224,12 @@ test('the database freezes: both serve, a change gets 503 in time that names the
     // A third one can't even begin, and says why.
     const late = stopwatch();
     await assert.rejects(
-      startRouter({ args: ['--database', url, '--database-timeout', '500ms'] }),
+      startRouter({ args: ['--database', database.url, '--database-timeout', '500ms'] }),
       /did not accept a connection/,
     );
     assert.ok(late.ms < 10000, `${late.real} ms`);
   } finally {
-    execFileSync(server, ['thaw', data]);
+    database.thaw();
   }
   const used = async (r) =>
     (await call(`${r.url}/v0/usage`)).json.usage?.filter((u) => u.key === key.id).reduce((n, u) => n + u.requests, 0);
@@ -248,11 +244,11 @@ test('the database freezes: both serve, a change gets 503 in time that names the
 
 test('a frozen database does not keep a router from stopping, whichever calls wait for it', async () => {
   const third = await startRouter({
-    args: ['--database', url, '--allow-cpu-nodes', '--database-timeout', '1m'],
+    args: ['--database', database.url, '--allow-cpu-nodes', '--database-timeout', '1m'],
     dir: tempDir('frozen'),
   });
   left.push(third);
-  execFileSync(server, ['freeze', data]);
+  database.freeze();
   try {
     const refused = call(`${third.url}/v0/keys`, { body: { name: 'not now' } }).catch(() => undefined);
     await until('it waits', async () => (await metric(third, 'active_requests')) === 2); // this one and the other
@@ -261,7 +257,7 @@ test('a frozen database does not keep a router from stopping, whichever calls wa
     assert.ok(watch.ms < 8000, `${watch.real} ms`);
     await refused;
   } finally {
-    execFileSync(server, ['thaw', data]);
+    database.thaw();
   }
 });
 
@@ -270,13 +266,13 @@ test('either router dies, the other continues; a deleted model is deleted there,
   await first.stop('SIGKILL');
   assert.equal((await begun).text, 'x'.repeat(200));
   assert.equal((await stream(second.url, { model: 'shared', ...say('still here') })).text, 'still here');
-  const again = await startRouter({ args: ['--database', url, '--allow-cpu-nodes'], dir: tempDir('again') });
+  const again = await startRouter({ args: ['--database', database.url, '--allow-cpu-nodes'], dir: tempDir('again') });
   left.push(again);
   await until('the nodes send it heartbeats', async () => (await online(again)) === 3, 20000);
   await second.stop('SIGKILL');
   assert.equal((await stream(again.url, { model: 'shared', ...say('so am I') })).text, 'so am I');
   assert.equal((await call(`${again.url}/v0/models/shared`, { method: 'DELETE' })).status, 200);
-  const third = await startRouter({ args: ['--database', url, '--allow-cpu-nodes'], dir: tempDir('third') });
+  const third = await startRouter({ args: ['--database', database.url, '--allow-cpu-nodes'], dir: tempDir('third') });
   left.push(third);
   assert.deepEqual((await call(`${third.url}/v0/models`)).json.models, []);
 });

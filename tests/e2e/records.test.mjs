@@ -1,33 +1,18 @@
 // Usage and audit records: sums by day, model, key and owner, costs, files, and an end.
 import assert from 'node:assert/strict';
-import { execFileSync } from 'node:child_process';
-import path from 'node:path';
 import { after, before, test } from 'node:test';
-import {
-  call,
-  LONG,
-  makeEcho,
-  online,
-  register,
-  ROOT,
-  say,
-  startNode,
-  startRouter,
-  tempDir,
-  until,
-} from './support.mjs';
+import { startPostgres } from '../support/postgres.mjs';
+import { call, LONG, makeEcho, online, register, say, startNode, startRouter, tempDir, until } from './support.mjs';
 
-const server = path.join(ROOT, 'tests/support/postgres');
 const REQUESTS = LONG ? 5000 : 250; // more than a page
 const left = [];
 const routers = [];
-let data, url;
+let database;
 
 before(async () => {
-  data = tempDir('pg');
-  url = execFileSync(server, ['start', data], { encoding: 'utf8' }).trim();
+  database = startPostgres();
   const prices = ['--price', 'one=1/2', '--price', 'two=10/20/5', '--currency', 'EUR', '--allow-cpu-nodes'];
-  for (const args of [prices, [...prices, '--database', url.replace('DATABASE', 'postgres')]]) {
+  for (const args of [prices, [...prices, '--database', database.url]]) {
     const router = await startRouter({ args });
     routers.push(router);
     left.push(router);
@@ -38,7 +23,7 @@ before(async () => {
 });
 after(async () => {
   await Promise.all(left.map((p) => p.stop('SIGKILL')));
-  execFileSync(server, ['stop', data]);
+  database.stop();
 });
 
 const make = async (r, body) => (await call(`${r.url}/v0/keys`, { body })).json;
@@ -229,10 +214,7 @@ const keeps = async (dir, database) => {
 };
 
 test('records that are older than the operator keeps them are removed, the sums of the month stay, in either database', () =>
-  Promise.all([
-    keeps(tempDir('kept'), []),
-    keeps(tempDir('kept'), ['--database', url.replace('DATABASE', 'template1')]),
-  ]));
+  Promise.all([keeps(tempDir('kept'), []), keeps(tempDir('kept'), ['--database', database.named('template1')])]));
 
 test('a price that cannot be read stops the start', async () => {
   await assert.rejects(

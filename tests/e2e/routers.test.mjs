@@ -1,12 +1,12 @@
 // Two routers on one database: after a fault of a router, its clock or the database, they
 // and their nodes agree again.
 import assert from 'node:assert/strict';
-import { execFileSync } from 'node:child_process';
 import fs from 'node:fs';
 import path from 'node:path';
 import { after, before, test } from 'node:test';
 import { startHub } from '../support/hub.mjs';
 import { Browser, SECRET, startProvider } from '../support/oidc.mjs';
+import { startPostgres } from '../support/postgres.mjs';
 import { addNode, keep } from './fleet.mjs';
 import {
   call,
@@ -24,15 +24,13 @@ import {
 } from './support.mjs';
 
 const DEBUG = process.env.LLM_ROUTER_DEBUG_BIN ?? path.join(ROOT, 'build/debug/bin/llm-router');
-const server = path.join(ROOT, 'tests/support/postgres');
-let data, url, hub, env, first, second;
+let database, hub, env, first, second;
 const all = [];
 
-const args = () => ['--database', url, '--allow-cpu-nodes', '--hub-host', hub.storage];
+const args = () => ['--database', database.url, '--allow-cpu-nodes', '--hub-host', hub.storage];
 
 before(async () => {
-  data = tempDir('pg');
-  url = execFileSync(server, ['start', data], { encoding: 'utf8' }).trim().replace('DATABASE', 'postgres');
+  database = startPostgres();
   hub = await startHub();
   env = { HF_ENDPOINT: hub.url, HF_HOME: tempDir('hf') };
   for (const name of ['http_proxy', 'https_proxy', 'HTTPS_PROXY', 'all_proxy', 'ALL_PROXY']) env[name] = '';
@@ -42,7 +40,7 @@ before(async () => {
 });
 after(async () => {
   await hub.close();
-  execFileSync(server, ['stop', data]);
+  database.stop();
 });
 
 test('clocks that differ by a minute do not split the fleet: nodes of either router serve at both', async () => {
@@ -102,7 +100,7 @@ test('a model that is deleted and registered again while the other router is awa
 
 test('a node that joins by a token for any number of nodes while the database is away is stored once the database is back', async () => {
   const token = await makeToken(first, { uses: 0 });
-  execFileSync(server, ['stop', data]);
+  database.stop();
   keep(await startNode(first, { name: 'late', token, args: ['--model', makeEcho('m')] }));
   await until('it has joined', async () =>
     (await nodes(first)).some(
@@ -110,7 +108,7 @@ test('a node that joins by a token for any number of nodes while the database is
     ),
   );
   await until('it could not be stored', () => /store\.failed/.test(first.log));
-  execFileSync(server, ['again', data]);
+  database.again();
   await until(
     'the other router knows it by the database',
     async () => (await nodes(second)).some((n) => n.name === 'late' && n.online),
@@ -142,7 +140,7 @@ test('routers that share a database share sessions: begun, finished and used on 
   const own = await startProvider({ people: { ada: { email: 'ada@example.com', groups: ['admins'] } } });
   t.after(() => own.close());
   const settings = [
-    ...['--database', url, '--require-key', '--oidc-issuer', own.issuer, '--oidc-client-id', 'router'],
+    ...['--database', database.url, '--require-key', '--oidc-issuer', own.issuer, '--oidc-client-id', 'router'],
     ...['--oidc-scopes', 'openid email groups', '--oidc-admin-group', 'admins'],
   ];
   const secret = { LLM_ROUTER_OIDC_CLIENT_SECRET: SECRET };

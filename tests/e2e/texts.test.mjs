@@ -1,36 +1,21 @@
 // Prompts and answers in the request log: only for keys with keep_texts, visible to their holders, bounded, readable by
 // admins, and gone when the switch is turned off.  On SQLite, and on PostgreSQL with two routers.
 import assert from 'node:assert/strict';
-import { execFileSync } from 'node:child_process';
-import path from 'node:path';
 import { after, before, test } from 'node:test';
+import { startPostgres } from '../support/postgres.mjs';
 import { startBrowser } from './browser.mjs';
-import {
-  call,
-  makeEcho,
-  online,
-  register,
-  ROOT,
-  say,
-  startNode,
-  startRouter,
-  stream,
-  tempDir,
-  until,
-} from './support.mjs';
+import { call, makeEcho, online, register, say, startNode, startRouter, stream, until } from './support.mjs';
 
-const server = path.join(ROOT, 'tests/support/postgres');
 const left = [];
 const routers = {};
-let data, browser;
+let database, browser;
 
 before(async () => {
-  data = tempDir('pg');
-  const url = execFileSync(server, ['start', data], { encoding: 'utf8' }).trim().replace('DATABASE', 'postgres');
+  database = startPostgres();
   const args = ['--allow-cpu-nodes', '--require-key', '--price', 'echo=1000/2000', '--currency', 'EUR'];
   routers.SQLite = await startRouter({ args });
-  routers.PostgreSQL = await startRouter({ args: [...args, '--database', url] });
-  routers.second = await startRouter({ args: [...args, '--database', url] });
+  routers.PostgreSQL = await startRouter({ args: [...args, '--database', database.url] });
+  routers.second = await startRouter({ args: [...args, '--database', database.url] });
   left.push(...Object.values(routers));
   routers.second.adminKey ??= routers.PostgreSQL.adminKey;
   for (const name of ['SQLite', 'PostgreSQL']) {
@@ -43,7 +28,7 @@ before(async () => {
 after(async () => {
   await browser?.close();
   await Promise.all(left.map((p) => p.stop('SIGKILL')));
-  execFileSync(server, ['stop', data]);
+  database.stop();
 });
 
 const admin = async (r, path_, options = {}) => {

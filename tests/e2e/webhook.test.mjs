@@ -1,11 +1,10 @@
 // The webhook: a receiver is told when an alert opens and when it ends, signed, in order, and until it has taken it.
 import assert from 'node:assert/strict';
-import { execFileSync } from 'node:child_process';
 import crypto from 'node:crypto';
 import http from 'node:http';
-import path from 'node:path';
 import { after, before, test } from 'node:test';
-import { call, ROOT, startRouter, startStandIn, stopwatch, tempDir, until } from './support.mjs';
+import { startPostgres } from '../support/postgres.mjs';
+import { call, startRouter, startStandIn, stopwatch, until } from './support.mjs';
 
 const SECRET = 'a-secret-that-signs';
 const left = [];
@@ -15,12 +14,9 @@ const keep = (process) => {
   return process;
 };
 
-let postgres; // its URL
+let postgres;
 before(() => {
-  const server = path.join(ROOT, 'tests/support/postgres'),
-    data = tempDir('pg');
-  postgres = execFileSync(server, ['start', data], { encoding: 'utf8' }).trim();
-  left.push({ stop: () => execFileSync(server, ['stop', data]) });
+  postgres = keep(startPostgres());
 });
 
 // Records what arrives; `answer(n)` is the status of the n-th request, null: it is never answered.
@@ -112,7 +108,7 @@ test('a message is sent again until the receiver takes it, in order, signed, and
 });
 
 test('after a restart no message is lost and none comes twice, in SQLite and PostgreSQL; an alert that ended meanwhile is told to be over', async () => {
-  const database = postgres.replace('DATABASE', 'postgres');
+  const database = postgres.url;
   await Promise.all(
     [[], ['--database', database]].map(async (more) => {
       const away = await startReceiver();
@@ -155,7 +151,7 @@ test('a silenced alert is not sent, and is sent when the silence ends while the 
 });
 
 test('routers that share a database tell an alert once, and its end when it has ended for all of them', async () => {
-  const database = postgres.replace('DATABASE', 'template1');
+  const database = postgres.named('template1');
   const receiver = await startReceiver();
   const routers = [];
   for (let i = 0; i < 2; i++) routers.push(keep(await startRouter({ args: hook(receiver, '--database', database) })));
