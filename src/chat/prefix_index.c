@@ -101,12 +101,14 @@ double chat_prefix_index_share(const struct chat_prefix_index *index, const void
                                const struct chat_prefix_hashes *hashes)
 {
     uint64_t bytes = 0;
+    uint32_t missing = 0; /* in a row: a single one may have lost its entry to another hash */
 
-    for (uint32_t i = 0; index->noted != NULL && i < hashes->count; i++) {
+    for (uint32_t i = 0; index->noted != NULL && i < hashes->count && missing < 2; i++) {
         uint64_t name = name_of(place, hashes->at[i].digest);
-        if (*entry_of(index, name) != name)
-            break;
-        bytes = hashes->at[i].bytes;
+        bool is_noted = *entry_of(index, name) == name;
+        missing = is_noted ? 0 : missing + 1;
+        if (is_noted)
+            bytes = hashes->at[i].bytes;
     }
     return bytes != 0 ? (double)bytes / (double)hashes->total_bytes : 0;
 }

@@ -60,6 +60,25 @@ static void the_share_that_was_computed_is_known_for_that_node_alone(void **stat
     chat_prefix_index_free(&b);
 }
 
+/* Another prompt's hash, or a later one of the same prompt, takes the entry. */
+static void a_hash_that_lost_its_entry_does_not_hide_those_behind_it(void **state)
+{
+    struct chat_prefix_index b;
+    (void)state;
+    chat_prefix_index_init(&b);
+    struct chat_prefix_hashes m = marks("m", "k", 6000, 6000, 0);
+    chat_prefix_index_note(&b, &one, &m);
+    for (size_t i = 0; i < CHAT_PREFIX_ENTRIES; i++) {
+        uint64_t kept = b.noted[i];
+        if (kept == 0)
+            continue;
+        b.noted[i] = 0;
+        assert_true(chat_prefix_index_share(&b, &one, &m) > 0.8);
+        b.noted[i] = kept;
+    }
+    chat_prefix_index_free(&b);
+}
+
 static void another_key_or_model_has_other_prefix_hashes(void **state)
 {
     struct chat_prefix_index b;
@@ -108,6 +127,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_share_that_was_computed_is_known_for_that_node_alone),
+        cmocka_unit_test(a_hash_that_lost_its_entry_does_not_hide_those_behind_it),
         cmocka_unit_test(another_key_or_model_has_other_prefix_hashes),
         cmocka_unit_test(control_tokens_are_not_the_text_that_spells_them),
         cmocka_unit_test(
