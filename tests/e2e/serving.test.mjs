@@ -281,7 +281,7 @@ test('a model is deleted while streams run: they finish, waiting and new request
 
 test('usage is exact: whole answers, n answers, a stop string, clients that disconnect early and late', async () => {
   const { model, open } = gated('paid');
-  const { router } = await fleet(1, model);
+  const { router, all } = await fleet(1, model);
   const text = '0123456789'.repeat(2);
   const body = { model: 'paid', ...say(text) };
   const [whole, many, cut, gone, early] = await Promise.all(Array.from({ length: 5 }, () => makeKey(router)));
@@ -318,7 +318,7 @@ test('usage is exact: whole answers, n answers, a stop string, clients that disc
         got = out.text.length;
       },
     }).catch(() => 'left');
-    await until('all that may come has come', async () => got === tokens && (await inflight(router))[0] === 1);
+    await until('all that may come has come', async () => got === tokens && (await live(all[0], 'paid')) === 1);
     controller.abort();
     assert.equal(await running, 'left');
     assert.deepEqual(await counted(key), [prompt, tokens, 1]);
@@ -343,6 +343,24 @@ test('tokens that the engine computed before the cancel arrived are counted, too
     async () => (await worker(all[0], 'ahead')).stats.generated_tokens === row.completion_tokens,
     3000,
   );
+});
+
+test('a client that leaves before the node has accepted: the prompt and the tokens made meanwhile are counted', async () => {
+  const { router, all } = await fleet(1, makeEcho('hasty', { step_ms: 1 }), { proxied: true });
+  const body = { model: 'hasty', ...say('0123456789'.repeat(100)) };
+  const key = await makeKey(router);
+  const before = (await chat(router, 'hasty', 'hi')).json.usage.completion_tokens; // opens the link, too
+  const made = async () => (await worker(all[0], 'hasty')).stats.generated_tokens - before;
+  Object.assign(all[0].proxy, { mode: 'delay', every: 1000 }); // the node's "accepted" is late
+  const controller = new AbortController();
+  const running = stream(router.url, body, { key: key.key, signal: controller.signal }).catch(() => 'left');
+  await until('the engine has made a token', async () => (await made()) > 0);
+  controller.abort();
+  assert.equal(await running, 'left');
+  const row = await used(router, key);
+  await until('the engine says the same', async () => (await made()) === row.completion_tokens, 3000);
+  assert.ok(row.completion_tokens > 0 && row.prompt_tokens > 1000, JSON.stringify(row));
+  await allIdle(router, 3000);
 });
 
 test('an error in the middle of a stream is an event of the stream, and its tokens are counted once', async () => {

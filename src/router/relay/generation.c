@@ -40,7 +40,7 @@ static const struct lr_machine machine = {
     {
         [ROUTER_GENERATION_IDLE] = {"idle", TO(QUEUED) | TO(SENT) | TO(OVER)},
         [ROUTER_GENERATION_QUEUED] = {"queued", TO(SENT) | TO(STOPPED) | TO(OVER)},
-        [ROUTER_GENERATION_SENT] = {"sent", TO(RUNNING) | TO(IDLE) | TO(OVER)},
+        [ROUTER_GENERATION_SENT] = {"sent", TO(RUNNING) | TO(IDLE) | TO(STOPPED) | TO(OVER)},
         [ROUTER_GENERATION_RUNNING] = {"running", TO(IDLE) | TO(STOPPED) | TO(OVER)},
         [ROUTER_GENERATION_STOPPED] = {"stopped", TO(OVER)},
         [ROUTER_GENERATION_OVER] = {"over", 0},
@@ -655,7 +655,9 @@ bool router_generation_stop(void *call, uint32_t index, struct chat_usage *usage
         *usage =
             (struct chat_usage){g->usage.prompt_tokens, (uint32_t)router_generation_tokens(g),
                                 g->usage.cached_tokens};
-    if (g->state == ROUTER_GENERATION_RUNNING) {
+    bool is_on_node = g->state == ROUTER_GENERATION_RUNNING ||
+                      (g->state == ROUTER_GENERATION_SENT && g->attempt.stream.sent_ns != 0);
+    if (is_on_node) {
         router_link_cancel(&g->attempt.stream);
         (void)router_generation_move(g, ROUTER_GENERATION_STOPPED);
     } else if (g->state == ROUTER_GENERATION_QUEUED || g->state == ROUTER_GENERATION_SENT) {

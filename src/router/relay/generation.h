@@ -6,9 +6,10 @@
  *     |  +------- slot free ------|------------> SENT ----- accepted ------> RUNNING
  *     |                           |               |                            |
  *     +------ the next attempt ---|---------------+----------------------------+
- *                                 |                                            |
- *      the client has left, and   |               the client has all it wants  |
- *      a grant is on its way      +----------> STOPPED <-----------------------+
+ *                                 |               |                            |
+ *      the client has left, and   |               | the client has left,       |
+ *      a grant is on its way      |               v or has all it wants        |
+ *                                 +----------> STOPPED <-----------------------+
  *                                                 |
  *     IDLE, QUEUED, SENT, RUNNING and STOPPED ----+--> OVER
  *

@@ -417,12 +417,30 @@ static void a_grant_that_comes_after_the_client_left_is_given_back(void **state)
     assert_int_equal(submits, 0);
 }
 
-static void a_client_that_leaves_before_the_node_has_accepted_waits_for_nothing(void **state)
+/* The node may have computed the prompt and some tokens already. */
+static void
+a_client_that_leaves_before_the_node_has_accepted_pays_what_the_node_made(void **state)
 {
     (void)state;
     bring_to(SENT);
     client_leaves();
     assert_int_equal(cancels, 1);
+    expect(STOPPED);
+    assert_int_equal(dispatch.sched.held, 1);
+    node_accepts();
+    expect(STOPPED);
+    node_is_done(LR_FINISH_CANCELLED);
+    expect(OVER);
+    assert_int_equal(g->usage.completion_tokens, 9);
+    assert_int_equal(dispatch.sched.held, 0);
+}
+
+static void a_client_that_leaves_before_the_link_is_open_waits_for_nothing(void **state)
+{
+    (void)state;
+    bring_to(SENT);
+    stream->sent_ns = 0;
+    client_leaves();
     expect(OVER);
     assert_int_equal(dispatch.sched.held, 0);
 }
@@ -612,7 +630,7 @@ static void a_request_that_no_node_takes_fails_at_once(void **state)
 static const bool is_legal[ALL][ALL] = {
     [IDLE] = {[QUEUED] = true, [SENT] = true, [OVER] = true},
     [QUEUED] = {[SENT] = true, [STOPPED] = true, [OVER] = true},
-    [SENT] = {[RUNNING] = true, [IDLE] = true, [OVER] = true},
+    [SENT] = {[RUNNING] = true, [IDLE] = true, [STOPPED] = true, [OVER] = true},
     [RUNNING] = {[IDLE] = true, [STOPPED] = true, [OVER] = true},
     [STOPPED] = {[OVER] = true},
 };
@@ -669,7 +687,8 @@ int main(void)
         TEST(a_ticket_that_is_refused_in_the_queue_ends_it),
         TEST(a_client_that_leaves_the_queue_leaves_nothing_behind),
         TEST(a_grant_that_comes_after_the_client_left_is_given_back),
-        TEST(a_client_that_leaves_before_the_node_has_accepted_waits_for_nothing),
+        TEST(a_client_that_leaves_before_the_node_has_accepted_pays_what_the_node_made),
+        TEST(a_client_that_leaves_before_the_link_is_open_waits_for_nothing),
         TEST(after_the_client_left_the_node_still_tells_the_usage),
         TEST(a_node_that_never_tells_the_usage_is_left_after_five_seconds),
         TEST(a_link_that_breaks_after_the_client_left_ends_it),
