@@ -36,6 +36,9 @@ lr_code router_peers_exchange(struct router_sql *sql, const char *own_url, const
         ROUTER_INT(own->requests_per_minute), ROUTER_INT(own->running),
         ROUTER_INT(own->queued));
     out->count = 0;
+    if (code == LR_OK) /* routers in containers have another address after each start */
+        code = ROUTER_SQL(sql, "DELETE FROM routers WHERE " DATABASE_MS " - seen_ms > $1", NULL,
+                          NULL, err, ROUTER_INT(ROUTER_PEER_KEPT_MS));
     if (code == LR_OK)
         code = ROUTER_SQL(
             sql,

@@ -14,6 +14,7 @@ enum {
     ROUTER_URL_MAX = 300,
     ROUTER_ALIVE_MS = 10000,               /* a row this old is of a router that has ended */
     ROUTER_PEER_SHOWN_MS = 15 * 60 * 1000, /* and is shown so long as a router that is gone */
+    ROUTER_PEER_KEPT_MS = 24 * 3600 * 1000,
     ROUTER_PEERS_MAX = 2 * ROUTER_FLEET_MAX,
 };
 
@@ -39,8 +40,8 @@ static inline bool router_peer_is_alive(const struct router_peer *peer)
     return peer->silent_ms <= ROUTER_ALIVE_MS;
 }
 
-/* Writes the row of this router, and reads the rows of all into *out.  Thread: the database's.
- */
+/* Writes the row of this router, deletes the rows of routers that ended a day ago, and reads
+ * the other rows into *out.  Thread: the database's. */
 LR_MUST_USE lr_code router_peers_exchange(struct router_sql *sql, const char *own_url,
                                           const char *version, const struct router_load *own,
                                           struct router_peers *out, struct lr_error *err);

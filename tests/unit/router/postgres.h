@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 static char server_folder[64];
 static char server_url[256]; /* with DATABASE in place of a name; "": SQLite */

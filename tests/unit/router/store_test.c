@@ -11,6 +11,7 @@
 #include <time.h>
 
 #include "base/clock.h"
+#include "router/fleet/peers.h"
 #include "router/fleet/registry.h"
 #include "router/store/keys.h"
 #include "tests/unit/router/postgres.h"
@@ -713,29 +714,51 @@ static void a_silent_database_does_not_keep_the_store_from_closing(void **state)
     end_silence(holder);
 }
 
-#define WITH_BED(name) cmocka_unit_test_setup_teardown(name, make_fixture, drop_fixture)
+static void the_row_of_a_router_that_ended_is_kept_for_a_day(void **state)
+{
+    struct router_store *store = open_store(*state);
+    struct router_sql *sql = router_store_sql(store);
+    struct router_load load = {0};
+    struct router_peers peers;
+    assert_int_equal(
+        router_sql_plain(
+            sql,
+            "INSERT INTO routers (url, seen_ms) SELECT 'http://' || hours, "
+            "EXTRACT(EPOCH FROM clock_timestamp()) * 1000 - (hours - 0.5) * 3600000 "
+            "FROM generate_series(1, 48) AS hours",
+            NULL),
+        LR_OK);
+    assert_int_equal(router_peers_exchange(sql, "http://own", "1", &load, &peers, NULL), LR_OK);
+    assert_int_equal(peers.count, 1);
+    assert_string_equal(peers.all[0].url, "http://own");
+    assert_int_equal(ask(sql, "SELECT COUNT(*) FROM routers"), 1 + 24);
+    router_store_close(store);
+}
+
+#define WITH_FIXTURE(name) cmocka_unit_test_setup_teardown(name, make_fixture, drop_fixture)
 
 int main(void)
 {
     const struct CMUnitTest both[] = {
-        WITH_BED(keys_and_models_come_back_after_a_restart),
-        WITH_BED(a_model_that_is_registered_again_has_a_higher_generation),
-        WITH_BED(a_node_is_stored_once_and_its_last_word_counts),
-        WITH_BED(usage_is_written_when_the_store_closes),
-        WITH_BED(work_that_fails_leaves_nothing_behind),
-        WITH_BED(a_kill_loses_nothing_that_was_committed),
-        WITH_BED(a_kill_while_the_tables_are_made_leaves_a_database_that_opens),
-        WITH_BED(a_database_of_the_first_version_becomes_the_newest_with_what_it_holds),
-        WITH_BED(a_database_of_a_newer_program_is_refused),
-        WITH_BED(the_releases_before_use_a_database_after_additive_steps_only),
-        WITH_BED(a_database_of_the_next_release_is_used_and_kept_as_it_is),
-        WITH_BED(a_silent_database_costs_each_change_one_timeout_and_no_row_is_lost),
-        WITH_BED(a_silent_database_does_not_keep_the_store_from_closing),
+        WITH_FIXTURE(keys_and_models_come_back_after_a_restart),
+        WITH_FIXTURE(a_model_that_is_registered_again_has_a_higher_generation),
+        WITH_FIXTURE(a_node_is_stored_once_and_its_last_word_counts),
+        WITH_FIXTURE(usage_is_written_when_the_store_closes),
+        WITH_FIXTURE(work_that_fails_leaves_nothing_behind),
+        WITH_FIXTURE(a_kill_loses_nothing_that_was_committed),
+        WITH_FIXTURE(a_kill_while_the_tables_are_made_leaves_a_database_that_opens),
+        WITH_FIXTURE(a_database_of_the_first_version_becomes_the_newest_with_what_it_holds),
+        WITH_FIXTURE(a_database_of_a_newer_program_is_refused),
+        WITH_FIXTURE(the_releases_before_use_a_database_after_additive_steps_only),
+        WITH_FIXTURE(a_database_of_the_next_release_is_used_and_kept_as_it_is),
+        WITH_FIXTURE(a_silent_database_costs_each_change_one_timeout_and_no_row_is_lost),
+        WITH_FIXTURE(a_silent_database_does_not_keep_the_store_from_closing),
     };
     const struct CMUnitTest shared[] = {
-        WITH_BED(a_change_at_one_is_told_to_the_other_at_once),
-        WITH_BED(after_a_lost_connection_everything_is_read_again_and_words_arrive),
-        WITH_BED(usage_outlives_lost_connections_and_is_counted_once),
+        WITH_FIXTURE(a_change_at_one_is_told_to_the_other_at_once),
+        WITH_FIXTURE(after_a_lost_connection_everything_is_read_again_and_words_arrive),
+        WITH_FIXTURE(usage_outlives_lost_connections_and_is_counted_once),
+        WITH_FIXTURE(the_row_of_a_router_that_ended_is_kept_for_a_day),
     };
     int failed = cmocka_run_group_tests_name("SQLite", both, NULL, NULL);
     if (start_server(POSTGRES) != 0) {
