@@ -159,7 +159,9 @@ async function readStats() {
   try {
     const points = toPoints(await api.get(`/v0/stats?step=${STEP_S}`)).slice(-POINTS_KEPT);
     set('stats', { ...state.stats, points, minute: lastMinute(points, state.stats.now) });
-    seconds = [];
+    // Seconds that the stream brought while the router's answer was on its way are not in the answer.
+    const end = points.at(-1)?.time ?? 0;
+    seconds = seconds.filter((s) => Math.floor(s.time) > end);
   } catch {
     /* the stream brings what comes from now on */
   }

@@ -14,13 +14,14 @@ const usual = [
 ];
 const TEN_MIN_AGO = { utilization: 91, temperature: 77, power: 650000, clock: 1980 };
 let router, node, browser, gpus;
+let writtenAt; // the ages of the history's figures count from here
 
 // GPU 0 rises and falls every quarter of an hour, GPU 1 is at 20 %, GPU 2 tells its temperature only.
 const figures = (i, age) => {
   const wave = 50 + 45 * Math.sin(age / 150);
   if (i === 2) return { used: 12 * GB, total: 24 * GB, temperature: 33 };
   if (i === 1) return { used: 40 * GB, total: 80 * GB, utilization: 20, temperature: 45, power: 120000, clock: 900 };
-  const rest = age >= 590 && age <= 620 ? TEN_MIN_AGO : { utilization: wave, temperature: 40 + wave / 3 };
+  const rest = age >= 540 && age <= 660 ? TEN_MIN_AGO : { utilization: wave, temperature: 40 + wave / 3 };
   return { used: (20 + wave / 10) * GB, total: 80 * GB, power: 100000 + wave * 5000, clock: 1200 + wave * 7, ...rest };
 };
 
@@ -34,6 +35,7 @@ before(async () => {
   await register(first, 'on-gpu');
   const port = Number(new URL(first.url).port);
   await first.stop();
+  writtenAt = Date.now();
   writeHistory(first.dir, node, 3, 48, figures);
   router = keep(await startRouter({ args: ['--allow-cpu-nodes'], dir: first.dir, port }));
   await until('the node is back', async () => (await online(router)) === 1);
@@ -133,7 +135,8 @@ test('the pointer on one chart shows that time in all charts and in the rows', a
   const over = card(page, 'Utilization').locator('.u-over');
   await over.waitFor();
   const box = await over.boundingBox();
-  await page.mouse.move(box.x + box.width * (1 - 605 / 900), box.y + box.height / 2);
+  const age = 600 + (Date.now() - writtenAt) / 1000;
+  await over.hover({ position: { x: box.width * (1 - age / 900), y: box.height / 2 } });
   for (const text of ['91 %', '77 °C', '650 W', '1.98 GHz'])
     await cells(page, 'GPU 0').getByText(text, { exact: true }).waitFor();
   await card(page, 'Temperature').getByText('77 °C', { exact: true }).waitFor();

@@ -96,6 +96,12 @@ async function signIn(url, key, how) {
   return page;
 }
 
+// A dialog that is still open takes the next keys.
+async function leaveDialog(page) {
+  await page.keyboard.press('Escape');
+  await page.locator('dialog[open]').waitFor({ state: 'detached' });
+}
+
 async function admin(how) {
   const page = await signIn(router.url, keys.admin, how);
   const routes = [
@@ -132,21 +138,21 @@ async function admin(how) {
   await look(page, 'overview-24h', how, '.chart canvas');
   await page.visit('#/models?register');
   await look(page, 'register', how, 'dialog[open]');
-  await page.keyboard.press('Escape');
+  await leaveDialog(page);
   await page.visit('#/keys');
   await page.locator('.page-actions .button, .section-head .button').first().click();
   await look(page, 'key-form', how, 'dialog[open]');
-  await page.keyboard.press('Escape');
+  await leaveDialog(page);
   await page.locator('h1').focus();
   await page.keyboard.press('Control+k');
   await page.locator('.palette input').fill('de');
   await look(page, 'palette', how, '.palette-entry');
   await page.locator('.palette input').fill('nothing has this name');
   await look(page, 'palette-none', how, '.palette');
-  await page.keyboard.press('Escape');
+  await leaveDialog(page);
   await page.keyboard.press('?');
   await look(page, 'shortcuts', how, '.shortcuts');
-  await page.keyboard.press('Escape');
+  await leaveDialog(page);
   await page.visit('#/playground/demo');
   await page.locator('.composer textarea').fill('Count from 1 to 12');
   await page.locator('.composer textarea').press('Enter');
