@@ -10,7 +10,7 @@ option(LR_VULKAN "Build the Vulkan backend where glslc is found" ON)
 option(LR_METAL "Build the Metal backend where glslc and spirv-cross are found" ${APPLE})
 option(LR_WITH_DASHBOARD "Embed the web page where npm is there" ON)
 set(LR_SANITIZE "" CACHE STRING "Sanitizers, as -fsanitize takes them")
-set(LR_CUDA_ARCHS "90a;80-virtual" CACHE STRING "CUDA code to embed: 90a = sm_90a, 80-virtual = compute_80 PTX")
+set(LR_CUDA_ARCHS "90a;80-virtual;90-virtual" CACHE STRING "CUDA code to embed: 90a = sm_90a, 80-virtual = compute_80 PTX, 90-virtual for GPUs newer than Hopper")
 set(LR_KERNEL_CACHE "${CMAKE_BINARY_DIR}/kernels" CACHE PATH "Compiled CUDA kernels, kept by content; the presets share one")
 
 set(CMAKE_C_STANDARD 17)

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """bench/gpu/snapshot.py DEMO FOLDER [20b|tiny] [TOKENIZER]: writes a gpt-oss snapshot of random weights in the published
-shapes, with the demo model's tokenizer or the given tokenizer.json.  Its answers are noise; its size and speed are real."""
+shapes, with the demo model's tokenizer or the given tokenizer.json.  Its answers are noise; its size and speed are real.
+No token of an answer is a part of a letter: the server would send it with the next one, and noise has many of them."""
 import json, os, shutil, struct, sys
 
 SHAPES = {
@@ -55,6 +56,18 @@ def use_tokenizer(path, folder, config):
                    "eos_token_id": [added[name] for name in ("<|return|>", "<|endoftext|>", "<|call|>")]}, out)
 
 
+def parts_of_letters(path):
+    """Ids of the tokens whose bytes are not whole UTF-8.  A byte-level tokenizer writes each byte as one printable letter."""
+    plain = [*range(33, 127), *range(161, 173), *range(174, 256)]
+    byte_of = {chr(b): b for b in plain}
+    byte_of.update((chr(256 + i), b) for i, b in enumerate(b for b in range(256) if b not in plain))
+    for token, number in json.load(open(path))["model"]["vocab"].items():
+        try:
+            bytes(byte_of[letter] for letter in token).decode()
+        except UnicodeDecodeError:
+            yield number
+
+
 def main():
     demo, folder = sys.argv[1], sys.argv[2]
     s = SHAPES[sys.argv[3] if len(sys.argv) > 3 else "20b"]
@@ -90,6 +103,10 @@ def main():
                 out.write(piece)
                 size -= len(piece)
                 start = 0 if size > 0 else start
+        row = 2 * s["hidden"]
+        for number in parts_of_letters(os.path.join(folder, "tokenizer.json")):  # a logit of 0 is never the largest
+            out.seek(8 + len(text) + header["lm_head.weight"]["data_offsets"][0] + number * row)
+            out.write(bytes(row))
     print(f"{folder}: {offset / 1e9:.1f} GB")
 
 

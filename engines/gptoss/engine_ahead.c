@@ -27,52 +27,64 @@ static bool is_current(const struct gptoss_round *r, uint32_t i)
            seq->computed == r->steps[i].position && seq->count == seq->computed + 1;
 }
 
-/* True when the next step has the same sequences, whatever their tokens are. */
-static bool can_follow(struct lr_engine_model *m)
+/* True when the sequences of the next step are known, whatever their tokens are. */
+static bool can_follow(struct lr_engine_model *m, struct gptoss_change *change)
 {
     const struct engine_queue *q = &m->scheduler.queue;
     const struct gptoss_round *r = &m->round;
-    uint32_t running = 0;
 
     if (q->queued != NULL || q->reading != NULL || m->whole)
-        return false;
-    for (const struct engine_sequence *seq = q->running; seq != NULL; seq = seq->next)
-        running++;
-    if (running != r->count)
         return false;
     for (uint32_t i = 0; i < r->count; i++)
         if (!is_current(r, i) || r->batch[i]->count + 1 >= r->batch[i]->limit)
             return false;
-    return gptoss_scheduler_look_ahead(&m->scheduler);
+    return gptoss_scheduler_look_ahead(&m->scheduler) &&
+           gptoss_scheduler_change(&m->scheduler, change);
+}
+
+/* Fills place i of the next step.  A sequence that was left out takes the place of a sequence
+ * that waits now, and brings its token.  Every other sequence keeps its place; its token is the
+ * result of the step before at that place. */
+static void place(struct lr_engine_model *m, uint32_t i, const struct gptoss_change *change)
+{
+    struct gptoss_round *next = &m->next;
+    struct engine_sequence *seq = m->round.batch[i];
+    bool stays = true;
+
+    for (uint32_t k = 0; k < change->count && stays; k++)
+        if (seq == change->wait[k]) {
+            seq = change->come[k];
+            stays = false;
+        }
+    const struct gptoss_slot *slot = &m->scheduler.slots[seq->slot];
+    next->batch[i] = seq;
+    next->samples[i] = engine_session_sample(seq);
+    next->samples[i].index += stays ? 1 : 0;
+    next->steps[i] = (struct gptoss_step){
+        .slot = seq->slot,
+        .position = seq->computed + (stays ? 1 : 0),
+        .count = 1,
+        .page_count = slot->page_count,
+        .tokens = stays ? NULL : seq->ids + seq->computed,
+        .full_pages = slot->full_pages,
+        .window_pages = slot->window_pages,
+        .sample = &next->samples[i],
+        .sampled = &next->sampled[i],
+    };
 }
 
 /* Begins the step behind m->round, if it can be. */
 static lr_code follow(struct lr_engine_model *m, struct lr_error *err)
 {
     struct gptoss_round *next = &m->next;
-    const struct gptoss_round *r = &m->round;
+    struct gptoss_change change;
     struct lr_error ignored;
 
-    if (!can_follow(m))
+    if (!can_follow(m, &change))
         return LR_OK;
-    for (uint32_t i = 0; i < r->count; i++) {
-        struct engine_sequence *seq = r->batch[i];
-        const struct gptoss_slot *slot = &m->scheduler.slots[seq->slot];
-        next->batch[i] = seq;
-        next->samples[i] = engine_session_sample(seq);
-        next->samples[i].index++;
-        next->steps[i] = (struct gptoss_step){
-            .slot = seq->slot,
-            .position = seq->computed + 1,
-            .count = 1,
-            .page_count = slot->page_count,
-            .full_pages = slot->full_pages,
-            .window_pages = slot->window_pages,
-            .sample = &next->samples[i],
-            .sampled = &next->sampled[i],
-        };
-    }
-    next->count = r->count;
+    next->count = m->round.count;
+    for (uint32_t i = 0; i < next->count; i++)
+        place(m, i, &change);
     next->began_ns = lr_clock_ns(NULL);
     const struct gptoss_batch batch = {
         .steps = next->steps, .count = next->count, .tokens = next->count, .follows = 1};

@@ -1,9 +1,9 @@
 /* tests/gpu/backend_test.c - the whole CUDA backend, compared with the CPU backend on random
  * models of odd shapes, and through the engine on the demo model (backend_engine.c).
  *
- * Logits: |difference| / |CPU| is at most 3e-2 over a case and 6e-3 at the median row.  A row
- * with a larger error comes from an expert chosen differently at a near tie (backend_choices.c
- * checks that); the models' routers are made so that these are rare.
+ * Logits: |difference| / |CPU| is at most 3e-2 in 99 of 100 rows and 6e-3 at the median row.  A
+ * row with a larger error comes from an expert chosen differently at a near tie
+ * (backend_choices.c checks that); the models' routers are made so that these are rare.
  */
 #include <math.h>
 #include <stdio.h>
@@ -16,7 +16,7 @@
 static void compare(const char *shape, const char *what, const float *got, const float *want,
                     uint32_t rows, uint32_t vocab)
 {
-    double *error = test_alloc(rows, 8), off = 0, size = 0;
+    double *error = test_alloc(rows, 8), worst = 0;
     uint32_t far = 0;
     for (uint32_t i = 0; i < rows; i++) {
         double row_off = 0, row_size = 0;
@@ -24,11 +24,10 @@ static void compare(const char *shape, const char *what, const float *got, const
                       &row_size);
         error[i] = sqrt(row_off / row_size);
         far += !(error[i] <= 3e-2);
-        off += row_off;
-        size += row_size;
+        worst = error[i] <= worst ? worst : error[i];
     }
-    test_check(sqrt(off / size), 3e-2, "%s, %s: logits of %u rows, %u above 3e-2", shape, what,
-               rows, far);
+    test_check(far, rows / 100, "%s, %s: of %u rows, those with logits above 3e-2 (worst %.2g)",
+               shape, what, rows, worst);
     test_check(test_median(error, rows), 6e-3, "%s, %s: median row", shape, what);
     free(error);
 }

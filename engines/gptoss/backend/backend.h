@@ -35,8 +35,9 @@
 extern "C" {
 #endif
 
-#define GPTOSS_NO_PAGE UINT32_MAX
-#define GPTOSS_DIPS    2 /* most places where more rows are slower */
+#define GPTOSS_NO_PAGE   UINT32_MAX
+#define GPTOSS_DIPS      2 /* most places where more rows are slower */
+#define GPTOSS_DIP_WIDTH 4 /* rows from there on that are slower, at most */
 
 struct gptoss_backend; /* opaque, one per open model */
 
@@ -132,8 +133,8 @@ struct gptoss_batch {
      * computed, but not sampled. */
     void (*fill_masks)(void *ctx);
     void *ctx;
-    /* For begin(): 1: each step is the next one of the step at the same place of the batch that
-     * was begun last, and its only token is the one sampled there; `tokens` is not read. */
+    /* For begin(): 1: each step whose `tokens` is NULL is the next one of the step at the same
+     * place of the batch that was begun last, and its only token is the one sampled there. */
     uint32_t follows;
 };
 

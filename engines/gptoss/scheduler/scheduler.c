@@ -193,6 +193,14 @@ static uint32_t surplus(const struct gptoss_plan *plan, uint32_t decoding)
     return 0;
 }
 
+/* True when the decoding sequence at a place is one of the `left` that wait next: places turn
+ * .. turn + left - 1, around the end. */
+static bool is_in_turn(const struct gptoss_scheduler *s, uint32_t place, uint32_t decoding,
+                       uint32_t left)
+{
+    return (place + decoding - s->turn % decoding) % decoding < left;
+}
+
 /* Every decoding sequence in turn waits a step where more of them would be slower. */
 static uint32_t leave_out(struct gptoss_scheduler *s, uint32_t decoding)
 {
@@ -200,15 +208,10 @@ static uint32_t leave_out(struct gptoss_scheduler *s, uint32_t decoding)
 
     if (left == 0)
         return 0;
-    s->turn %= decoding;
     for (struct engine_sequence *seq = s->queue.running; seq != NULL; seq = seq->next)
-        if (engine_sequence_decodes(seq)) {
-            /* Places turn .. turn + left - 1, around the end. */
-            if ((at + decoding - s->turn) % decoding < left)
-                seq->take = 0;
-            at++;
-        }
-    s->turn += left;
+        if (engine_sequence_decodes(seq) && is_in_turn(s, at++, decoding, left))
+            seq->take = 0;
+    s->turn = s->turn % decoding + left;
     return left;
 }
 
@@ -257,6 +260,33 @@ bool gptoss_scheduler_look_ahead(struct gptoss_scheduler *s)
         gptoss_scheduler_slide(s, seq);
         seq->take--;
     }
+    return true;
+}
+
+bool gptoss_scheduler_change(struct gptoss_scheduler *s, struct gptoss_change *out)
+{
+    uint32_t decoding = 0, left_out = 0, at = 0;
+
+    *out = (struct gptoss_change){0};
+    for (struct engine_sequence *seq = s->queue.running; seq != NULL; seq = seq->next) {
+        if (!engine_sequence_decodes(seq))
+            return false;
+        decoding++;
+        if (seq->take != 0)
+            continue;
+        if (left_out == GPTOSS_DIP_WIDTH)
+            return false;
+        out->come[left_out++] = seq;
+    }
+    uint32_t left = surplus(&s->plan, decoding);
+    if (left != left_out || 2 * left > decoding)
+        return false;
+    for (struct engine_sequence *seq = s->queue.running; seq != NULL && left != 0;
+         seq = seq->next)
+        if (is_in_turn(s, at++, decoding, left))
+            out->wait[out->count++] = seq;
+    if (left != 0)
+        s->turn = s->turn % decoding + left;
     return true;
 }
 

@@ -80,6 +80,18 @@ uint32_t gptoss_scheduler_choose(struct gptoss_scheduler *s);
  * False: they are not all there; nobody is preempted for them. */
 bool gptoss_scheduler_look_ahead(struct gptoss_scheduler *s);
 
+/* Sequences that change places between a step of decoding sequences and the one behind it. */
+struct gptoss_change {
+    uint32_t count;
+    struct engine_sequence *come[GPTOSS_DIP_WIDTH]; /* the step has left them out */
+    struct engine_sequence *wait[GPTOSS_DIP_WIDTH]; /* the next one leaves them out */
+};
+
+/* Called while a step of decoding sequences is computed: names the sequences that change places
+ * for the next step; none if every sequence takes part in both.  False: a sequence does not
+ * decode, or the next step leaves out another number of sequences than this one. */
+bool gptoss_scheduler_change(struct gptoss_scheduler *s, struct gptoss_change *out);
+
 /* Called after a step of this duration: the taken tokens are computed; pages behind the window
  * are freed. */
 void gptoss_scheduler_advance(struct gptoss_scheduler *s, uint64_t step_ns);

@@ -14,6 +14,7 @@ static struct {
     uint32_t ids[SEQUENCES];
 } begun[2];
 static uint32_t begun_count, followed;
+static uint32_t placed; /* sequences that came into a step that follows another */
 static uint32_t
     unsampled_in; /* the n-th finished step has a token that only forward() samples */
 
@@ -32,7 +33,9 @@ static lr_code begin(struct gptoss_backend *backend, const struct gptoss_batch *
         if (steps[i].sample == NULL || steps[i].sample->mask != NULL)
             return LR_UNSUPPORTED;
         steps[i].sampled = &results[i];
-        if (batch->follows != 0)
+        if (batch->follows != 0 && steps[i].tokens != NULL)
+            placed++;
+        else if (batch->follows != 0)
             steps[i].tokens = &begun[begun_count - 1].ids[i];
     }
     copy.steps = steps;
@@ -79,7 +82,7 @@ static struct recorder *open_model(bool ahead, uint32_t kv_tokens)
         api.finish = finish;
     }
     r->model->backend_api = &api;
-    begun_count = followed = unsampled_in = 0;
+    begun_count = followed = placed = unsampled_in = 0;
     return r;
 }
 
@@ -154,6 +157,28 @@ static void a_token_the_device_cannot_sample_is_computed_again(void **state)
     compare(8192, 30);
 }
 
+/* With four or five sequences a step has three of them. */
+static void answers_are_the_same_when_sequences_wait_in_turn(void **state)
+{
+    struct recorder *r[2];
+
+    (void)state;
+    for (int ahead = 0; ahead < 2; ahead++) {
+        r[ahead] = open_model(ahead != 0, 8192);
+        r[ahead]->model->scheduler.plan.dips[0] = (struct gptoss_dip){.rows = 3, .enough = 6};
+        for (uint64_t id = 1; id <= 5; id++)
+            submit(r[ahead], id);
+        recorder_run(r[ahead]);
+    }
+    assert_true(followed > 20);
+    assert_true(placed > 20);
+    for (uint64_t id = 1; id <= 5; id++)
+        assert_same(r[0], r[1], id);
+    assert_int_equal(recorder_stats(r[1]).kv_bytes_in_use, 0);
+    recorder_close(r[0]);
+    recorder_close(r[1]);
+}
+
 /* A request is cancelled and another one comes, each while a step is ahead. */
 static void cancelling_and_asking_while_a_step_is_ahead_changes_no_other_answer(void **state)
 {
@@ -218,6 +243,7 @@ int main(void)
         cmocka_unit_test(answers_are_the_same_when_steps_run_ahead),
         cmocka_unit_test(answers_are_the_same_when_pages_are_short_and_sequences_preempted),
         cmocka_unit_test(a_token_the_device_cannot_sample_is_computed_again),
+        cmocka_unit_test(answers_are_the_same_when_sequences_wait_in_turn),
         cmocka_unit_test(cancelling_and_asking_while_a_step_is_ahead_changes_no_other_answer),
         cmocka_unit_test(a_model_that_was_left_with_a_step_ahead_answers_and_closes),
     };

@@ -33,9 +33,10 @@ enum {
     CUDA_TOPK_MAX = 8,   /* experts per token */
     CUDA_EXPERTS_MAX = 256,
     CUDA_ROUTER_EXPERTS = 16, /* experts whose router rows one block holds */
+    CUDA_ROUTER_ROWS = 4,     /* rows that a block of norm_route_rows has at most */
     CUDA_PASS_ROWS = 32,      /* rows that one pass over the weights serves, at most */
     CUDA_TILE_TOKENS = 128,
-    CUDA_TILE_ROWS = 128,
+    CUDA_TILE_ROWS = 256,
     CUDA_SPLITS_MAX = 32,
     CUDA_PARTS = 256,           /* most parts of long contexts, over all rows of a step */
     CUDA_PART_CHUNKS = 64,      /* least chunks of 16 keys of such a part */

@@ -119,7 +119,6 @@ static lr_code allot(struct gptoss_backend *b, struct lr_error *err)
     for (int i = 0; i < CUDA_TURNS; i++)
         CUDA_TRY(cu, cuMemAllocHost((void **)&b->turn_inputs[i], b->at.end), err);
     b->host_inputs = b->turn_inputs[b->turn];
-    b->is_trial = getenv("CUDA_GPTOSS_TRIAL") != NULL;
     CUDA_TRY(cu, cuMemAllocHost((void **)&b->sampled, sizeof(*b->sampled)), err);
     CUDA_TRY(cu,
              cuMemcpyHtoDAsync((CUdeviceptr)(uintptr_t)b->ws.usable, b->usable,

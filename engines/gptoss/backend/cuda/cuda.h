@@ -149,8 +149,6 @@ struct gptoss_backend {
     struct cuda_inputs at;
     struct token_args token; /* complete if has_token */
     bool has_token;
-    bool is_trial; /* CUDA_GPTOSS_TRIAL is set: with what no GPU has shown to be right or faster
-                    */
 
     uint8_t *turn_inputs[CUDA_TURNS];    /* pinned: a step's copy may still wait for its turn */
     uint8_t *host_inputs;                /* those of the last step: turn_inputs[turn] */

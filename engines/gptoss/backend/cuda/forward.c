@@ -81,9 +81,8 @@ static void lay_out(struct gptoss_backend *b, struct forward *f,
     for (uint32_t i = 0; i < batch->count; i++)
         if (batch->steps[i].count == 1)
             add_step(b, f, &batch->steps[i]);
-    if (b->is_trial)
-        f->shape.parts = cuda_split_contexts(INPUT(b, struct cuda_seq, seqs),
-                                             f->shape.decode_rows, INPUT(b, uint32_t, parts));
+    f->shape.parts = cuda_split_contexts(INPUT(b, struct cuda_seq, seqs), f->shape.decode_rows,
+                                         INPUT(b, uint32_t, parts));
     for (uint32_t i = 0; i < batch->count; i++)
         if (batch->steps[i].count != 1)
             add_step(b, f, &batch->steps[i]);
@@ -139,6 +138,16 @@ static lr_code copy_inputs(struct gptoss_backend *b, const struct forward *f,
                            struct lr_error *err)
 {
     return copy_inputs_from(b, f, 0, err);
+}
+
+static lr_code copy_token(struct gptoss_backend *b, uint32_t row, struct lr_error *err)
+{
+    uint64_t at = b->at.tokens + (uint64_t)row * 4;
+    CUDA_TRY(b->cu,
+             cuMemcpyHtoDAsync((CUdeviceptr)(uintptr_t)(b->ws.inputs + at), b->host_inputs + at,
+                               4, b->stream),
+             err);
+    return LR_OK;
 }
 
 /* After the logits and the plain sampling: launches the sampling of the other rows that the
@@ -336,8 +345,11 @@ static lr_code launch_decode(struct gptoss_backend *b, struct forward *f,
     for (uint32_t i = 0; i < batch->count; i++)
         describe_sampling(b, f, &batch->steps[i]);
     f->shape.sample = true;
-    /* The step before writes the tokens of a step that follows it. */
+    /* The step before writes the tokens of a step that follows it, where they are not known. */
     lr_code code = copy_inputs_from(b, f, batch->follows ? b->at.turn : 0, err);
+    for (uint32_t i = 0; i < batch->count && batch->follows && code == LR_OK; i++)
+        if (batch->steps[i].tokens != NULL)
+            code = copy_token(b, i, err);
     return code == LR_OK ? replay(b, &f->shape, err) : code;
 }
 
@@ -345,7 +357,7 @@ lr_code cuda_begin(struct gptoss_backend *b, const struct gptoss_batch *batch,
                    struct lr_error *err)
 {
     struct forward f;
-    bool plain = b->is_trial && is_decode(b, batch) && b->begun_count < CUDA_TURNS &&
+    bool plain = is_decode(b, batch) && b->begun_count < CUDA_TURNS &&
                  !(batch->follows && needs_row(b, batch->count));
     for (uint32_t i = 0; i < batch->count && plain; i++)
         plain = is_plain(batch->steps[i].sample);

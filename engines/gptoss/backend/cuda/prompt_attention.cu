@@ -3,11 +3,13 @@
  * A block has four warpgroups of 64 query rows (tokens times the heads of a group) and one KV
  * head; another warpgroup copies a page of K and V at a time into a ring in shared memory.
  * Scores are Q (shared memory) times K, and softmax runs in registers with a running maximum
- * and sum.  The probabilities, as two bf16 parts each, are multiplied with V from registers:
- * the same lanes hold a score as accumulator and as the a fragment of the next product.  The
- * softmax of one warpgroup overlaps with the products of others.  A sink is an additional score
- * without a value: it is added to the sum once, at the end.  Reference: the CPU backend's
- * attention.
+ * and sum.  The probabilities are multiplied with V from registers: the same lanes hold a score
+ * as accumulator and as the a fragment of the next product.  The softmax of one warpgroup
+ * overlaps with the products of others.  A sink is an additional score without a value: it is
+ * added to the sum once, at the end.
+ * Precision: probabilities as fp16, of 11 bits, and their sum is that of the rounded values, so
+ * that an error all of them have cancels out.  The copying warpgroup converts V to fp16, which
+ * is exact for values from 2^-14 to 65,504.  Reference: the CPU backend's attention.
  */
 #include "engines/gptoss/backend/cuda/wgmma.cuh"
 
@@ -16,7 +18,8 @@ enum {
     COPIERS = 128,
     STAGES = CUDA_QUERY_STAGES,
     MATRIX_BYTES = CUDA_PAGE_TOKENS * 128,
-    STAGE_BYTES = 2 * MATRIX_BYTES
+    STAGE_BYTES = 2 * MATRIX_BYTES,
+    LIFT = 8 /* probabilities are multiplied by 2^LIFT, so that small ones have all bits */
 };
 
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
@@ -31,10 +34,10 @@ __device__ __forceinline__ void multiply_scores(float *d, uint64_t a, uint64_t b
                  : "l"(a), "l"(b), "r"(add));
 }
 
-/* d += a * b; b has a row of 64 columns for each of a's 16 columns. */
+/* d += a * b in fp16; b has a row of 64 columns for each of a's 16 columns. */
 __device__ __forceinline__ void multiply_values(float *d, const uint32_t *a, uint64_t b)
 {
-    asm volatile("wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 {" WGMMA_OUT_64
+    asm volatile("wgmma.mma_async.sync.aligned.m64n64k16.f32.f16.f16 {" WGMMA_OUT_64
                  "}, {%32, %33, %34, %35}, %36, 1, 1, 1, 1;"
                  : WGMMA_SUMS_64
                  : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));
@@ -47,6 +50,33 @@ __device__ __forceinline__ float power_of_two(float x)
     return y;
 }
 
+/* Two values as fp16, a value too large as the largest one. */
+__device__ __forceinline__ uint32_t pack_fp16(float low, float high)
+{
+    uint32_t both;
+    asm("cvt.rn.satfinite.f16x2.f32 %0, %1, %2;" : "=r"(both) : "f"(high), "f"(low));
+    return both;
+}
+
+__device__ __forceinline__ float2 from_fp16(uint32_t both)
+{
+    float2 v;
+    asm("{\n.reg .b16 low, high;\nmov.b32 {low, high}, %2;\ncvt.f32.f16 %0, low;\n"
+        "cvt.f32.f16 %1, high;\n}"
+        : "=f"(v.x), "=f"(v.y)
+        : "r"(both));
+    return v;
+}
+
+/* Eight bf16 values as fp16. */
+__device__ __forceinline__ uint4 to_fp16(uint4 v)
+{
+    auto pair = [](uint32_t w) {
+        return pack_fp16(__uint_as_float(w << 16), __uint_as_float(w & 0xFFFF0000u));
+    };
+    return make_uint4(pair(v.x), pair(v.y), pair(v.z), pair(v.w));
+}
+
 /* Query rows of a lane: g and g + 8 of its warp's 16. */
 struct rows {
     float o[32]; /* [8 dimensions][row half][2] */
@@ -54,9 +84,9 @@ struct rows {
     int32_t pos[2]; /* -1: no such row */
 };
 
-/* Turns the scores of a page into two parts of probabilities. */
-__device__ __forceinline__ void soften(rows &r, float *s, uint32_t high[16], uint32_t low[16],
-                                       bool mask, int32_t first, int32_t window, uint32_t t)
+/* Turns the scores of a page into probabilities. */
+__device__ __forceinline__ void soften(rows &r, float *s, uint32_t p[16], bool mask,
+                                       int32_t first, int32_t window, uint32_t t)
 {
     const float scale = 0.125f * 1.44269504f; /* 1 / sqrt(64), and exp as a power of two */
     float kept[2];
@@ -80,15 +110,14 @@ __device__ __forceinline__ void soften(rows &r, float *s, uint32_t high[16], uin
         float base = best == -INFINITY ? 0.0f : best;
         float keep = power_of_two(r.top[h] - base), sum = 0;
         r.top[h] = best;
+        base -= LIFT;
 #pragma unroll
         for (int j = 0; j < 8; j++) {
             float x = power_of_two(s[4 * j + 2 * h] * scale - base);
             float y = power_of_two(s[4 * j + 2 * h + 1] * scale - base);
-            sum += x + y;
-            uint32_t both = pack_bf16(x, y);
-            high[2 * j + h] = both;
-            low[2 * j + h] = pack_bf16(x - __uint_as_float(both << 16),
-                                       y - __uint_as_float(both & 0xFFFF0000u));
+            p[2 * j + h] = pack_fp16(x, y);
+            const float2 rounded = from_fp16(p[2 * j + h]);
+            sum += rounded.x + rounded.y;
         }
         r.sum[h] = r.sum[h] * keep + sum;
         kept[h] = keep;
@@ -117,28 +146,49 @@ __device__ __forceinline__ void stage_queries(const cuda_attention &a, uint32_t 
     asm volatile("bar.sync %0, 128;" ::"r"(1 + threadIdx.x / 128) : "memory");
 }
 
+__device__ __forceinline__ void store_piece(uint32_t to, uint4 v)
+{
+    asm volatile("st.shared.v4.b32 [%0], {%1, %2, %3, %4};" ::"r"(to), "r"(v.x), "r"(v.y),
+                 "r"(v.z), "r"(v.w)
+                 : "memory");
+}
+
 /* Pages begin .. end - 1 of one KV head. */
 __device__ __forceinline__ void copy_pages(const cuda_attention &a, const uint32_t *table,
                                            uint32_t kv_head, uint32_t begin, uint32_t end,
                                            uint32_t data, uint64_t *full, uint64_t *empty,
                                            uint32_t thread)
 {
+    enum { PIECES = MATRIX_BYTES / (COPIERS * 16) };
     const uint32_t row = thread / 8, piece = thread % 8;
     const uint32_t at = row * 128 + ((piece ^ (row & 7)) << 4);
     const size_t to_values = (size_t)a.kv.kv_heads * MATRIX_BYTES;
+    uint4 values[PIECES]; /* of the next page, asked for a page ahead */
     uint32_t slot = 0, parity = 1;
+    auto keys_of = [&](uint32_t page) {
+        return a.kv.pages + table[page] * a.kv.page_bytes + a.kv.layer_offset +
+               (size_t)kv_head * MATRIX_BYTES + thread * 16;
+    };
+    auto ask = [&](const uint8_t *k) {
+#pragma unroll
+        for (int i = 0; i < PIECES; i++)
+            values[i] = *reinterpret_cast<const uint4 *>(k + to_values + i * (COPIERS * 16));
+    };
+    const uint8_t *k = keys_of(begin);
+    ask(k);
     for (uint32_t page = begin; page < end; page++) {
-        const uint8_t *k = a.kv.pages + table[page] * a.kv.page_bytes + a.kv.layer_offset +
-                           (size_t)kv_head * MATRIX_BYTES + thread * 16;
         const uint32_t to = data + slot * STAGE_BYTES + at;
         ring_wait(empty + slot, parity);
 #pragma unroll
-        for (int i = 0; i < MATRIX_BYTES; i += COPIERS * 16)
-            copy_piece(to + i, k + i, true);
-#pragma unroll
-        for (int i = 0; i < MATRIX_BYTES; i += COPIERS * 16)
-            copy_piece(to + MATRIX_BYTES + i, k + to_values + i, true);
+        for (int i = 0; i < PIECES; i++)
+            copy_piece(to + i * (COPIERS * 16), k + i * (COPIERS * 16), true);
         arrive_after_copies(full + slot);
+#pragma unroll
+        for (int i = 0; i < PIECES; i++)
+            store_piece(to + MATRIX_BYTES + i * (COPIERS * 16), to_fp16(values[i]));
+        ring_arrive(full + slot);
+        k = keys_of(min(page + 1, end - 1));
+        ask(k);
         if (++slot == STAGES) {
             slot = 0;
             parity ^= 1;
@@ -151,7 +201,7 @@ __device__ __forceinline__ void attend_page(rows &r, uint32_t q, uint32_t data, 
                                             int32_t first, int32_t window, uint32_t t)
 {
     float s[32];
-    uint32_t high[16], low[16];
+    uint32_t p[16];
     const uint64_t queries = wgmma_matrix(q), keys = wgmma_matrix(data),
                    values = wgmma_matrix(data + MATRIX_BYTES);
     wgmma_fence();
@@ -160,13 +210,11 @@ __device__ __forceinline__ void attend_page(rows &r, uint32_t q, uint32_t data, 
         multiply_scores(s, queries + step * 2, keys + step * 2, step);
     wgmma_commit();
     wgmma_wait<0>();
-    soften(r, s, high, low, mask, first, window, t);
+    soften(r, s, p, mask, first, window, t);
     wgmma_fence();
 #pragma unroll
-    for (int step = 0; step < 4; step++) {
-        multiply_values(r.o, high + 4 * step, values + step * 128);
-        multiply_values(r.o, low + 4 * step, values + step * 128);
-    }
+    for (int step = 0; step < 4; step++)
+        multiply_values(r.o, p + 4 * step, values + step * 128);
     wgmma_commit();
     wgmma_wait<0>();
 }
@@ -194,7 +242,7 @@ __device__ __forceinline__ void put_row(const cuda_attention &a, rows &r, int h,
     sum += __shfl_xor_sync(0xFFFFFFFFu, sum, 2);
     float sink = from_bf16(a.sinks[head]) * 1.44269504f;
     float base = fmaxf(r.top[h], sink), keep = exp2f(r.top[h] - base);
-    float factor = keep / (sum * keep + exp2f(sink - base));
+    float factor = keep / (sum * keep + exp2f(sink - base + LIFT));
     uint32_t packed[8];
 #pragma unroll
     for (int j = 0; j < 8; j++)
@@ -216,7 +264,7 @@ extern "C" __global__ void __launch_bounds__(CUDA_QUERY_THREADS, 1)
     const uint32_t data = (ring_address(shared) + 1023) & ~1023u;
     let_next_kernel_start();
     if (threadIdx.x < STAGES) {
-        ring_init(full + threadIdx.x, COPIERS);
+        ring_init(full + threadIdx.x, 2 * COPIERS); /* K's copies, and V's stores */
         ring_init(empty + threadIdx.x, GROUPS * 4);
         ring_publish();
     }
@@ -235,11 +283,11 @@ extern "C" __global__ void __launch_bounds__(CUDA_QUERY_THREADS, 1)
     const uint32_t end = highest / CUDA_PAGE_TOKENS + 1;
     const uint32_t lane = threadIdx.x % WARP, which = threadIdx.x / 128, t = lane % 4;
     if (which == GROUPS) {
-        give_registers<32>();
+        give_registers<64>();
         copy_pages(a, table, kv_head, begin, end, data, full, empty, threadIdx.x % 128);
         return;
     }
-    take_registers<112>();
+    take_registers<104>();
 
     /* Row i of this warpgroup: a token of the batch and a head. */
     auto row_of = [&](uint32_t i, uint32_t &head, uint32_t &token) -> bool {

@@ -1,9 +1,10 @@
 /* gptoss/backend/cuda/route.cu - RMS norm to bf16 and the expert choice of each row.
  *
  * The router reads the normalized row in float32, before rounding: a near tie should not depend
- * on bf16.  Its weights are bf16 as stored, [experts][hidden].  Few rows (norm_route): only
- * latency counts, so a block holds the weights of few experts, loaded into registers before its
- * predecessor ends, and the last block to finish a row chooses.  Many rows (norm_route_many_*):
+ * on bf16.  Its weights are bf16 as stored, [experts][hidden].  Few rows (norm_route, and
+ * norm_route_rows for some rows a block): only latency counts, so a block holds the weights of
+ * few experts, loaded into registers before its predecessor ends, and the last block to finish
+ * a row chooses.  Many rows (norm_route_many_*):
  * mma, with each value as the sum of three bf16 values, which is exact.  Reference: the CPU
  * backend's router.
  */
@@ -47,12 +48,12 @@ __device__ __forceinline__ bool comes_last(const cuda_norm &a, uint32_t row, flo
     return true;
 }
 
-extern "C" __global__ void __launch_bounds__(ROUTE_THREADS, 1)
-    norm_route(const __grid_constant__ cuda_norm a)
+/* Up to ROWS rows at the same time: they share the router's weights and the barriers. */
+template <int ROWS> __device__ __forceinline__ void route_few(const cuda_norm &a)
 {
-    extern __shared__ float normalized[]; /* [hidden] */
-    __shared__ float sums[CUDA_ROUTER_EXPERTS];
-    __shared__ float logits[CUDA_EXPERTS_MAX];
+    extern __shared__ float normalized[]; /* [ROWS][hidden] */
+    __shared__ float sums[ROWS][CUDA_ROUTER_EXPERTS];
+    __shared__ float logits[ROWS][CUDA_EXPERTS_MAX];
     const uint32_t warp = threadIdx.x / WARP, lane = threadIdx.x % WARP;
     const uint32_t expert = blockIdx.y * CUDA_ROUTER_EXPERTS + warp,
                    real = min(expert, a.experts - 1);
@@ -60,7 +61,9 @@ extern "C" __global__ void __launch_bounds__(ROUTE_THREADS, 1)
     const uint4 *w = reinterpret_cast<const uint4 *>(a.router + (size_t)real * a.hidden);
     const float bias = from_bf16(a.router_bias[real]);
     uint4 router[ROUTER_PIECES];
-    float norm[HELD];
+    float norm[HELD], x[ROWS][HELD];
+    auto row_of = [&](int i) { return blockIdx.x + i * gridDim.x; };
+    auto is_row = [&](int i) { return ROWS == 1 || row_of(i) < a.count; };
     let_next_kernel_start();
 #pragma unroll
     for (int i = 0; i < HELD; i++)
@@ -72,73 +75,94 @@ extern "C" __global__ void __launch_bounds__(ROUTE_THREADS, 1)
         router[i] = lane + i * WARP < a.hidden / 8 ? __ldg(w + lane + i * WARP)
                                                    : make_uint4(0, 0, 0, 0);
     wait_for_previous_kernel();
-    float next[HELD]; /* of the next row, asked for a row ahead */
-    auto ask = [&](uint32_t row) {
+#pragma unroll
+    for (int r = 0; r < ROWS; r++)
 #pragma unroll
         for (int i = 0; i < HELD; i++) {
             uint32_t at = threadIdx.x + i * ROUTE_THREADS;
-            next[i] =
-                row < a.count && at < a.hidden ? a.residual[(size_t)row * a.hidden + at] : 0.0f;
+            x[r][i] = is_row(r) && at < a.hidden ? a.residual[(size_t)row_of(r) * a.hidden + at]
+                                                 : 0.0f;
         }
-    };
-    ask(blockIdx.x);
-    for (uint32_t row = blockIdx.x; row < a.count; row += gridDim.x) {
-        const float *in = a.residual + (size_t)row * a.hidden;
-        float x[HELD], sum = 0;
 #pragma unroll
-        for (int i = 0; i < HELD; i++) {
-            x[i] = next[i];
-            sum += x[i] * x[i];
-        }
-        ask(row + gridDim.x);
+    for (int r = 0; r < ROWS; r++) {
+        if (!is_row(r))
+            break;
+        const float *in = a.residual + (size_t)row_of(r) * a.hidden;
+        float sum = 0;
+#pragma unroll
+        for (int i = 0; i < HELD; i++)
+            sum += x[r][i] * x[r][i];
         for (uint32_t i = HELD_COLUMNS + threadIdx.x; i < a.hidden; i += ROUTE_THREADS)
             sum += in[i] * in[i];
         sum = warp_sum(sum);
         if (lane == 0)
-            sums[warp] = sum;
-        __syncthreads();
-        sum = warp_sum(lane < CUDA_ROUTER_EXPERTS ? sums[lane] : 0.0f);
-        float scale = rsqrtf(sum / (float)a.hidden + a.eps);
+            sums[r][warp] = sum;
+    }
+    __syncthreads();
+#pragma unroll
+    for (int r = 0; r < ROWS; r++) {
+        if (!is_row(r))
+            break;
+        const float *in = a.residual + (size_t)row_of(r) * a.hidden;
+        const float sum = warp_sum(lane < CUDA_ROUTER_EXPERTS ? sums[r][lane] : 0.0f);
+        const float scale = rsqrtf(sum / (float)a.hidden + a.eps);
         auto put = [&](uint32_t at, float v) {
-            normalized[at] = v;
+            normalized[r * a.hidden + at] = v;
             if (blockIdx.y == 0)
-                a.out[(size_t)row * a.hidden + (a.permuted ? prompt_column(at) : at)] =
+                a.out[(size_t)row_of(r) * a.hidden + (a.permuted ? prompt_column(at) : at)] =
                     to_bf16(v);
         };
 #pragma unroll
         for (int i = 0; i < HELD; i++)
             if (threadIdx.x + i * ROUTE_THREADS < a.hidden)
-                put(threadIdx.x + i * ROUTE_THREADS, x[i] * scale * norm[i]);
+                put(threadIdx.x + i * ROUTE_THREADS, x[r][i] * scale * norm[i]);
         for (uint32_t i = HELD_COLUMNS + threadIdx.x; i < a.hidden; i += ROUTE_THREADS)
             put(i, in[i] * scale * from_bf16(a.norm[i]));
-        __syncthreads();
-        if (expert < a.experts) {
+    }
+    __syncthreads();
+    if (expert < a.experts) {
+#pragma unroll
+        for (int r = 0; r < ROWS; r++) {
+            if (!is_row(r))
+                break;
+            const float *mine = normalized + r * a.hidden;
             float dot = 0;
 #pragma unroll
             for (int i = 0; i < ROUTER_PIECES; i++) {
-                /* Keeps the compiler from widening all held weights before the loop over rows,
-                 * which would need twice the registers. */
+                /* Keeps the compiler from widening all held weights ahead, which would need
+                 * twice the registers. */
                 uint4 &held = router[i];
                 asm volatile("" : "+r"(held.x), "+r"(held.y), "+r"(held.z), "+r"(held.w));
                 if (lane + i * WARP < a.hidden / 8)
-                    dot += dot8(held, normalized + (lane + i * WARP) * 8);
+                    dot += dot8(held, mine + (lane + i * WARP) * 8);
             }
             for (uint32_t i = ROUTER_PIECES * WARP + lane; i < a.hidden / 8; i += WARP)
-                dot += dot8(__ldg(w + i), normalized + i * 8);
+                dot += dot8(__ldg(w + i), mine + i * 8);
             dot = warp_sum(dot);
-            if (lane == 0 && shared) {
-                a.logits[(size_t)row * a.experts + expert] = dot + bias;
-                __threadfence();
-            } else if (lane == 0) {
-                logits[expert] = dot + bias;
-            }
+            if (lane == 0 && shared)
+                a.logits[(size_t)row_of(r) * a.experts + expert] = dot + bias;
+            else if (lane == 0)
+                logits[r][expert] = dot + bias;
         }
-        __syncthreads();
-        /* The next row's first barrier comes before logits are written again. */
-        if (warp == 0 && (!shared || comes_last(a, row, logits)))
-            choose_top(logits, a.experts, a.topk, a.choice + row * a.topk,
-                       a.weight + row * a.topk);
+        if (lane == 0 && shared)
+            __threadfence();
     }
+    __syncthreads();
+    if (warp < ROWS && is_row(warp) && (!shared || comes_last(a, row_of(warp), logits[warp])))
+        choose_top(logits[warp], a.experts, a.topk, a.choice + row_of(warp) * a.topk,
+                   a.weight + row_of(warp) * a.topk);
+}
+
+extern "C" __global__ void __launch_bounds__(ROUTE_THREADS, 1)
+    norm_route(const __grid_constant__ cuda_norm a)
+{
+    route_few<1>(a);
+}
+
+extern "C" __global__ void __launch_bounds__(ROUTE_THREADS, 1)
+    norm_route_rows(const __grid_constant__ cuda_norm a)
+{
+    route_few<CUDA_ROUTER_ROWS>(a);
 }
 
 /* ---- many rows ---- */

@@ -1,7 +1,8 @@
 /* gptoss/backend/cuda/rows_tiled.cu - products of a matrix with many tokens (prompts).
  *
- * Bound by the tensor cores.  A block computes 128 rows of 128 tokens: 8 warps as 4 (rows) by 2
- * (tokens), each 32 rows by 64 tokens in registers.  Weights go directly from memory (L2) to
+ * Bound by the tensor cores and by reading activations from L2, once for each 256 rows.  A
+ * block computes 256 rows of 128 tokens: 16 warps as 8 (rows) by 2 (tokens), each 32 rows by 64
+ * tokens in registers.  Weights go directly from memory (L2) to
  * registers as fragments (args.h), where MXFP4 is decoded; activations come through shared
  * memory by asynchronous copies, STAGES deep.  Shared memory: [stage][block of 32
  * columns][token] 64 bytes: eight lanes of a 16-byte access phase read 128 consecutive bytes.
@@ -10,7 +11,9 @@
 #include "engines/gptoss/backend/cuda/epilogue.cuh"
 
 enum {
-    TILE_THREADS = 256,
+    ROW_WARPS = CUDA_TILE_ROWS / 32,
+    TILE_THREADS = 2 * ROW_WARPS * WARP,
+    PER_TOKEN = TILE_THREADS / CUDA_TILE_TOKENS, /* threads that copy a token */
     STAGES = 4,
     STAGE_BLOCKS = 2,
     ROW_TILES = 2,
@@ -146,22 +149,25 @@ run_tile(const cuda_gemm &a, const uint8_t *weights, const uint8_t *scales, uint
     __shared__ typename Epilogue::shared extra;
     const uint32_t warp = threadIdx.x / WARP, lane = threadIdx.x % WARP, g = lane / 4,
                    t = lane % 4;
-    const uint32_t tile = row_block * (CUDA_TILE_ROWS / 16) + warp % 4 * ROW_TILES;
-    const uint32_t first_column = warp / 4 * 64;
+    const uint32_t tile = row_block * (CUDA_TILE_ROWS / 16) + warp % ROW_WARPS * ROW_TILES;
+    const uint32_t first_column = warp / ROW_WARPS * 64;
     const uint32_t steps = (a.m.blocks + STAGE_BLOCKS - 1) / STAGE_BLOCKS;
 
-    /* Each thread copies 4 pieces of 16 bytes a stage: token = thread / 2 in all of them. */
-    const uint32_t token = threadIdx.x / 2;
+    /* The threads of a token copy its 8 pieces of 16 bytes a stage. */
+    const uint32_t token = threadIdx.x / PER_TOKEN, pieces = 8 / PER_TOKEN,
+                   first_piece = threadIdx.x % PER_TOKEN * pieces;
     const bool real_token = token < count;
     const uint8_t *from = reinterpret_cast<const uint8_t *>(
         a.x + (size_t)(real_token ? source(token) : 0) * a.x_stride);
     auto fetch = [&](uint32_t step) {
         uint8_t *to = shared + step % STAGES * STAGE_BYTES + token * 64;
-        uint32_t block = step * STAGE_BLOCKS + threadIdx.x % 2;
+        uint32_t block = step * STAGE_BLOCKS + first_piece / 4;
 #pragma unroll
-        for (uint32_t i = 0; i < 4; i++)
-            copy_async(to + threadIdx.x % 2 * (CUDA_TILE_TOKENS * 64) + i * 16,
-                       from + (size_t)block * 64 + i * 16, real_token && block < a.m.blocks);
+        for (uint32_t i = 0; i < pieces; i++) {
+            uint32_t at = (first_piece % 4 + i) * 16;
+            copy_async(to + first_piece / 4 * (CUDA_TILE_TOKENS * 64) + at,
+                       from + (size_t)block * 64 + at, real_token && block < a.m.blocks);
+        }
     };
 
     float acc[ROW_TILES][COLUMN_TILES][4];
@@ -246,7 +252,7 @@ __device__ __forceinline__ void tile_expert(const cuda_gemm &a, bool by_assignme
         [&](uint32_t i) { return sorted[i]; });
 }
 
-#define KERNEL extern "C" __global__ void __launch_bounds__(TILE_THREADS, 2)
+#define KERNEL extern "C" __global__ void __launch_bounds__(TILE_THREADS, 1)
 
 KERNEL rows_tiled_qkv(const __grid_constant__ cuda_gemm a)
 {

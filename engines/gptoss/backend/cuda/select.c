@@ -7,12 +7,11 @@ enum {
     PASS_THREADS = 256, /* rows_1_32.cu */
     DOWN_THREADS = 512, /* rows_1_32_down_1 */
     EXPERT_TILES = 3,   /* tiles for each group of warps of an expert kernel */
-    TILED_THREADS = 256,
+    TILED_THREADS = 2 * CUDA_TILE_ROWS,
     TILED_SHARED = 4 * 2 * CUDA_TILE_TOKENS * 64,
     MANY_ROWS = 96,       /* from so many rows on attention gives each fewer warps */
     MANY_THREADS = 128,   /* of attention_decode_8_many */
     CUDA_LITTLE_ROWS = 8, /* up to so many rows no expert has more than a column tile */
-    ROUTE_ROUNDS = 3,     /* rows that a block of norm_route chooses for, at most */
     SPARE_SHARED = 4096,  /* of a block's shared memory, for the static arrays of products */
 };
 
@@ -320,16 +319,20 @@ struct cuda_choices cuda_select_norm(const struct cuda_target *t, const struct m
     struct cuda_choices all = {0};
     if (!route)
         add(&all, (struct cuda_choice){.kernel = CUDA_norm_only, .x = rows, .threads = 256});
-    /* As long as few rows share a multiprocessor this is faster than mma.  A block keeps its
-     * part of the router's weights for all its rows. */
-    else if (rows * parts <= ROUTE_ROUNDS * t->multiprocessors)
+    else if (rows * parts <= t->multiprocessors)
         add(&all, (struct cuda_choice){.kernel = CUDA_norm_route,
-                                       .x = rows * parts <= t->multiprocessors
-                                                ? rows
-                                                : t->multiprocessors / parts,
+                                       .x = rows,
                                        .y = parts,
                                        .threads = CUDA_ROUTER_EXPERTS * 32,
                                        .shared = c->hidden * 4});
+    /* As long as few rows share a multiprocessor this is faster than mma. */
+    else if (rows <= t->multiprocessors / parts * CUDA_ROUTER_ROWS &&
+             cuda_target_can_run(t, CUDA_norm_route_rows, c->hidden * 4 * CUDA_ROUTER_ROWS))
+        add(&all, (struct cuda_choice){.kernel = CUDA_norm_route_rows,
+                                       .x = t->multiprocessors / parts,
+                                       .y = parts,
+                                       .threads = CUDA_ROUTER_EXPERTS * 32,
+                                       .shared = c->hidden * 4 * CUDA_ROUTER_ROWS});
     else
         add(&all, (struct cuda_choice){.kernel = c->experts <= 32 ? CUDA_norm_route_many_2
                                                                   : CUDA_norm_route_many_8,
@@ -533,7 +536,7 @@ static struct cuda_choice by_tile(const struct cuda_matrix *m, uint32_t tiles,
     bool up = operand == CUDA_ON_UP;
     return (struct cuda_choice){.kernel = up ? CUDA_rows_tiled_gate_up : CUDA_rows_tiled_down,
                                 .operand = operand,
-                                .x = divide_up(m->tiles, 8),
+                                .x = divide_up(m->tiles, CUDA_TILE_ROWS / 16),
                                 .y = tiles,
                                 .threads = TILED_THREADS,
                                 .shared = TILED_SHARED};

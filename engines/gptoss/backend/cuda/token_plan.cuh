@@ -43,6 +43,7 @@ enum {
     PRODUCERS = 4,  /* warps */
     FLIGHT = 2,     /* pieces in flight: more would only queue, and delay the values that blocks
                        exchange */
+    KEY_FLIGHT = 6, /* the same for keys and values, whose pieces are half as large */
     TILES_MAX = 14, /* of a block in a step */
     X_BYTES = TOKEN_TOPK * TOKEN_INNER * 2,
 };

@@ -40,15 +40,15 @@ template <int W> struct producer {
         return at;
     }
 
-    /* A piece of two parts, adjacent in the ring. */
+    /* A piece of two parts, adjacent in the ring; at most `flight` pieces are in flight. */
     __device__ __forceinline__ void put(const uint8_t *one, uint32_t one_bytes,
-                                        const uint8_t *two, uint32_t two_bytes)
+                                        const uint8_t *two, uint32_t two_bytes, uint32_t flight)
     {
         const uint32_t at = reserve(one_bytes + two_bytes), n = count++, slot = n % SLOTS;
         if (n % PRODUCERS != self)
             return;
-        if (n >= FLIGHT)
-            ring_wait(&s.full[(n - FLIGHT) % SLOTS], (n - FLIGHT) / SLOTS & 1);
+        if (n >= flight)
+            ring_wait(&s.full[(n - flight) % SLOTS], (n - flight) / SLOTS & 1);
         ring_expect(&s.full[slot], one_bytes + two_bytes);
         ring_copy(ring + at, one, one_bytes, &s.full[slot]);
         if (two_bytes != 0)
@@ -77,7 +77,8 @@ template <int W> struct producer {
                                                (size_t)(blockIdx.x % TOKEN_KV_HEADS) * KEY_BYTES
                                          : weights + (size_t)u * bytes;
                 put(one, is_keys ? (uint32_t)KEY_BYTES : n * bytes,
-                    one + TOKEN_KV_HEADS * KEY_BYTES, is_keys ? (uint32_t)KEY_BYTES : 0);
+                    one + TOKEN_KV_HEADS * KEY_BYTES, is_keys ? (uint32_t)KEY_BYTES : 0,
+                    is_keys ? (uint32_t)KEY_FLIGHT : (uint32_t)FLIGHT);
             }
         }
     }
@@ -97,7 +98,7 @@ template <int W> struct producer {
                 const mxfp4_piece p = down ? down_piece(u, n) : whole_piece();
                 put((down ? l.down : l.up) + tile * TILE_BYTES + p.first * 512, p.pairs * 512,
                     (down ? l.down_scales : l.up_scales) + tile * TILE_SCALES + p.first * 32,
-                    p.scale_bytes());
+                    p.scale_bytes(), FLIGHT);
             }
         }
     }
