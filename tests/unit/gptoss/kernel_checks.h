@@ -95,15 +95,22 @@ static const uint32_t *check_listed_rows(const struct spy_launch *l)
 
 /* ---- arithmetic of the CPU device ---- */
 
-static float check_dot(const uint16_t *weight, const float *x, size_t columns)
+/* As check_dot() reads it; the caller frees it. */
+static float *check_pack(const float *x, size_t columns)
 {
-    float *packed = calloc(columns + CPU_ALIGN, sizeof(*packed)), y = 0;
-    const struct cpu_dense job = {weight, columns, 1, 1, packed, columns, &y, 1};
+    float *packed = calloc(columns + CPU_ALIGN, sizeof(*packed));
 
     assert_non_null(packed);
     cpu_kernels_plain()->pack_dense(x, columns, packed);
+    return packed;
+}
+
+static float check_dot(const uint16_t *weight, const float *packed, size_t columns)
+{
+    float y = 0;
+    const struct cpu_dense job = {weight, columns, 1, 1, packed, columns, &y, 1};
+
     cpu_kernels_plain()->dense(&job);
-    free(packed);
     return y;
 }
 
@@ -239,11 +246,13 @@ static void check_dense(struct spy_launch *l)
         const uint16_t *weight = is_router ? at.weights->mlp_norm : b->weights->norm;
         float *own = !is_out && normed ? check_norm(spy_data(b->ws.x), from, weight) : NULL;
         x = own != NULL ? own : x + (size_t)from * at.matrix->columns;
+        float *packed = check_pack(x, at.matrix->columns);
         for (uint32_t r = at.part->first; r < at.part->first + at.part->count; r++) {
             float bias, *y = spy_float(l, to, (size_t)t * push->y_stride + r);
-            float sum = check_dot(check_row(&at, r, &bias), x, at.matrix->columns) + bias;
+            float sum = check_dot(check_row(&at, r, &bias), packed, at.matrix->columns) + bias;
             *y = is_out ? *y + sum : sum;
         }
+        free(packed);
         free(own);
     }
 }
@@ -296,12 +305,14 @@ static void check_few_qkv(struct spy_launch *l)
     for (uint32_t t = 0; t < spy.row_count; t++) {
         float *v = calloc(rows, sizeof(*v));
         float *own = check_norm(spy_data(b->ws.x), t, at.weights->attn_norm);
+        float *packed = check_pack(own, at.matrix->columns);
         for (uint32_t r = at.part->first; r < at.part->first + at.part->count; r++) {
             float bias;
             const uint16_t *weight = check_row(&at, r, &bias);
-            v[r] = check_dot(weight, own, at.matrix->columns) + bias;
+            v[r] = check_dot(weight, packed, at.matrix->columns) + bias;
         }
         check_put(l, layer, t, v, at.part->first, at.part->count);
+        free(packed);
         free(own);
         free(v);
     }

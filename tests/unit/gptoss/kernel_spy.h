@@ -32,6 +32,7 @@ struct spy_image {
     uint32_t *words;
     unsigned char *marks;
     size_t count;
+    bool is_marked;
 };
 
 struct spy_launch {
@@ -64,6 +65,8 @@ static struct {
     struct spy_buffer {
         struct gpu_buffer *buffer;
         uint64_t bytes;
+        uint32_t *words;      /* of its images; NULL: no launch has bound it */
+        unsigned char *marks; /* all SPY_SAME between launches */
     } buffers[SPY_BUFFERS_MAX];
     uint32_t buffer_count;
     uint32_t launches[GPU_KERNEL_COUNT];
@@ -72,6 +75,7 @@ static struct {
     const struct gptoss_step *sampled[SPY_ROWS_MAX];
     uint32_t sampled_count;
     uint32_t submissions, most_commands; /* since the test set them to 0 */
+    uint64_t work, most_work;            /* of all submissions, and of one with many commands */
 } spy;
 
 static const char *const spy_names[] = {
@@ -111,6 +115,7 @@ static inline uint32_t *spy_word(struct spy_launch *l, struct gpu_buffer *buffer
 
     assert_true(at < image->count);
     image->marks[at] = (unsigned char)mark;
+    image->is_marked = true;
     return &image->words[at];
 }
 
@@ -162,6 +167,8 @@ static inline void spy_compare(const struct spy_launch *l, const struct spy_imag
     const uint32_t *got = spy_data(image->buffer);
     struct spy_error floats = {0}, halves = {0};
 
+    if (!image->is_marked && memcmp(got, image->words, image->count * 4) == 0)
+        return;
     for (size_t i = 0; i < image->count; i++) {
         enum spy_mark mark = (enum spy_mark)image->marks[i];
         float a, b;
@@ -185,13 +192,13 @@ static inline void spy_compare(const struct spy_launch *l, const struct spy_imag
 
 /* ---- the host ---- */
 
-static inline uint64_t spy_bytes(struct gpu_buffer *buffer)
+static inline struct spy_buffer *spy_buffer_of(struct gpu_buffer *buffer)
 {
     for (uint32_t i = 0; i < spy.buffer_count; i++)
         if (spy.buffers[i].buffer == buffer)
-            return spy.buffers[i].bytes;
+            return &spy.buffers[i];
     fail_msg("a launch binds a buffer that is not allocated");
-    return 0;
+    return NULL;
 }
 
 /* In kernel_checks.h. */
@@ -207,22 +214,23 @@ static inline void spy_take_images(struct spy_launch *l)
             known = known || l->images[j].buffer == buffer;
         if (known)
             continue;
-        struct spy_image *image = &l->images[l->image_count++];
-        image->buffer = buffer;
-        image->count = spy_bytes(buffer) / 4;
-        image->words = malloc(image->count * 4);
-        image->marks = calloc(image->count, 1);
-        assert_true(image->words != NULL && image->marks != NULL);
-        memcpy(image->words, spy_data(buffer), image->count * 4);
+        struct spy_buffer *of = spy_buffer_of(buffer);
+        if (of->words == NULL) {
+            of->words = malloc(of->bytes);
+            of->marks = calloc(of->bytes / 4, 1);
+        }
+        assert_true(of->words != NULL && of->marks != NULL);
+        memcpy(of->words, spy_data(buffer), of->bytes);
+        l->images[l->image_count++] = (struct spy_image){
+            .buffer = buffer, .words = of->words, .marks = of->marks, .count = of->bytes / 4};
     }
 }
 
-static inline void spy_free_images(struct spy_launch *l)
+static inline void spy_clear_marks(struct spy_launch *l)
 {
-    for (uint32_t i = 0; i < l->image_count; i++) {
-        free(l->images[i].words);
-        free(l->images[i].marks);
-    }
+    for (uint32_t i = 0; i < l->image_count; i++)
+        if (l->images[i].is_marked)
+            memset(l->images[i].marks, SPY_SAME, l->images[i].count);
 }
 
 static inline lr_code spy_run_alone(const struct gpu_command *command, struct lr_error *err)
@@ -258,7 +266,7 @@ static inline lr_code spy_run(const struct gpu_command *command, struct lr_error
         spy_compare(&l, &l.images[i]);
     if (code == LR_OK)
         spy_look(&l);
-    spy_free_images(&l);
+    spy_clear_marks(&l);
     spy.launches[l.kernel]++;
     return code;
 }
@@ -273,6 +281,16 @@ static lr_code spy_open(const char *name, struct gpu_device **out, struct lr_err
     return code;
 }
 
+static void spy_close(struct gpu_device *d)
+{
+    for (uint32_t i = 0; i < spy.buffer_count; i++) {
+        free(spy.buffers[i].words);
+        free(spy.buffers[i].marks);
+    }
+    spy.buffer_count = 0;
+    spy.real->close(d);
+}
+
 static lr_code spy_allocate(struct gpu_device *d, uint64_t bytes, enum gpu_place place,
                             struct gpu_buffer **out, struct lr_error *err)
 {
@@ -280,15 +298,19 @@ static lr_code spy_allocate(struct gpu_device *d, uint64_t bytes, enum gpu_place
 
     assert_true(spy.buffer_count < SPY_BUFFERS_MAX);
     if (code == LR_OK)
-        spy.buffers[spy.buffer_count++] = (struct spy_buffer){*out, bytes / 4 * 4};
+        spy.buffers[spy.buffer_count++] =
+            (struct spy_buffer){.buffer = *out, .bytes = bytes / 4 * 4};
     return code;
 }
 
 static void spy_release(struct gpu_device *d, struct gpu_buffer *buffer)
 {
     for (uint32_t i = 0; i < spy.buffer_count; i++)
-        if (spy.buffers[i].buffer == buffer)
+        if (spy.buffers[i].buffer == buffer) {
+            free(spy.buffers[i].words);
+            free(spy.buffers[i].marks);
             spy.buffers[i--] = spy.buffers[--spy.buffer_count];
+        }
     spy.real->release(d, buffer);
 }
 
@@ -340,6 +362,11 @@ static lr_code spy_submit(struct gpu_device *d, struct gpu_recording *recording,
     (void)d;
     *ticket = ++spy.submissions;
     spy.most_commands = r->count > spy.most_commands ? r->count : spy.most_commands;
+    uint64_t work = 0;
+    for (uint32_t i = 0; i < r->count; i++)
+        work += r->commands[i].work;
+    spy.work += work;
+    spy.most_work = r->count > 1 && work > spy.most_work ? work : spy.most_work;
     for (uint32_t i = 0; i < r->count && code == LR_OK; i++)
         code = spy_run(&r->commands[i], err);
     return code;
@@ -359,6 +386,7 @@ static inline const struct gpu_host *spy_on(const struct gpu_host *real)
     spy.real = real;
     spy.host = *real;
     spy.host.open = spy_open;
+    spy.host.close = spy_close;
     spy.host.allocate = spy_allocate;
     spy.host.release = spy_release;
     spy.host.pipeline = spy_pipeline;

@@ -346,8 +346,44 @@ static void check_shapes(const struct gpu_host *real, const char *device)
 {
     size_t count = getenv("LR_LONG") != NULL ? sizeof(shapes) / sizeof(shapes[0]) : 1;
 
+    memset(launched, 0, sizeof(launched));
+    memset(usable, 0, sizeof(usable));
     for (size_t i = 0; i < count; i++)
         check_shape(real, device, &shapes[i]);
+}
+
+static void check_random_weights(const struct gpu_host *real, const char *device)
+{
+    struct gptoss_backend_options options = options_for(device, &shapes[0]);
+    const struct gptoss_backend_host host = {0};
+    struct made_model m;
+    struct gptoss_plan plan;
+    struct lr_error err = {0};
+
+    spy_on(real);
+    make_model(&m, &shapes[0]);
+    m.model.embed = NULL; /* asks for them */
+    if (gpu_plan(&spy.host, &m.model.config, &options, &plan, &err) != LR_OK ||
+        gpu_open(&spy.host, &host, &m.model, m.usable, &options, &plan, &spy.b, &err) != LR_OK)
+        fail_msg("%s", err.text);
+    assert_true(spy.launches[GPU_fill] > 10);
+    launched[GPU_fill] = true;
+    gpu_close(spy.b);
+    free_model(&m);
+}
+
+/* Since the last check_shapes().  A kernel that no open model offers needs a device
+ * with more than lavapipe has. */
+static void check_all_were_launched(void)
+{
+    for (uint32_t i = 0; i < GPU_KERNEL_COUNT; i++) {
+        if (!usable[i])
+            print_message("not on this device: kernel %s\n", spy_names[i]);
+        else if (!launched[i])
+            fail_msg("kernel %s was not launched: add a shape or a step for it", spy_names[i]);
+        else
+            (void)check_of((enum gpu_kernel)i);
+    }
 }
 
 static void use_lavapipe(void)
@@ -366,60 +402,83 @@ static void every_launch_computes_what_the_cpu_device_computes(void **state)
 
 static void random_weights_are_those_of_their_definition(void **state)
 {
-    struct gptoss_backend_options options = options_for("vulkan:0", &shapes[0]);
-    const struct gptoss_backend_host host = {0};
-    struct made_model m;
-    struct gptoss_plan plan;
-    struct lr_error err = {0};
-
     (void)state;
-    spy_on(gptoss_vulkan_host());
-    make_model(&m, &shapes[0]);
-    m.model.embed = NULL; /* asks for them */
-    if (gpu_plan(&spy.host, &m.model.config, &options, &plan, &err) != LR_OK ||
-        gpu_open(&spy.host, &host, &m.model, m.usable, &options, &plan, &spy.b, &err) != LR_OK)
-        fail_msg("%s", err.text);
-    assert_true(spy.launches[GPU_fill] > 10);
-    launched[GPU_fill] = true;
-    gpu_close(spy.b);
-    free_model(&m);
+    check_random_weights(gptoss_vulkan_host(), "vulkan:0");
 }
 
-/* Runs after the two tests above.  A kernel that no open model offers needs a device with more
- * than lavapipe has. */
+/* Runs after the two tests above. */
 static void every_kernel_that_this_device_can_run_was_launched(void **state)
 {
     (void)state;
-    for (uint32_t i = 0; i < GPU_KERNEL_COUNT; i++) {
-        if (!usable[i])
-            print_message("not on this device: kernel %s\n", spy_names[i]);
-        else if (!launched[i])
-            fail_msg("kernel %s was not launched: add a shape or a step for it", spy_names[i]);
-        else
-            (void)check_of((enum gpu_kernel)i);
-    }
+    check_all_were_launched();
 }
 
-/* A system may reset a GPU that computes one submission for seconds. */
-static void a_long_prompt_is_many_submissions_with_a_layer_at_most(void **state)
+/* ---- submissions ---- */
+
+/* A step on a device that takes so many nanoseconds for a multiply-add. */
+static void play_at_pace(struct play *p, const struct made_model *m, double pace,
+                         const struct act *act)
 {
+    for (uint32_t i = 0; i < GPU_PACES; i++)
+        spy.b->pace[i] = pace;
+    spy.submissions = spy.most_commands = 0;
+    spy.work = spy.most_work = 0;
+    spy.launches[GPU_attend] = 0;
+    play_act(p, m, act);
+}
+
+/* Of the pace that the limit of a submission is `work`. */
+static double pace_for(uint64_t work)
+{
+    double pace = 200e6 / (double)work;
+
+    spy.b->pace[0] = pace;
+    assert_in_range(gpu_work_limit(spy.b, 1), work - 1, work + 1);
+    return pace;
+}
+
+static void a_system_may_reset_a_gpu_so_no_submission_takes_seconds(void **state)
+{
+    const struct act few = {{9}, false, false}, many = {{CHUNK}, false, false},
+                     token = {{1}, false, true};
     struct made_model m;
     struct play p = {0};
-    uint32_t submissions, commands;
 
     (void)state;
     spy_on(gptoss_vulkan_host());
     make_model(&m, &shapes[0]);
     open_both(&p, &m, &shapes[0], "vulkan:0");
-    spy.submissions = spy.most_commands = 0;
-    play_act(&p, &m, &(struct act){{9}, false, false});
-    submissions = spy.submissions;
-    commands = spy.most_commands;
-    spy.submissions = spy.most_commands = 0;
-    play_act(&p, &m, &(struct act){{CHUNK}, false, false});
-    assert_int_equal(submissions, 1);
-    assert_true(spy.submissions >= LAYERS);
+    /* A fast device: few rows at once, many rows layer by layer. */
+    play_at_pace(&p, &m, 1e-9, &few);
+    uint64_t work = spy.work;
+    uint32_t commands = spy.most_commands;
+    assert_int_equal(spy.submissions, 1);
+    play_at_pace(&p, &m, 1e-9, &many);
+    assert_int_equal(spy.submissions, LAYERS);
     assert_true(spy.most_commands < commands);
+    assert_true(spy.work > 10 * work); /* rows count */
+    assert_int_equal(spy.launches[GPU_attend], LAYERS);
+    /* What a step took is known afterwards. */
+    assert_true(spy.b->pace[1] > 1e-6);
+    /* A slow one: pieces of at most the limit; so the same rows with more keys need more. */
+    uint64_t limit = spy.work / 16;
+    play_at_pace(&p, &m, pace_for(limit), &many);
+    uint32_t submissions = spy.submissions;
+    assert_true(spy.work > 16 * limit); /* keys count */
+    assert_in_range(submissions, spy.work / limit, 4 * 16);
+    assert_in_range(spy.most_work, limit / 4, limit + 1);
+    play_at_pace(&p, &m, pace_for(limit / 8), &many);
+    assert_true(spy.submissions > submissions);
+    assert_true(spy.most_work <= limit / 8 + 1);
+    assert_true(spy.launches[GPU_attend] > 8 * LAYERS); /* no launch is long */
+    /* A token: one submission that is kept, or pieces. */
+    play_at_pace(&p, &m, 1e-9, &token);
+    assert_int_equal(spy.submissions, 1);
+    assert_int_equal(spy.work, gpu_step_work(spy.b, &(struct gpu_shape){
+                                                        .rows = 1, .keys = 9 + 3 * CHUNK + 1}));
+    work = spy.work;
+    play_at_pace(&p, &m, pace_for(work / 3), &token);
+    assert_in_range(spy.submissions, 3, 12);
     gpu_close(spy.b);
     p.cpu->close(p.reference);
     free_model(&m);
@@ -433,6 +492,8 @@ static void by_the_metal_host_too(void **state)
         return;
     assert_int_equal(setenv("LR_METAL_LIBRARY", LR_FAKE_METAL, 1), 0);
     check_shapes(gptoss_metal_host(), "metal");
+    check_random_weights(gptoss_metal_host(), "metal");
+    check_all_were_launched();
 }
 #endif
 
@@ -442,7 +503,7 @@ int main(void)
         cmocka_unit_test(every_launch_computes_what_the_cpu_device_computes),
         cmocka_unit_test(random_weights_are_those_of_their_definition),
         cmocka_unit_test(every_kernel_that_this_device_can_run_was_launched),
-        cmocka_unit_test(a_long_prompt_is_many_submissions_with_a_layer_at_most),
+        cmocka_unit_test(a_system_may_reset_a_gpu_so_no_submission_takes_seconds),
 #ifdef LR_FAKE_METAL
         cmocka_unit_test(by_the_metal_host_too),
 #endif

@@ -558,11 +558,46 @@ static void without_memory_the_model_does_not_open_and_nothing_leaks(void **stat
         assert_null(m.backend);
     }
     assert_non_null(m.backend);
-    /* Pages that cannot grow stay as they are. */
-    allocations_left = 0;
-    assert_int_equal(gpu_resize(m.backend, GPTOSS_FULL, m.plan.full_pages + 1, &err),
-                     LR_OUT_OF_RAM);
-    assert_int_equal(m.backend->pages[GPTOSS_FULL], m.plan.full_pages);
+    close_backend(&m);
+}
+
+/* With memory for one more layer, then for none, then for all. */
+static void pages_that_have_no_memory_to_change_in_keep_their_content(void **state)
+{
+    struct open_model m = {0};
+    struct lr_error err = {0};
+    const uint32_t ids[] = {3, 1, 4, 1, 5, 9, 2, 6}, pages[PAGES] = {0};
+
+    (void)state;
+    open_backend(&m, ODD_MODEL);
+    uint32_t before = m.plan.window_pages;
+    size_t vocab = m.weights->vocab_rows;
+    float *rows = calloc(7 * vocab, sizeof(float)), *logits = calloc(4 * vocab, sizeof(float));
+    assert_int_equal(forward(&m, ids, 0, 7, pages, pages, rows, &err), LR_OK);
+    assert_int_equal(forward(&m, ids, 7, 1, pages, pages, logits, &err), LR_OK);
+    real_allocate = m.backend->device->vkAllocateMemory;
+    m.backend->device->vkAllocateMemory = short_of_memory;
+    const struct {
+        int allocations;
+        uint32_t pages;
+        lr_code code;
+    } tries[] = {{1, before + 1, LR_OUT_OF_RAM},
+                 {0, before - 1, LR_OK}, /* smaller needs no memory */
+                 {1000, before + 1, LR_OK}};
+    for (size_t i = 0; i < 3; i++) {
+        allocations_left = tries[i].allocations;
+        uint32_t expected =
+            tries[i].code == LR_OK ? tries[i].pages : m.backend->pages[GPTOSS_WINDOW];
+        assert_int_equal(gpu_resize(m.backend, GPTOSS_WINDOW, tries[i].pages, &err),
+                         tries[i].code);
+        assert_int_equal(m.backend->pages[GPTOSS_WINDOW], expected);
+        allocations_left = 1000;
+        float *again = logits + (i + 1) * vocab;
+        assert_int_equal(forward(&m, ids, 7, 1, pages, pages, again, &err), LR_OK);
+        assert_memory_equal(again, logits, vocab * sizeof(float));
+    }
+    free(rows);
+    free(logits);
     close_backend(&m);
 }
 
@@ -611,6 +646,7 @@ int main(void)
         cmocka_unit_test(pages_keep_their_content_when_their_number_changes_and_when_they_move),
         cmocka_unit_test(a_lost_device_is_an_error_of_the_step_and_closes),
         cmocka_unit_test(without_memory_the_model_does_not_open_and_nothing_leaks),
+        cmocka_unit_test(pages_that_have_no_memory_to_change_in_keep_their_content),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,16 +1,22 @@
 /* gptoss/backend/gpu/forward.c - one step: the batch's inputs to the device, the results back.
  *
  * The common step, a few sequences with one token each, is recorded once for its shape and
- * submitted again.  Other steps are recorded anew, and long ones submitted layer by layer: a
- * system may reset a device that computes one submission for seconds.
+ * submitted again.  Other steps are recorded anew and submitted in pieces: a system may reset a
+ * device that computes one submission for seconds.  How long a piece will take is estimated
+ * from its multiply-adds and from the time that the last steps took for theirs.
  */
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "engines/gptoss/backend/gpu/gpu.h"
 #include "engines/gptoss/model/rope.h"
 
-enum { ROWS_AT_ONCE = 64 }; /* more: a submission for each layer */
+/* Longest estimated time of a piece.  Windows resets a GPU after 2 s, and an estimate may be
+ * several times too low. */
+static const double PIECE_NS = 200e6;
+/* Nanoseconds of a multiply-add before a step was measured: those of a slow GPU. */
+static const double FIRST_PACE = 0.005;
 
 /* True for the sampling that the device does. */
 static bool is_plain(const struct sampler_input *s)
@@ -93,6 +99,8 @@ static void finish_shape(struct forward *f)
     splits = splits < GPU_SPLITS_MAX ? splits : GPU_SPLITS_MAX;
     f->shape.splits = f->shape.rows <= GPU_FEW ? splits : 1;
     f->shape.table_bytes = (uint64_t)f->table * 4;
+    f->shape.keys = f->longest;
+    f->shape.limit = UINT64_MAX;
 }
 
 static lr_code lay_out(struct forward *f, uint32_t rows)
@@ -221,14 +229,39 @@ static lr_code kept_recording(struct forward *f, struct gpu_recording **out)
     return code;
 }
 
+/* ---- work and time ---- */
+
+static uint32_t pace_of(uint32_t rows)
+{
+    return rows > GPU_ROWS_AT_ONCE ? 1 : 0;
+}
+
+uint64_t gpu_work_limit(const struct gptoss_backend *b, uint32_t rows)
+{
+    double pace = b->pace[pace_of(rows)], most = PIECE_NS / (pace > 0 ? pace : FIRST_PACE);
+
+    return most < 1 ? 1 : most < 1e18 ? (uint64_t)most : (uint64_t)1e18;
+}
+
+/* A slower step counts at once, a faster one by half. */
+static void learn_pace(struct forward *f, uint64_t start, uint64_t work)
+{
+    double *pace = &f->b->pace[pace_of(f->shape.rows)];
+    double took = (double)(lr_clock_ns(NULL) - start) / (double)(work > 0 ? work : 1);
+
+    *pace = took > *pace ? took : (*pace + took) / 2;
+}
+
 static lr_code decode_step(struct forward *f)
 {
     struct gptoss_backend *b = f->b;
-    struct gptoss_step *steps[GPU_FEW];
+    struct gptoss_step *steps[GPU_KEPT_ROWS];
+    uint32_t rows = power_above(f->batch->count);
     struct gpu_recording *recording;
-    uint64_t ticket;
+    uint64_t ticket, start = lr_clock_ns(NULL);
 
-    (void)lay_out(f, GPU_FEW);
+    rows = rows > GPU_FEW ? rows : GPU_FEW;
+    (void)lay_out(f, rows < b->plan.step_tokens ? rows : b->plan.step_tokens);
     uint32_t most = gpu_table_entries(&b->plan), table = power_above(f->table);
     f->shape.table_bytes = (uint64_t)(table < most ? table : most) * 4;
     for (uint32_t i = 0; i < f->batch->count; i++) {
@@ -242,7 +275,10 @@ static lr_code decode_step(struct forward *f)
         return code;
     fill_masks(f->batch);
     code = b->host->wait(b->device, ticket, f->err);
-    return code == LR_OK ? collect(b, steps, f->batch->count, f->err) : code;
+    if (code != LR_OK)
+        return code;
+    learn_pace(f, start, gpu_step_work(b, &f->shape));
+    return collect(b, steps, f->batch->count, f->err);
 }
 
 /* ---- any step ---- */
@@ -274,37 +310,85 @@ static uint32_t list_rows(struct forward *f)
     return sampled;
 }
 
+/* Pieces of a step that were submitted. */
+struct pieces {
+    struct gpu_recording **recordings; /* owned, until they have ended */
+    uint32_t count, room;
+    uint64_t ticket, work;
+};
+
+static lr_code submit_piece(struct forward *f, struct pieces *p, const struct gpu_list *l,
+                            uint32_t from, uint32_t count)
+{
+    struct gptoss_backend *b = f->b;
+    struct gpu_list piece = {
+        .commands = l->commands + from, .count = count, .code = l->code, .err = l->err};
+
+    if (p->count == p->room) {
+        uint32_t room = p->room == 0 ? 64 : 2 * p->room;
+        struct gpu_recording **more = realloc(p->recordings, room * sizeof(*more));
+        if (more == NULL)
+            return lr_fail(f->err, LR_OUT_OF_RAM, "no memory for a step's commands");
+        p->recordings = more;
+        p->room = room;
+    }
+    lr_code code = gpu_record(b, &piece, &p->recordings[p->count], f->err);
+    if (code != LR_OK)
+        return code;
+    for (uint32_t i = 0; i < count; i++)
+        p->work += piece.commands[i].work;
+    return b->host->submit(b->device, p->recordings[p->count++], &p->ticket, f->err);
+}
+
+/* Submits the commands and empties the list; without `all` the last piece stays in it, so that
+ * more can be added. */
+static lr_code submit_pieces(struct forward *f, struct pieces *p, struct gpu_list *l, bool all)
+{
+    uint32_t from = 0;
+    lr_code code = l->code == LR_OK ? LR_OK : lr_fail(f->err, l->code, "%s", l->err.text);
+
+    while (from < l->count && code == LR_OK) {
+        uint64_t work = l->commands[from].work;
+        uint32_t n = 1;
+        for (; from + n < l->count && work + l->commands[from + n].work <= f->shape.limit; n++)
+            work += l->commands[from + n].work;
+        if (!all && from + n == l->count)
+            break;
+        code = submit_piece(f, p, l, from, n);
+        from += n;
+    }
+    if (from > 0 && from <= l->count)
+        memmove(l->commands, l->commands + from, (l->count - from) * sizeof(*l->commands));
+    l->count -= from;
+    return code;
+}
+
 static lr_code run_layers(struct forward *f)
 {
     struct gptoss_backend *b = f->b;
     struct gpu_list list = {0};
-    struct gpu_recording **recordings =
-        calloc(b->config->layers + 1, sizeof(*recordings)); /* until they have ended */
-    uint32_t count = 0;
-    uint64_t ticket = 0;
-    lr_code code = recordings != NULL
-                       ? LR_OK
-                       : lr_fail(f->err, LR_OUT_OF_RAM, "no memory for a step's commands");
+    struct pieces pieces = {0};
+    uint64_t start = lr_clock_ns(NULL);
+    lr_code code = LR_OK;
 
+    f->shape.limit = gpu_work_limit(b, f->shape.rows);
     gpu_add_inputs(b, &list, &f->shape);
     gpu_add_embed(b, &list, &f->shape);
     for (uint32_t i = 0; i < b->config->layers && code == LR_OK; i++) {
         gpu_add_layer(b, &list, &f->shape, i);
-        if (f->shape.rows <= ROWS_AT_ONCE && i + 1 < b->config->layers)
-            continue;
-        code = gpu_record(b, &list, &recordings[count], f->err);
-        if (code == LR_OK)
-            code = b->host->submit(b->device, recordings[count++], &ticket, f->err);
-        list.count = 0;
+        code = submit_pieces(f, &pieces, &list,
+                             f->shape.rows > GPU_ROWS_AT_ONCE || i + 1 == b->config->layers);
     }
     gpu_list_free(&list);
     if (code == LR_OK)
         fill_masks(f->batch);
     if (code == LR_OK)
-        code = b->host->wait(b->device, ticket, f->err);
-    for (uint32_t i = 0; recordings != NULL && code == LR_OK && i < count; i++)
-        b->host->forget(b->device, recordings[i]);
-    free(recordings); /* after a failure the device's close() has the rest */
+        code = b->host->wait(b->device, pieces.ticket, f->err);
+    if (code == LR_OK)
+        learn_pace(f, start, pieces.work);
+    for (uint32_t i = 0; code == LR_OK && i < pieces.count; i++)
+        b->host->forget(b->device, pieces.recordings[i]);
+    free(pieces.recordings); /* after a failure the device's close() has the rest */
     return code;
 }
 
@@ -386,12 +470,18 @@ lr_code gpu_forward(struct gptoss_backend *b, const struct gptoss_batch *batch,
                     struct lr_error *err)
 {
     struct forward f = {.b = b, .batch = batch, .err = err};
-    bool plain = batch->tokens == batch->count && batch->count <= b->few;
+    bool plain = batch->tokens == batch->count && batch->count <= GPU_KEPT_ROWS;
 
     if (batch->tokens > b->plan.step_tokens || batch->count > b->plan.max_sequences)
         return lr_fail(err, LR_INTERNAL, "a batch of %u tokens, %u sequences; planned %u, %u",
                        batch->tokens, batch->count, b->plan.step_tokens, b->plan.max_sequences);
-    for (uint32_t i = 0; i < batch->count && plain; i++)
+    struct gpu_shape all = {.rows = batch->count};
+    for (uint32_t i = 0; i < batch->count && plain; i++) {
+        uint32_t keys = batch->steps[i].position + 1;
         plain = batch->steps[i].sample != NULL && batch->steps[i].logits == NULL;
+        all.keys = keys > all.keys ? keys : all.keys;
+    }
+    /* As one submission, if that is short enough. */
+    plain = plain && gpu_step_work(b, &all) <= gpu_work_limit(b, all.rows);
     return plain ? decode_step(&f) : any_step(&f);
 }

@@ -32,6 +32,10 @@ enum {
     GPU_CHOSEN_MAX = 8,    /* experts per token that the kernels support */
     GPU_EXPERTS_MAX = 256, /* experts of a layer */
     GPU_FEW_COLUMNS = 4096,
+    GPU_FEW_PAIRS = 128,   /* rows times experts per token of few_up_m */
+    GPU_KEPT_ROWS = 64,    /* of a step that is recorded once */
+    GPU_ROWS_AT_ONCE = 64, /* more: a submission for each layer at least */
+    GPU_PACES = 2,         /* of steps with up to GPU_ROWS_AT_ONCE rows, and with more */
 };
 
 /* MODE of few_dense and many_dense. */
@@ -89,9 +93,10 @@ struct gpu_kept {
 /* Which kernels with cooperative matrices are used. */
 struct gpu_matrices {
     bool many;      /* for many rows */
-    uint32_t few;   /* experts of up to so many rows */
-    uint32_t dense; /* from so many of few rows on, other matrices; 0: never */
-    uint32_t parts; /* float16 numbers of an activation of many rows: 1 or 2 */
+    uint32_t few;   /* experts of up to so many rows, eight rows of other matrices at a time */
+    uint32_t dense; /* other matrices from so many rows on; 0: never */
+    uint32_t dense_most; /* and up to so many */
+    uint32_t parts;      /* float16 numbers of an activation of many rows: 1 or 2 */
 };
 
 struct gpu_made {
@@ -134,6 +139,7 @@ struct gptoss_backend {
     uint32_t made_count;
     struct gpu_kept kept[GPU_KEPT_RECORDINGS];
     uint32_t kept_count;
+    double pace[GPU_PACES]; /* nanoseconds of a multiply-add, as the last steps took */
 
     struct engine_pool *pool; /* owned; its threads sample and copy */
     struct sampler *samplers[GPU_HOST_THREADS];
@@ -214,11 +220,15 @@ struct gpu_list {
 struct gpu_shape {
     uint32_t rows;
     uint32_t splits; /* of the keys of a full layer */
+    uint32_t keys;   /* most positions of a sequence */
+    uint64_t limit;  /* multiply-adds of a launch of attention, where rows can be divided */
     struct gpu_inputs at;
     uint64_t table_bytes;
 };
 
 void gpu_list_free(struct gpu_list *l);
+/* Multiply-adds of all layers and the logits. */
+uint64_t gpu_step_work(const struct gptoss_backend *b, const struct gpu_shape *s);
 void gpu_list_copy(struct gpu_list *l, struct gpu_span from, struct gpu_span to);
 void gpu_list_zero(struct gpu_list *l, struct gpu_span what);
 void gpu_add_inputs(struct gptoss_backend *b, struct gpu_list *l, const struct gpu_shape *s);
@@ -252,6 +262,8 @@ lr_code gpu_matrices_open(struct gptoss_backend *b, const struct gpu_extra *extr
 lr_code gpu_forward(struct gptoss_backend *b, const struct gptoss_batch *batch,
                     struct lr_error *err);
 void gpu_forget_kept(struct gptoss_backend *b);
+/* Most multiply-adds of one submission of a step with so many rows. */
+uint64_t gpu_work_limit(const struct gptoss_backend *b, uint32_t rows);
 
 /* ---- backend.c: the functions of struct gptoss_backend_api, for a host ---- */
 lr_code gpu_plan(const struct gpu_host *host, const struct model_config *c,

@@ -75,6 +75,7 @@ struct gpu_command {
     uint32_t span_count;
     struct gpu_span spans[GPU_SPANS_MAX]; /* bindings 0, 1, ...; copy: from, to; zero: what */
     uint32_t push[GPU_PUSH_MAX / 4];
+    uint64_t work; /* multiply-adds, about; hosts do not need it */
 };
 
 /* Static and const in each host.  All functions but describe() and open() are called with an

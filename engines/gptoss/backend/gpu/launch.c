@@ -264,6 +264,21 @@ void gpu_beside_previous(struct gpu_list *l, bool beside)
         l->commands[l->count - 1].after = false;
 }
 
+void gpu_charge(struct gpu_list *l, uint64_t rows, uint64_t columns, uint64_t tokens)
+{
+    if (l->count > 0)
+        l->commands[l->count - 1].work += rows * columns * tokens;
+}
+
+void gpu_charge_experts(const struct gptoss_backend *b, struct gpu_list *l,
+                        const struct gpu_matrix *m, const struct gpu_part *part,
+                        uint32_t tokens)
+{
+    gpu_charge(l, m->rows, m->columns,
+               (uint64_t)tokens * b->config->experts_per_token * part->count /
+                   b->config->experts);
+}
+
 lr_code gpu_record(struct gptoss_backend *b, struct gpu_list *l, struct gpu_recording **out,
                    struct lr_error *err)
 {
@@ -346,6 +361,7 @@ static void add_few_dense(struct gptoss_backend *b, struct gpu_list *l,
                          (d->mode & GPU_NORM) != 0 ? d->norm : x, gpu_whole(d->y),
                          (d->mode & GPU_GATHER) != 0 ? d->out_rows : x));
         gpu_beside_previous(l, i > 0);
+        gpu_charge(l, part->count, d->m->columns, d->tokens);
     }
 }
 
@@ -369,6 +385,7 @@ static void add_many_dense(struct gptoss_backend *b, struct gpu_list *l,
                    SPANS(part->weight, (d->mode & GPU_BIAS) != 0 ? d->m->bias : x, x,
                          gpu_whole(d->y)));
         gpu_beside_previous(l, i > 0);
+        gpu_charge(l, part->count, d->m->columns, d->tokens);
     }
 }
 
@@ -437,6 +454,7 @@ static void add_qkv(struct gptoss_backend *b, struct gpu_list *l, const struct g
                              gpu_input(b, s->at.rows), gpu_input(b, s->at.rope),
                              gpu_whole(b->ws.q), gpu_whole(layer->kv)));
             gpu_beside_previous(l, i > 0);
+            gpu_charge(l, part->count, c->hidden, s->rows);
         }
         return;
     }
@@ -455,8 +473,20 @@ static void add_qkv(struct gptoss_backend *b, struct gpu_list *l, const struct g
                      gpu_whole(b->ws.q), gpu_whole(layer->kv)));
 }
 
-static void add_attention(struct gptoss_backend *b, struct gpu_list *l,
-                          const struct gpu_shape *s, const struct gpu_layer *layer)
+/* Multiply-adds of a row's attention. */
+static uint64_t attend_work(const struct gptoss_backend *b, const struct gpu_shape *s,
+                            bool slides)
+{
+    const struct model_config *c = b->config;
+    uint64_t keys = slides && c->window < s->keys ? c->window : s->keys;
+
+    return 2 * keys * c->heads * c->head_dim;
+}
+
+/* `count` rows from `first` on. */
+static void add_some_attention(struct gptoss_backend *b, struct gpu_list *l,
+                               const struct gpu_shape *s, const struct gpu_layer *layer,
+                               uint32_t first, uint32_t count)
 {
     const struct model_config *c = b->config;
     uint32_t heads = attend_heads(b, s->rows), splits = layer->sliding ? 1 : s->splits;
@@ -466,17 +496,32 @@ static void add_attention(struct gptoss_backend *b, struct gpu_list *l,
         .group = c->heads / c->kv_heads,
         .window = layer->sliding ? c->window : 0,
         .splits = splits,
+        .row = first,
         .scale = (float)(1.0 / sqrt((double)c->head_dim)),
     };
 
-    gpu_launch(b, l, GPU_attend, heads, (struct gpu_grid){c->heads / heads, s->rows, splits},
+    gpu_launch(b, l, GPU_attend, heads, (struct gpu_grid){c->heads / heads, count, splits},
                PUSH(push),
                SPANS(gpu_whole(b->ws.q), gpu_whole(layer->kv), gpu_input(b, s->at.rows),
                      gpu_input(b, s->at.tables), layer->sinks,
                      gpu_whole(splits == 1 ? b->ws.mixed : b->ws.partial)));
+    gpu_beside_previous(l, first > 0 && splits == 1);
+    gpu_charge(l, attend_work(b, s, layer->sliding), 1, count);
     if (splits > 1)
-        gpu_launch(b, l, GPU_merge, 0, (struct gpu_grid){c->heads, s->rows, 1}, PUSH(push),
+        gpu_launch(b, l, GPU_merge, 0, (struct gpu_grid){c->heads, count, 1}, PUSH(push),
                    SPANS(gpu_whole(b->ws.partial), layer->sinks, gpu_whole(b->ws.mixed)));
+}
+
+/* Many rows with many keys are several launches, so that none takes seconds. */
+static void add_attention(struct gptoss_backend *b, struct gpu_list *l,
+                          const struct gpu_shape *s, const struct gpu_layer *layer)
+{
+    uint64_t most = s->limit / attend_work(b, s, layer->sliding);
+    uint32_t count = most < 1 ? 1 : most < s->rows ? (uint32_t)most : s->rows;
+
+    for (uint32_t first = 0; first < s->rows; first += count)
+        add_some_attention(b, l, s, layer, first,
+                           count < s->rows - first ? count : s->rows - first);
 }
 
 /* ---- experts ---- */
@@ -519,6 +564,7 @@ static void add_few_experts(struct gptoss_backend *b, struct gpu_list *l,
                    SPANS(part->weight, layer->router.bias, gpu_whole(b->ws.x), layer->mlp_norm,
                          gpu_whole(b->ws.router)));
         gpu_beside_previous(l, i > 0);
+        gpu_charge(l, part->count, c->hidden, s->rows);
     }
     for (uint32_t i = 0; i < layer->gate_up.part_count; i++) {
         const struct gpu_part *part = &layer->gate_up.parts[i];
@@ -531,6 +577,7 @@ static void add_few_experts(struct gptoss_backend *b, struct gpu_list *l,
                          layer->mlp_norm, gpu_whole(b->ws.router), gpu_whole(b->ws.inner),
                          gpu_whole(b->ws.choice)));
         gpu_beside_previous(l, i > 0);
+        gpu_charge_experts(b, l, &layer->gate_up, part, s->rows);
     }
     for (uint32_t i = 0; i < layer->down.part_count; i++) {
         const struct gpu_part *part = &layer->down.parts[i];
@@ -540,6 +587,7 @@ static void add_few_experts(struct gptoss_backend *b, struct gpu_list *l,
                    PUSH(push),
                    SPANS(part->weight, part->scales, layer->down.bias, gpu_whole(b->ws.inner),
                          gpu_whole(b->ws.choice), gpu_whole(b->ws.x)));
+        gpu_charge_experts(b, l, &layer->down, part, s->rows);
     }
 }
 
@@ -582,6 +630,7 @@ static void add_many_experts(struct gptoss_backend *b, struct gpu_list *l,
             SPANS(part->weight, part->scales, layer->gate_up.bias, gpu_whole(b->ws.normed),
                   gpu_whole(b->ws.tiles), gpu_whole(b->ws.sorted), gpu_whole(b->ws.inner)));
         gpu_beside_previous(l, i > 0);
+        gpu_charge_experts(b, l, &layer->gate_up, part, s->rows);
     }
     for (uint32_t i = 0; i < layer->down.part_count; i++) {
         const struct gpu_part *part = &layer->down.parts[i];
@@ -593,6 +642,7 @@ static void add_many_experts(struct gptoss_backend *b, struct gpu_list *l,
                          gpu_whole(b->ws.tiles), gpu_whole(b->ws.sorted),
                          gpu_whole(b->ws.choice), gpu_whole(b->ws.expert_out)));
         gpu_beside_previous(l, i > 0);
+        gpu_charge_experts(b, l, &layer->down, part, s->rows);
     }
     gpu_launch(b, l, GPU_many_sum, 0,
                (struct gpu_grid){gpu_over(c->hidden, ELEMENT_THREADS), s->rows, 1}, PUSH(route),
@@ -604,7 +654,7 @@ void gpu_add_layer(struct gptoss_backend *b, struct gpu_list *l, const struct gp
 {
     const struct gpu_layer *layer = &b->layers[index];
     bool few = s->rows <= b->few, by_matrices = gpu_few_dense_by_matrices(b, s->rows);
-    bool packed = few ? by_matrices : b->matrices.many;
+    bool packed = by_matrices || (!few && b->matrices.many);
     const struct gpu_product out = {.m = &layer->out,
                                     .x = packed ? b->ws.qkv : b->ws.mixed,
                                     .y = b->ws.x,
@@ -616,18 +666,37 @@ void gpu_add_layer(struct gptoss_backend *b, struct gpu_list *l, const struct gp
     add_attention(b, l, s, layer);
     if (packed)
         gpu_add_pack(b, l, b->ws.mixed, b->ws.qkv, layer->out.columns, s->rows, NULL, NULL);
-    if (!few)
-        add_many_dense(b, l, &out);
-    else if (by_matrices)
+    if (by_matrices)
         gpu_add_few_dense_m(b, l, &out);
-    else
+    else if (few)
         add_few_dense(b, l, &out);
-    if (!few)
-        add_many_experts(b, l, s, layer);
-    else if (s->rows <= b->matrices.few)
-        gpu_add_few_experts_m(b, l, s, layer);
     else
+        add_many_dense(b, l, &out);
+    if (s->rows <= b->matrices.few)
+        gpu_add_few_experts_m(b, l, s, layer);
+    else if (few)
         add_few_experts(b, l, s, layer);
+    else
+        add_many_experts(b, l, s, layer);
+}
+
+uint64_t gpu_step_work(const struct gptoss_backend *b, const struct gpu_shape *s)
+{
+    const struct gpu_matrix *m = &b->unembed;
+    uint64_t work = (uint64_t)m->rows * m->columns;
+
+    for (uint32_t i = 0; i < b->config->layers; i++) {
+        const struct gpu_layer *l = &b->layers[i];
+        const struct gpu_matrix *const dense[] = {&l->qkv, &l->out, &l->router},
+                                       *const experts[] = {&l->gate_up, &l->down};
+        for (size_t n = 0; n < 3; n++)
+            work += (uint64_t)dense[n]->rows * dense[n]->columns;
+        for (size_t n = 0; n < 2; n++)
+            work +=
+                (uint64_t)experts[n]->rows * experts[n]->columns * b->config->experts_per_token;
+        work += attend_work(b, s, l->sliding);
+    }
+    return work * s->rows;
 }
 
 /* ---- logits and sampling ---- */

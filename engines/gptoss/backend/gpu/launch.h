@@ -44,6 +44,12 @@ void gpu_launch(struct gptoss_backend *b, struct gpu_list *l, enum gpu_kernel ke
                 const struct gpu_span *spans, size_t span_count);
 /* The last command of the list writes other places than its predecessor. */
 void gpu_beside_previous(struct gpu_list *l, bool beside);
+/* Adds multiply-adds to the last command of the list. */
+void gpu_charge(struct gpu_list *l, uint64_t rows, uint64_t columns, uint64_t tokens);
+/* The same for a part of the experts. */
+void gpu_charge_experts(const struct gptoss_backend *b, struct gpu_list *l,
+                        const struct gpu_matrix *m, const struct gpu_part *part,
+                        uint32_t tokens);
 struct push_experts gpu_experts_push(const struct gptoss_backend *b, const struct gpu_matrix *m,
                                      const struct gpu_part *part, uint32_t tokens);
 struct push_qkv gpu_qkv_push(const struct gptoss_backend *b, const struct gpu_shape *s,

@@ -10,6 +10,7 @@ enum {
     HELD = 14
 };
 enum { LEAST_DENSE = 3 }; /* fewer rows: the plain kernels read as fast */
+enum { FEW_MOST = 24, DENSE_MOST = 64, ROWS_OF_GROUP = 8 };
 
 /* ---- layout ---- */
 
@@ -58,16 +59,19 @@ lr_code gpu_matrices_open(struct gptoss_backend *b, const struct gpu_extra *extr
     b->matrices = (struct gpu_matrices){.many = true, .parts = extra->parts == 1 ? 1 : 2};
     if (b->few != 0 && !extra->no_few_matrices)
         code = ask_layout(b, &expected, err);
-    if (expected)
-        b->matrices.few = GPU_FEW;
-    if (expected)
+    if (expected) {
+        uint32_t most = GPU_FEW_PAIRS / b->config->experts_per_token;
+        b->matrices.few = most < FEW_MOST ? most : FEW_MOST;
         b->matrices.dense = LEAST_DENSE;
+        b->matrices.dense_most = DENSE_MOST;
+    }
     return code;
 }
 
 bool gpu_few_dense_by_matrices(const struct gptoss_backend *b, uint32_t rows)
 {
-    return b->matrices.dense != 0 && rows >= b->matrices.dense && rows <= GPU_FEW;
+    return b->matrices.dense != 0 && rows >= b->matrices.dense &&
+           rows <= b->matrices.dense_most;
 }
 
 /* ---- launches ---- */
@@ -96,17 +100,20 @@ void gpu_add_few_qkv_m(struct gptoss_backend *b, struct gpu_list *l, const struc
         const struct gpu_part *part = &layer->qkv.parts[i];
         push.first = part->first;
         push.count = part->count;
-        gpu_launch(b, l, GPU_few_qkv_m, 0, (struct gpu_grid){part->count / TILE_ROWS, 1, 1},
-                   PUSH(push),
-                   SPANS(part->weight, layer->qkv.bias, gpu_whole(b->ws.normed),
-                         gpu_input(b, s->at.rows), gpu_input(b, s->at.rope), gpu_whole(b->ws.q),
-                         gpu_whole(layer->kv)));
+        gpu_launch(
+            b, l, GPU_few_qkv_m, 0,
+            (struct gpu_grid){gpu_over(s->rows, ROWS_OF_GROUP), part->count / TILE_ROWS, 1},
+            PUSH(push),
+            SPANS(part->weight, layer->qkv.bias, gpu_whole(b->ws.normed),
+                  gpu_input(b, s->at.rows), gpu_input(b, s->at.rope), gpu_whole(b->ws.q),
+                  gpu_whole(layer->kv)));
         gpu_beside_previous(l, i > 0);
+        gpu_charge(l, part->count, b->config->hidden, s->rows);
     }
 }
 
 static void add_dense(struct gptoss_backend *b, struct gpu_list *l, const struct gpu_product *d,
-                      enum gpu_kernel kernel, uint32_t mode, uint32_t tile_rows, uint32_t tiles)
+                      enum gpu_kernel kernel, uint32_t mode)
 {
     struct gpu_span x = gpu_whole(d->x);
 
@@ -114,18 +121,23 @@ static void add_dense(struct gptoss_backend *b, struct gpu_list *l, const struct
         const struct gpu_part *part = &d->m->parts[i];
         const struct push_dense push = {d->m->columns, part->first, part->count,
                                         d->tokens,     d->y_stride, 0};
+        struct gpu_grid grid = {gpu_over(part->count, MANY_ROWS),
+                                gpu_over(d->tokens, MANY_TOKENS), 1};
+        if (kernel == GPU_few_dense_m)
+            grid = (struct gpu_grid){gpu_over(d->tokens, ROWS_OF_GROUP),
+                                     gpu_over(part->count, TILE_ROWS), 1};
         gpu_launch(
-            b, l, kernel, mode, (struct gpu_grid){gpu_over(part->count, tile_rows), tiles, 1},
-            PUSH(push),
+            b, l, kernel, mode, grid, PUSH(push),
             SPANS(part->weight, (mode & GPU_BIAS) != 0 ? d->m->bias : x, x, gpu_whole(d->y)));
         gpu_beside_previous(l, i > 0);
+        gpu_charge(l, part->count, d->m->columns, d->tokens);
     }
 }
 
 void gpu_add_few_dense_m(struct gptoss_backend *b, struct gpu_list *l,
                          const struct gpu_product *d)
 {
-    add_dense(b, l, d, GPU_few_dense_m, d->mode, TILE_ROWS, 1);
+    add_dense(b, l, d, GPU_few_dense_m, d->mode);
 }
 
 void gpu_add_many_dense_m(struct gptoss_backend *b, struct gpu_list *l,
@@ -133,8 +145,7 @@ void gpu_add_many_dense_m(struct gptoss_backend *b, struct gpu_list *l,
 {
     uint32_t parts = d->exact || b->matrices.parts == 2 ? GPU_TWO_PARTS : 0;
 
-    add_dense(b, l, d, GPU_many_dense_m, d->mode | parts, MANY_ROWS,
-              gpu_over(d->tokens, MANY_TOKENS));
+    add_dense(b, l, d, GPU_many_dense_m, d->mode | parts);
 }
 
 void gpu_add_few_experts_m(struct gptoss_backend *b, struct gpu_list *l,
@@ -150,11 +161,13 @@ void gpu_add_few_experts_m(struct gptoss_backend *b, struct gpu_list *l,
         const struct gpu_part *part = &layer->router.parts[i];
         const struct push_dense push = {c->hidden, part->first, part->count,
                                         s->rows,   c->experts,  (float)c->rms_eps};
-        gpu_launch(b, l, GPU_few_router_pack, 0, (struct gpu_grid){part->count, 1, 1},
+        gpu_launch(b, l, GPU_few_router_pack, 0,
+                   (struct gpu_grid){part->count, gpu_over(s->rows, ROWS_OF_GROUP), 1},
                    PUSH(push),
                    SPANS(part->weight, layer->router.bias, gpu_whole(b->ws.x), layer->mlp_norm,
                          gpu_whole(b->ws.router), gpu_whole(b->ws.normed)));
         gpu_beside_previous(l, i > 0);
+        gpu_charge(l, part->count, c->hidden, s->rows);
     }
     for (uint32_t i = 0; i < layer->gate_up.part_count; i++) {
         const struct gpu_part *part = &layer->gate_up.parts[i];
@@ -166,6 +179,7 @@ void gpu_add_few_experts_m(struct gptoss_backend *b, struct gpu_list *l,
             SPANS(part->weight, part->scales, layer->gate_up.bias, gpu_whole(b->ws.normed),
                   gpu_whole(b->ws.router), gpu_whole(b->ws.inner), gpu_whole(b->ws.choice)));
         gpu_beside_previous(l, i > 0);
+        gpu_charge_experts(b, l, &layer->gate_up, part, s->rows);
     }
     for (uint32_t i = 0; i < layer->down.part_count; i++) {
         const struct gpu_part *part = &layer->down.parts[i];
@@ -177,6 +191,7 @@ void gpu_add_few_experts_m(struct gptoss_backend *b, struct gpu_list *l,
                          gpu_whole(b->ws.choice),
                          gpu_whole(sets != 0 ? b->ws.x : b->ws.expert_out)));
         gpu_beside_previous(l, i > 0 && sets == 0);
+        gpu_charge_experts(b, l, &layer->down, part, s->rows);
     }
     if (sets == 0) {
         const struct push_route route = {s->rows, c->experts, c->experts_per_token, c->hidden};

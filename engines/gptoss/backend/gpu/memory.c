@@ -2,7 +2,8 @@
  *
  * Every layer has a buffer of its own, so a binding holds many tokens.  Another number of pages
  * means another buffer and a copy, layer after layer: the memory of one layer is needed twice
- * for a moment.
+ * for a moment.  A layer for which there is no such memory keeps a buffer with more pages than
+ * are used, which does no harm, until the number changes again.
  */
 #include <string.h>
 
@@ -48,6 +49,11 @@ static lr_code resize_layer(struct gptoss_backend *b, struct gpu_layer *l, uint3
     return LR_OK;
 }
 
+static bool is_exhausted(lr_code code)
+{
+    return code == LR_OUT_OF_RAM || code == LR_OUT_OF_VRAM;
+}
+
 lr_code gpu_resize(struct gptoss_backend *b, enum gptoss_kind kind, uint32_t pages,
                    struct lr_error *err)
 {
@@ -57,21 +63,23 @@ lr_code gpu_resize(struct gptoss_backend *b, enum gptoss_kind kind, uint32_t pag
     if (pages == before)
         return LR_OK;
     gpu_forget_kept(b); /* they name the buffers */
-    for (i = 0; i < b->config->layers && code == LR_OK; i++)
-        if (is_kind(&b->layers[i], kind))
-            code = resize_layer(b, &b->layers[i], before, pages, err);
+    for (i = 0; i < b->config->layers && code == LR_OK; i++) {
+        if (!is_kind(&b->layers[i], kind))
+            continue;
+        code = resize_layer(b, &b->layers[i], before, pages, err);
+        if (pages < before && is_exhausted(code))
+            code = LR_OK;
+    }
     if (code == LR_OK) {
         b->pages[kind] = pages;
         return LR_OK;
     }
-    /* The layers before the one that failed go back. */
-    for (uint32_t j = 0; j + 1 < i; j++)
-        if (is_kind(&b->layers[j], kind)) {
-            struct lr_error again = {0};
-            if (resize_layer(b, &b->layers[j], pages, before, &again) != LR_OK)
-                return lr_fail(err, LR_INTERNAL, "the KV memory cannot be restored: %.300s",
-                               again.text);
-        }
+    /* The layers before the one that failed give their new pages back. */
+    for (uint32_t j = 0; j + 1 < i && is_exhausted(code); j++) {
+        struct lr_error again = {0};
+        if (is_kind(&b->layers[j], kind))
+            (void)!resize_layer(b, &b->layers[j], pages, before, &again);
+    }
     return code;
 }
 

@@ -1,7 +1,8 @@
 #version 450
-// A BF16 matrix times up to eight tokens by cooperative matrices; x is packed.  Eight subgroups
-// split the columns of 16 rows.  With QKV the rows are d .. d + 7 and d + 32 .. d + 39 of a
-// head, which are rotated together.  Grid: rows / 16.
+// A BF16 matrix times tokens by cooperative matrices, eight tokens for a work group; x is packed.
+// Eight subgroups split the columns of 16 rows.  With QKV the rows are d .. d + 7 and
+// d + 32 .. d + 39 of a head, which are rotated together.  Grid: (tokens / 8, rows / 16), so
+// that the groups that read the same rows run together.
 #include "common.glsl"
 #include "matrix.glsl"
 layout(set = 0, binding = 0) readonly buffer W { uvec4 weight[]; };
@@ -20,7 +21,8 @@ layout(constant_id = 1) const uint MODE = 0u; // 2: add to y, 4: bias
 layout(push_constant) uniform P { push_dense p; };
 layout(set = 0, binding = 3) buffer Y { float y[]; };
 #endif
-#define SPANS 4 // of 32 columns that an invocation reads at a time
+#define SPANS  4 // of 32 columns that an invocation reads at a time
+#define TOKENS 8u
 shared float part[2][8 * 128]; // tokens 0 to 3, 4 to 7
 
 // Eight BF16 numbers as pairs i, i + 4.
@@ -35,10 +37,10 @@ void halves(uvec4 w, out f16vec2 v[4])
 void multiply_d(uint low, uint high)
 {
     uint g = gl_SubgroupInvocationID / 4u, k = gl_SubgroupInvocationID % 4u, pieces = p.columns / 8u;
-    uint token = g & 3u, last = p.tokens - 1u;
+    uint token = gl_WorkGroupID.x * TOKENS + (g & 3u), last = p.tokens - 1u;
     uint from0 = (min(token, last) * 2u + g / 4u) * pieces + k;
     uint from1 = (min(token + 4u, last) * 2u + g / 4u) * pieces + k;
-    bool more = p.tokens > 4u;
+    bool more = p.tokens - gl_WorkGroupID.x * TOKENS > 4u;
     MATRIX_C sum0 = MATRIX_C(0.0), sum1 = MATRIX_C(0.0);
 
     for (uint base = gl_SubgroupID * 4u; base < pieces; base += 32u * SPANS) {
@@ -72,6 +74,7 @@ void multiply_d(uint low, uint high)
     coopMatStore(sum1, part[1], gl_SubgroupID * 128u, 8u, gl_CooperativeMatrixLayoutRowMajor);
 }
 
+// token: of this work group
 float sum_d(uint row, uint token)
 {
     float sum = 0.0;
@@ -85,34 +88,36 @@ float sum_d(uint row, uint token)
 #ifdef QKV
 void main()
 {
-    uint g = gl_SubgroupInvocationID / 4u, local = gl_WorkGroupID.x / 4u * 64u + gl_WorkGroupID.x % 4u * 8u;
+    uint g = gl_SubgroupInvocationID / 4u, local = gl_WorkGroupID.y / 4u * 64u + gl_WorkGroupID.y % 4u * 8u;
 
     multiply_d(local + g, local + 32u + g);
     barrier();
     uint t = gl_LocalInvocationID.x / 4u, d = gl_LocalInvocationID.x % 4u * 2u;
-    if (t >= p.tokens)
+    uint token = gl_WorkGroupID.x * TOKENS + t;
+    if (t >= TOKENS || token >= p.tokens)
         return;
     uint row = p.first + local + d;
     vec2 low = bf16_pair(bias[row / 2u]), high = bf16_pair(bias[row / 2u + 16u]);
-    put(t, row, vec4(sum_d(d, t) + low.x, sum_d(d + 1u, t) + low.y, sum_d(d + 8u, t) + high.x,
+    put(token, row, vec4(sum_d(d, t) + low.x, sum_d(d + 1u, t) + low.y, sum_d(d + 8u, t) + high.x,
                      sum_d(d + 9u, t) + high.y));
 }
 #else
 void main()
 {
-    uint g = gl_SubgroupInvocationID / 4u, first = gl_WorkGroupID.x * TILE_ROWS_M;
+    uint g = gl_SubgroupInvocationID / 4u, first = gl_WorkGroupID.y * TILE_ROWS_M;
 
     multiply_d(min(first + g, p.count - 1u), min(first + g + 8u, p.count - 1u));
     barrier();
     uint t = gl_LocalInvocationID.x / 16u, row = first + gl_LocalInvocationID.x % 16u;
-    if (t >= p.tokens || row >= p.count)
+    uint token = gl_WorkGroupID.x * TOKENS + t;
+    if (t >= TOKENS || token >= p.tokens || row >= p.count)
         return;
     float v = sum_d(gl_LocalInvocationID.x % 16u, t);
     row += p.first;
     if ((MODE & 4u) != 0u)
         v += bf16_of(bias[row / 2u], row);
     if ((MODE & 2u) != 0u)
-        v += y[t * p.y_stride + row];
-    y[t * p.y_stride + row] = v;
+        v += y[token * p.y_stride + row];
+    y[token * p.y_stride + row] = v;
 }
 #endif

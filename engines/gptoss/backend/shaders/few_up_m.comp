@@ -10,7 +10,7 @@ layout(set = 0, binding = 5) buffer I { uint inner[]; };
 layout(set = 0, binding = 6) buffer C { uvec2 choice[]; }; // number and logit of an expert
 #define PACK_NOTHING
 #include "pack.glsl"
-shared uint expert_of[64];
+shared uint expert_of[128]; // GPU_FEW_PAIRS
 
 // The experts of a token: the largest logits come first, of equal ones the lowest number.
 void choose(uint t)
