@@ -155,12 +155,12 @@ function(lr_unit_tests)
     endforeach()
 endfunction()
 
-# lr_test_is_foreign(<file> <variable>): the test uses calls of POSIX, or of Linux, that the target lacks.
+# lr_test_is_foreign(<file> <variable>): the test uses calls of POSIX, or of Linux, or a server, that the target lacks.
 function(lr_test_is_foreign file variable)
     set(${variable} FALSE PARENT_SCOPE)
     set(calls)
     if(WIN32)
-        set(calls "#include <(sys/(wait|socket|mman|resource|un|file|time|prctl|statvfs)|netinet/|arpa/|poll|dlfcn|glob|spawn|pwd|semaphore|ucontext|linux/)|[^_a-z](fork|pipe|socketpair|symlink|chmod|fcntl|kill|sigaction|pipe2|usleep|alarm|mkdir|stpcpy|unsetenv|utimensat|futimens)\\(|\"harness\\.h|/(net/harness|worker/support)\\.h\"|[^_a-z]link\\(")
+        set(calls "#include <(sys/(wait|socket|mman|resource|un|file|time|prctl|statvfs)|netinet/|arpa/|poll|dlfcn|glob|spawn|pwd|semaphore|ucontext|linux/)|[^_a-z](fork|pipe|socketpair|symlink|chmod|fcntl|kill|sigaction|pipe2|usleep|alarm|mkdir|stpcpy|unsetenv|utimensat|futimens)\\(|\"harness\\.h|/(net/harness|worker/support|router/postgres)\\.h\"|[^_a-z]link\\(")
     elseif(APPLE)
         set(calls "#include <(sys/prctl|ucontext)\\.h>")
     endif()

@@ -10,7 +10,12 @@ export const isWindows = process.env.LR_PLATFORM === 'windows-x64';
 const isNative = process.env.LR_NATIVE === '1';
 const usesWine = isWindows && !isNative;
 
-const env = { ...process.env, WINEDEBUG: '-all', WINEPREFIX: path.join(os.tmpdir(), 'lr-wine-prefix') };
+const env = {
+  ...process.env,
+  WINEDEBUG: '-all',
+  LC_ALL: 'C.UTF-8',
+  WINEPREFIX: path.join(os.tmpdir(), 'lr-wine-prefix'),
+};
 /** A path as the program sees it: Wine shows the files of this machine as drive Z. */
 export const own = (file) => (usesWine ? `Z:${file}` : file);
 

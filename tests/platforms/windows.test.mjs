@@ -26,7 +26,7 @@ async function until(what, probe, log = () => '') {
 // A folder whose name has blanks and letters that are not ASCII, as names of users have.
 const home = fs.mkdtempSync(path.join(os.tmpdir(), 'lr Jürgen 日本 '));
 const mark = path.basename(home).slice(-6);
-after(() => {
+function killAll() {
   for (const word of ['node', 'up'])
     for (const pid of processes(word, mark))
       try {
@@ -34,6 +34,9 @@ after(() => {
       } catch {
         // it has ended
       }
+}
+after(() => {
+  killAll();
   fs.rmSync(home, { recursive: true, force: true, maxRetries: 20 });
 });
 
@@ -55,7 +58,8 @@ async function windowsNode(router, model) {
   return until('the node of Windows serves the model', isReady, () => log.slice(-4000));
 }
 
-test('a stream of a Linux node goes on in its middle on a node of Windows', async () => {
+test('a stream of a Linux node goes on in its middle on a node of Windows', async (t) => {
+  t.after(killAll); // the next test looks for processes that are left
   const model = makeEcho('slow', { step_ms: 100 });
   const { router, all } = await fleet(1, model);
   const windows = await windowsNode(router, model);

@@ -385,5 +385,5 @@ int main(void)
         WITH(auto_adds_a_replica_for_requests_that_wait_and_drops_it_again),
     };
 #undef WITH
-    return cmocka_run_group_tests(tests, set_up_all, tear_down_all);
+    return cmocka_run_group_tests(tests, NULL, NULL);
 }

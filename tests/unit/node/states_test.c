@@ -371,5 +371,5 @@ int main(void)
         WITH(a_worker_that_dies_during_a_reload_takes_the_candidate_with_it),
     };
     lr_machine_tolerate(true); /* as in a release: the illegal moves are part of the test */
-    return cmocka_run_group_tests(tests, set_up_all, tear_down_all);
+    return cmocka_run_group_tests(tests, NULL, NULL);
 }
