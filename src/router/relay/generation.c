@@ -377,7 +377,9 @@ static void on_event_stopped(struct router_generation *g, const struct wire_fram
     struct wire_done m;
     if (!wire_event_is_last(event->type))
         return;
-    if (event->type == WIRE_DONE && wire_done_decode(event->body, &m, NULL) == LR_OK)
+    /* A node that had not begun tells no usage; an earlier attempt may have told some. */
+    if (event->type == WIRE_DONE && wire_done_decode(event->body, &m, NULL) == LR_OK &&
+        m.prompt_tokens != 0)
         take_usage(g, &m);
     end(g);
 }

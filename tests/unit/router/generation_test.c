@@ -445,6 +445,23 @@ static void a_client_that_leaves_before_the_link_is_open_waits_for_nothing(void 
     assert_int_equal(dispatch.sched.held, 0);
 }
 
+/* The second node has the request in its queue, and has computed nothing. */
+static void the_usage_of_an_earlier_attempt_outlives_a_node_that_had_not_begun(void **state)
+{
+    struct lr_buf buf;
+
+    (void)state;
+    bring_to(SENT);
+    g->usage.prompt_tokens = 1000;
+    client_leaves();
+    expect(STOPPED);
+    buf = frame();
+    wire_done_encode(&buf, &(struct wire_done){.reason = LR_FINISH_CANCELLED});
+    say(&buf);
+    expect(OVER);
+    assert_int_equal(g->usage.prompt_tokens, 1000);
+}
+
 static void after_the_client_left_the_node_still_tells_the_usage(void **state)
 {
     (void)state;
@@ -689,6 +706,7 @@ int main(void)
         TEST(a_grant_that_comes_after_the_client_left_is_given_back),
         TEST(a_client_that_leaves_before_the_node_has_accepted_pays_what_the_node_made),
         TEST(a_client_that_leaves_before_the_link_is_open_waits_for_nothing),
+        TEST(the_usage_of_an_earlier_attempt_outlives_a_node_that_had_not_begun),
         TEST(after_the_client_left_the_node_still_tells_the_usage),
         TEST(a_node_that_never_tells_the_usage_is_left_after_five_seconds),
         TEST(a_link_that_breaks_after_the_client_left_ends_it),
