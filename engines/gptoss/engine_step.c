@@ -228,6 +228,8 @@ lr_code gptoss_engine_logits(struct lr_engine_model *m, const uint32_t *ids, siz
         code = gptoss_scheduler_borrow(&m->scheduler, seq, err);
     if (code == LR_OK) {
         code = logits_chunks(m, seq, out, err);
+        /* The device's tokens are those of this computation: no step follows the last one. */
+        m->whole = m->whole || m->begun != 0;
         gptoss_scheduler_return(&m->scheduler, seq);
     }
     engine_sequence_destroy(seq);

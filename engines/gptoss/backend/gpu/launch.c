@@ -274,9 +274,10 @@ void gpu_charge_experts(const struct gptoss_backend *b, struct gpu_list *l,
                         const struct gpu_matrix *m, const struct gpu_part *part,
                         uint32_t tokens)
 {
-    gpu_charge(l, m->rows, m->columns,
-               (uint64_t)tokens * b->config->experts_per_token * part->count /
-                   b->config->experts);
+    if (l->count > 0)
+        l->commands[l->count - 1].work += (uint64_t)m->rows * m->columns * tokens *
+                                          b->config->experts_per_token * part->count /
+                                          b->config->experts;
 }
 
 lr_code gpu_record(struct gptoss_backend *b, struct gpu_list *l, struct gpu_recording **out,
