@@ -45,7 +45,8 @@ static void size_model(struct lr_engine_model *m, const struct lr_engine_options
 }
 
 /* Used by probe() and open(), which must report the same need. */
-static void fill_need(const struct lr_engine_model *m, struct lr_engine_need *need)
+static void fill_need(const struct lr_engine_model *m, uint64_t limit,
+                      struct lr_engine_need *need)
 {
     struct lr_engine_need n = {
         .size = sizeof(n),
@@ -64,9 +65,33 @@ static void fill_need(const struct lr_engine_model *m, struct lr_engine_need *ne
         .ram = m->options.on_device ? m->options.ram_bytes : 0,
     };
     n.total = n.weights + n.workspace + n.fixed + n.kv;
+    if (m->options.fill && limit > n.total) {
+        n.kv += limit - n.total;
+        n.total = limit;
+    }
     uint32_t size = need->size < sizeof(n) ? need->size : (uint32_t)sizeof(n);
     n.size = need->size;
     memcpy(need, &n, size);
+}
+
+static uint64_t limit_of(const struct lr_engine_model *m,
+                         const struct lr_engine_options *options)
+{
+    bool is_device = m->options.on_device && options->vram_limit != 0;
+    return is_device ? options->vram_limit : options->ram_limit;
+}
+
+static lr_code check_limits(const struct lr_engine_model *m,
+                            const struct lr_engine_options *options, struct lr_error *err)
+{
+    struct lr_engine_need need = {.size = sizeof(need)};
+    uint64_t limit = limit_of(m, options);
+    fill_need(m, limit, &need);
+    if (limit == 0 || need.total <= limit)
+        return LR_OK;
+    return lr_fail(err, m->options.on_device ? LR_OUT_OF_VRAM : LR_OUT_OF_RAM,
+                   "the model needs %llu bytes, its allotment is %llu",
+                   (unsigned long long)need.total, (unsigned long long)limit);
 }
 
 static lr_code probe(const char *model_dir, const struct lr_engine_options *options,
@@ -81,8 +106,8 @@ static lr_code probe(const char *model_dir, const struct lr_engine_options *opti
     if (code != LR_OK)
         return code;
     size_model(&m, options);
-    fill_need(&m, need);
-    return LR_OK;
+    fill_need(&m, limit_of(&m, options), need);
+    return m.options.fill ? check_limits(&m, options, err) : LR_OK;
 }
 
 lr_code testing_artifact_check(const char *path, bool whole, struct lr_error *err)
@@ -99,19 +124,6 @@ lr_code testing_artifact_check(const char *path, bool whole, struct lr_error *er
     return got >= len && memcmp(head, magic, len) == 0
                ? LR_OK
                : lr_fail(err, LR_MODEL_CORRUPT, "%s is no artifact of this engine", path);
-}
-
-static lr_code check_limits(const struct lr_engine_model *m,
-                            const struct lr_engine_options *options, struct lr_error *err)
-{
-    struct lr_engine_need need = {.size = sizeof(need)};
-    fill_need(m, &need);
-    uint64_t limit = m->options.on_device ? options->vram_limit : options->ram_limit;
-    if (limit == 0 || need.total <= limit)
-        return LR_OK;
-    return lr_fail(err, m->options.on_device ? LR_OUT_OF_VRAM : LR_OUT_OF_RAM,
-                   "the model needs %llu bytes, its allotment is %llu",
-                   (unsigned long long)need.total, (unsigned long long)limit);
 }
 
 static lr_code load(struct lr_engine_model *m, struct lr_error *err)

@@ -44,7 +44,8 @@ enum testing_stage {
 
 /* From config.json ("testing") and then from extra_json, which has precedence. */
 struct testing_options {
-    uint64_t weights_bytes;  /* stated need */
+    uint64_t weights_bytes; /* stated need */
+    bool fill; /* the stated need is all that the limit allows, and more than weights_bytes */
     uint64_t use_bytes;      /* really allocated and touched, whatever need was stated */
     uint64_t leak_bytes;     /* leaked with every request */
     uint64_t load_ms;        /* in steps of 10 ms, each reported as progress */

@@ -1,6 +1,8 @@
 /* node/node.c - struct node: what its settings say, and what its modules get. */
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/log.h"
 #include "base/sandbox.h"
@@ -127,6 +129,29 @@ static void make_modules(struct node *node, struct net_loop *loop)
     node->storage = (struct node_storage){.models = &node->models, .settings = s};
 }
 
+/* The setting vram-limit.  The log says where it has no effect. */
+static void limit_gpus(struct node_models *models, uint64_t bytes)
+{
+    struct node_pools *pools = &models->pools;
+    bool has_own_memory = pools->count > 1;
+
+    if (!has_own_memory && strcmp(models->devices.kind, "cpu") == 0)
+        lr_log_warn(NULL, "node.vram_limit_unused reason=%s",
+                    "this node has no GPU; the setting ram-limit limits its models");
+    else if (!has_own_memory) /* a GPU that computes in the machine's memory */
+        pools->pool[NODE_POOL_RAM].state.cap = bytes;
+    for (uint32_t i = 1; i < pools->count; i++) {
+        struct node_pool_state *state = &pools->pool[i].state;
+        state->cap = bytes;
+        if (state->total != 0 && bytes > node_ledger_limit(state))
+            lr_log_warn(NULL,
+                        "node.vram_limit_unused pool=%s wanted=%" PRIu64 " limit=%" PRIu64
+                        " reason=%s",
+                        pools->pool[i].name, bytes, node_ledger_limit(state),
+                        "the setting memory-threshold allows less");
+    }
+}
+
 lr_code node_create(struct net_loop *loop, const struct lr_settings *settings,
                     struct node **out, struct lr_error *err)
 {
@@ -147,7 +172,7 @@ lr_code node_create(struct net_loop *loop, const struct lr_settings *settings,
     if (code == LR_OK)
         code = choose_device(node, err);
     if (code == LR_OK && lr_settings_has(settings, "vram-limit"))
-        node_pools_cap(&node->models.pools, lr_settings_size(settings, "vram-limit"));
+        limit_gpus(&node->models, lr_settings_size(settings, "vram-limit"));
     if (code == LR_OK)
         code = node_replicas_parse(lr_str_z(lr_settings_str(settings, "replicas")),
                                    &node->models.replicas, err);

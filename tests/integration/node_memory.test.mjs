@@ -32,7 +32,7 @@ describe('thresholds on a GPU (fake NVML)', () => {
     for (const id of ['old', 'young', 'busy', 'pinned'])
       makeModel(models, id, 'echo', { weights_bytes: 100 * MB, on_device: true, step_ms: 20 });
     makeModel(models, 'tiny', 'echo', { weights_bytes: 1 * MB, on_device: true });
-    makeModel(models, 'loading', 'echo', { weights_bytes: 100 * MB, on_device: true, load_ms: 4000 });
+    makeModel(models, 'loading', 'echo', { weights_bytes: 100 * MB, on_device: true, load_ms: 8000 });
     makeModel(models, 'huge', 'echo', { weights_bytes: 5000 * MB, on_device: true });
     use(50);
     node = await startNode({
@@ -256,7 +256,83 @@ describe('a limit for GPU memory (fake NVML)', () => {
     }
     const { error } = await generate(node, ask('large', 'x'));
     assert.equal(error.code, 'OUT_OF_VRAM');
-    assert.match(error.message, /160\d{6} bytes|150000000 bytes/);
+    assert.match(error.message, /160\d{6} bytes.*150000000 bytes of .*vram-limit is 150000000 bytes.*9\.\d MiB are missing/);
+    assert.match(error.message, /raise vram-limit, or lower max-context/);
     await node.stop();
+  });
+
+  it('above what the threshold allows, or without a GPU, is told in the log', async () => {
+    const models = tempDir('models');
+    const figures = path.join(models, 'nvml');
+    fs.writeFileSync(figures, `${1000 * MB} 0\n`);
+    for (const [args, words] of [
+      [['--nvml-library', path.join(TESTING, 'fake_nvml.so')], /vram_limit_unused.*limit=900000000.*memory-threshold/],
+      [[], /vram_limit_unused.*ram-limit/],
+    ]) {
+      const node = await startNode({
+        models,
+        env: { LR_FAKE_NVML: figures },
+        args: [...args, '--vram-limit', `${950 * MB}`],
+      });
+      await until('the log has it', () => words.test(node.log));
+      await node.stop();
+    }
+  });
+});
+
+describe('a model that plans with all memory of a GPU (fake NVML)', () => {
+  const models = tempDir('models');
+  const figures = path.join(models, 'nvml');
+  const args = ['--nvml-library', path.join(TESTING, 'fake_nvml.so'), '--memory-interval', '100ms'];
+  let node;
+  const gpu = async () => (await node.get('/v0/memory')).pools.find((p) => p.pool === 'GPU-fake-0');
+  // Other programs use so much; the GPU's figure has what our models hold, too.
+  async function others(mb) {
+    fs.writeFileSync(figures, `${1000 * MB} ${mb * MB + (node ? (await gpu()).reserved : 0)}\n`);
+    if (node) await until('the node has seen it', async () => (await gpu()).capacity === (900 - mb) * MB, 5000);
+  }
+  async function unload(id) {
+    await node.post(`/v0/models/${id}/unload`);
+    await until('unloaded', async () => (await node.model(id)).state === 'present', 5000);
+  }
+  before(async () => {
+    makeModel(models, 'wide', 'echo', { weights_bytes: 600 * MB, on_device: true, fill: true });
+    makeModel(models, 'small', 'echo', { weights_bytes: 200 * MB, on_device: true });
+    await others(50);
+    node = await startNode({ models, env: { LR_FAKE_NVML: figures }, args });
+  });
+  after(() => node.stop());
+
+  it('is loaded beside other programs, with what they leave', async () => {
+    assert.equal((await generate(node, ask('wide', 'x'))).text, 'x');
+    const { reserved } = await gpu();
+    assert.ok(reserved <= 850 * MB && reserved >= 830 * MB, `${reserved}`);
+  });
+
+  it('is loaded with less beside a pinned model, and with more when that has gone', async () => {
+    await unload('wide');
+    await others(50);
+    await node.post('/v0/models/small/pin');
+    assert.equal((await generate(node, ask('small', 'x'))).text, 'x');
+    await others(50);
+    assert.equal((await generate(node, ask('wide', 'x'))).text, 'x');
+    const both = (await gpu()).reserved;
+    assert.ok(both <= 850 * MB && both >= 830 * MB, `${both}`);
+    await node.post('/v0/models/small/unpin');
+    for (const id of ['small', 'wide']) await unload(id);
+    await others(50);
+    assert.equal((await generate(node, ask('wide', 'x'))).text, 'x');
+    assert.ok((await gpu()).reserved >= 830 * MB, `${(await gpu()).reserved}`);
+  });
+
+  it('is refused where the others leave too little, with what it needs, and loaded once they leave more', async () => {
+    await unload('wide');
+    await others(500);
+    const { error } = await generate(node, ask('wide', 'x'));
+    assert.equal(error.code, 'OUT_OF_VRAM');
+    assert.match(error.message, /needs 600\d{6} bytes/);
+    assert.equal((await node.model('wide')).state, 'waiting');
+    await others(150); // more than at its first load
+    assert.equal((await generate(node, ask('wide', 'x'))).text, 'x');
   });
 });

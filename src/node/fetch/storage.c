@@ -156,7 +156,7 @@ static void undescribe(struct node_model *m)
     model_descriptor_close(m->descriptor);
     m->descriptor = NULL;
     m->engine = NULL;
-    m->has_need = false;
+    node_forget_need(m);
     m->skip_artifact = false;
 }
 

@@ -204,36 +204,49 @@ void node_plan_room(const struct node_models *models, uint32_t pool, uint64_t ne
 static void refuse(struct node_model *model, const struct node_pool *pool, uint64_t available)
 {
     const struct lr_engine_need *n = &model->need;
+    uint64_t cap = pool->state.cap;
+    bool is_capped = cap != 0 && cap == node_ledger_limit(&pool->state);
     struct lr_error err;
-    char need[32], weights[32], kv[32], work[32], room[32], total[32];
+    char need[32], weights[32], kv[32], work[32], room[32], total[32], missing[32], limit[64];
     lr_format_size(n->total, need);
     lr_format_size(n->weights, weights);
     lr_format_size(n->kv, kv);
     lr_format_size(n->workspace + n->fixed, work);
     lr_format_size(available, room);
     lr_format_size(pool->state.total, total);
+    lr_format_size(n->total - available, missing);
+    if (is_capped)
+        (void)snprintf(limit, sizeof(limit), "vram-limit is %" PRIu64 " bytes", cap);
+    else
+        (void)snprintf(limit, sizeof(limit), "at most %u %% in use", pool->state.limit_percent);
     (void)lr_fail(&err, n->on_device != 0 ? LR_OUT_OF_VRAM : LR_OUT_OF_RAM,
                   "model \"%s\" needs %s (%" PRIu64 " bytes: weights %s, KV cache %s, "
                   "workspace %s) and %s can give it %s (%" PRIu64
-                  " bytes of %s, at most %u %% in use): "
-                  "use a machine with more memory, or lower max-tokens or max-sequences",
+                  " bytes of %s, %s), %s are missing: %s, or lower max-context, max-tokens "
+                  "or max-sequences",
                   model->id, need, n->total, weights, kv, work, pool->title, room, available,
-                  total, pool->state.limit_percent);
+                  total, limit, missing,
+                  is_capped ? "raise vram-limit" : "use a machine with more memory");
     node_model_trouble(model, NODE_TROUBLE_ROOM, &err);
 }
 
-bool node_has_room(struct node_model *model, uint64_t *available)
+uint64_t node_available(struct node_model *model)
 {
     static struct node_room room;
-    const struct node_models *models = model->models;
     uint32_t pool = node_pool_for(model, model->need.on_device != 0, model->need.total);
-    *available = 0;
     if (pool == NODE_POOL_NONE)
-        return false;
-    node_plan_room(models, pool, model->need.total, &room);
-    *available = room.available;
-    return room.plan != NODE_PLAN_NEVER;
+        return 0;
+    node_plan_room(model->models, pool, model->need.total, &room);
+    return room.available;
 }
+
+void node_forget_need(struct node_model *model)
+{
+    model->has_need = false;
+    model->is_tight = false;
+}
+
+static void start_probe(struct node_model *model);
 
 static void make_room(struct node_model *model)
 {
@@ -245,6 +258,11 @@ static void make_room(struct node_model *model)
     node_measure(models);
     uint32_t pool = node_pool_for(model, model->need.on_device != 0, model->need.total);
     node_plan_room(models, pool, model->need.total, &room);
+    if (room.plan == NODE_PLAN_NEVER && !model->is_tight && room.available != 0) {
+        model->is_tight = true;
+        start_probe(model);
+        return;
+    }
     if (room.plan == NODE_PLAN_NEVER) {
         refuse(model, &models->pools.pool[pool], room.available);
         return;
@@ -293,7 +311,7 @@ bool node_artifact_refused(struct node_model *model, const struct lr_error *why)
     lr_log_warn(NULL, "model.artifact_refused model=%s artifact=%s reason=%s", model->id,
                 artifact, why->text);
     model->skip_artifact = true;
-    model->has_need = false;
+    node_forget_need(model);
     return true;
 }
 
@@ -319,11 +337,30 @@ static void on_probe_exit(void *arg, const char *how)
         node_admit(model);
         return;
     }
+    if (model->is_tight && was_told &&
+        (err.code == LR_OUT_OF_VRAM || err.code == LR_OUT_OF_RAM)) {
+        node_model_trouble(model, NODE_TROUBLE_TIGHT, &err);
+        return;
+    }
     if (!was_told)
         (void)lr_fail(&err, is_late ? LR_TIMEOUT : LR_INTERNAL,
                       "the engine %s when it was asked about the model", how);
     node_model_trouble(model, was_told ? NODE_TROUBLE_TOLD : NODE_TROUBLE_DEATH, &err);
     node_model_pump(model);
+}
+
+/* What the engine may plan with.  Engines fill a limit that is short for them, so a tight one
+ * leaves a little for other programs, whose use changes all the time. */
+static uint64_t probe_limit(const struct node_model *model, uint32_t pool)
+{
+    enum { PART_LEFT = 64 };
+    static struct node_room room;
+    uint64_t limit = node_ledger_limit(&model->models->pools.pool[pool].state);
+    if (!model->is_tight)
+        return limit;
+    node_plan_room(model->models, pool, 0, &room);
+    uint64_t most = room.available - room.available / PART_LEFT;
+    return most < limit ? most + (most == 0) : limit; /* 0 would be no limit */
 }
 
 static void start_probe(struct node_model *model)
@@ -333,11 +370,11 @@ static void start_probe(struct node_model *model)
     struct lr_error err;
     struct wire_open open;
     uint32_t pool = node_pool_for(model, is_on_device(model), 0);
-    const struct node_pool_state *state = &models->pools.pool[pool].state;
     struct probe *p = calloc(1, sizeof(*p));
     const struct node_proc_callbacks callbacks = {
         .arg = p, .on_frames = node_answer_on_frames, .on_exit = on_probe_exit};
-    node_describe_open(model, library, pool, node_ledger_limit(state), &open);
+    model->wants_probe = false;
+    node_describe_open(model, library, pool, probe_limit(model, pool), &open);
     lr_code code =
         p != NULL ? node_engine_run(models->launcher, library, model->id, WIRE_PROBE, &open,
                                     &callbacks, &model->probe, &err)
@@ -365,6 +402,7 @@ void node_admit(struct node_model *model)
         return;
     }
     if (is_at_rest) {
+        model->wants_probe = model->is_tight;
         node_breaker_try(&model->breaker);
         node_model_move(model, NODE_MODEL_STARTING, NULL);
     }
@@ -377,7 +415,9 @@ void node_admit(struct node_model *model)
         node_model_trouble(model, NODE_TROUBLE_TOLD, &err);
     } else if (node_gpus_check(model, &err) != LR_OK) {
         node_model_trouble(model, NODE_TROUBLE_ROOM, &err);
-    } else if (!model->has_need || model->need_library != model->engine->library) {
+    } else if (!model->has_need || model->wants_probe ||
+               model->need_library != model->engine->library) {
+        node_measure(model->models);
         start_probe(model);
     } else {
         make_room(model);

@@ -223,12 +223,6 @@ void node_pools_free(struct node_pools *pools)
     pools->nvml = NULL;
 }
 
-void node_pools_cap(struct node_pools *pools, uint64_t bytes)
-{
-    for (uint32_t i = 1; i < pools->count; i++)
-        pools->pool[i].state.cap = bytes;
-}
-
 void node_pools_read(struct node_pools *pools)
 {
     read_ram(pools);

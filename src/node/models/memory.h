@@ -57,9 +57,6 @@ void node_pools_free(struct node_pools *pools);
 void node_pools_replace(struct node_pools *pools, const struct wire_device *devices,
                         size_t count);
 
-/* What our models may use of each GPU. */
-void node_pools_cap(struct node_pools *pools, uint64_t bytes);
-
 /* Reads every pool again. */
 void node_pools_read(struct node_pools *pools);
 

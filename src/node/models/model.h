@@ -73,6 +73,9 @@ struct node_model {
     bool has_need;
     struct lr_engine_need need;        /* for need_library */
     struct node_library *need_library; /* reference */
+    bool is_tight;    /* the need within the pool's limit did not fit beside other programs and
+                       * pinned models: each load asks for the need within what is free */
+    bool wants_probe; /* the need is of an earlier load, and the free memory may have changed */
 
     bool is_pinned;
     bool is_wanted;          /* somebody asked for it to be loaded, beside requests */
@@ -136,6 +139,7 @@ enum node_trouble {
     NODE_TROUBLE_DEATH,  /* a worker or a probe ended without a word: may be chance */
     NODE_TROUBLE_TOLD,   /* the engine or the system said why it does not work */
     NODE_TROUBLE_ROOM,   /* the plan leaves no memory for it; nothing was started */
+    NODE_TROUBLE_TIGHT,  /* the engine cannot plan with the memory that is free */
     NODE_TROUBLE_JUDGED, /* no try can end otherwise */
 };
 /* The only way out of a try that did not work: decides between "again at once" (PRESENT; the
@@ -154,9 +158,10 @@ void node_model_served(struct node_model *model);
 
 /* Begins to load: probes, makes room, starts a worker.  State PRESENT, WAITING or STARTING. */
 void node_admit(struct node_model *model);
-/* Whether there would be room for what it needs, which is known; *available: how much at most.
- */
-bool node_has_room(struct node_model *model, uint64_t *available);
+/* The most memory that it could get now; others may have to be evicted for that. */
+uint64_t node_available(struct node_model *model);
+/* What its engine said it needs is no longer true. */
+void node_forget_need(struct node_model *model);
 /* Fills what an engine is to be told about a model; strings are borrowed. */
 struct wire_open;
 void node_describe_open(const struct node_model *model, const struct node_library *library,

@@ -60,15 +60,16 @@ static void go_again(struct node_model *model, const struct lr_error *err)
         tell_waiting(model);
 }
 
-static void wait_for_change(struct node_model *model, const struct lr_error *err)
+static void wait_for_change(struct node_model *model, enum node_trouble kind,
+                            const struct lr_error *err)
 {
-    uint64_t available;
     model->room_wanted = 0;
     if (is_memory(err->code) && model->has_need) {
-        bool has_room = node_has_room(model, &available);
-        /* What was there by the plan was not enough: more than that. */
-        uint64_t more = model->need.total / 20;
-        model->room_wanted = !has_room                       ? model->need.total
+        uint64_t available = node_available(model), need = model->need.total;
+        uint64_t more = need / 20;
+        /* An engine that has tried with all that is free needs more than that. */
+        bool has_tried = available >= need || kind == NODE_TROUBLE_TIGHT;
+        model->room_wanted = !has_tried                      ? need
                              : available < UINT64_MAX - more ? available + more
                                                              : UINT64_MAX;
     }
@@ -95,16 +96,15 @@ void node_model_trouble(struct node_model *model, enum node_trouble kind,
     }
     if (kind == NODE_TROUBLE_TOLD)
         node_breaker_failed(&model->breaker, now);
-    wait_for_change(model, &err);
+    wait_for_change(model, kind, &err);
 }
 
 /* ---- the next try ---- */
 
 static bool has_room_again(struct node_model *model)
 {
-    uint64_t available;
-    return model->room_wanted != 0 && model->has_need && node_has_room(model, &available) &&
-           available >= model->room_wanted;
+    return model->room_wanted != 0 && model->has_need &&
+           node_available(model) >= model->room_wanted;
 }
 
 /* Whether a try may begin now that a request has come. */
