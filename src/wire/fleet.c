@@ -95,6 +95,7 @@ static void write_state(struct lr_json_writer *w, const struct wire_heartbeat *m
         if (m->pools[i].gpu.reported != 0 || m->pools[i].gpu.is_faulty) {
             lr_json_member_object(w, "gpu");
             wire_gpu_write(w, &m->pools[i].gpu);
+            put_text(w, "reason", m->pools[i].fault);
             lr_json_end_object(w);
         }
         lr_json_end_object(w);
@@ -294,7 +295,9 @@ static lr_code read_state(struct lr_arena *arena, const struct lr_json *obj,
         pool->title = take_text(&items[i], "title", out);
         pool->total = take_number(&items[i], "total", UINT64_MAX, out);
         pool->used = take_number(&items[i], "used", UINT64_MAX, out);
-        take_gpu(lr_json_get(&items[i], "gpu"), &pool->gpu, out);
+        const struct lr_json *gpu = lr_json_get(&items[i], "gpu");
+        take_gpu(gpu, &pool->gpu, out);
+        pool->fault = gpu != NULL ? take_text(gpu, "reason", out) : (struct lr_str){0};
         if (pool->name.len != 0)
             out->pool_count++;
         else

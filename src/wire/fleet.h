@@ -119,6 +119,7 @@ struct wire_fleet_pool {
     struct lr_str title;
     uint64_t total, used;
     struct wire_gpu gpu; /* of RAM, and of a GPU that says nothing: all zero */
+    struct lr_str fault; /* why the GPU is faulty; empty: it is sound, or nobody said why */
 };
 
 /* A file of a model that is being downloaded. */

@@ -1,9 +1,11 @@
 // Live data for the dashboard: figures each second, download progress by file, alerts with a suggested action.
 import assert from 'node:assert/strict';
 import fs from 'node:fs';
+import http from 'node:http';
 import net from 'node:net';
 import path from 'node:path';
 import { after, before, test } from 'node:test';
+import { GB, makeGpus } from '../support/gpus.mjs';
 import { startHub } from '../support/hub.mjs';
 import { BUILD } from '../support/program.mjs';
 import {
@@ -17,6 +19,7 @@ import {
   startNode,
   startRouter,
   startStandIn,
+  stopwatch,
   stream,
   tempDir,
   until,
@@ -322,4 +325,66 @@ test('a faulty GPU: the figures of the nodes show it, an alert says what to do, 
   assert.equal((await chat('again')).status, 200);
   await sick.stop();
   await well.stop();
+});
+
+test('a router that is started again keeps the alert of a faulty GPU, although the node keeps its event no more', async () => {
+  const told = [];
+  const receiver = http.createServer(async (req, res) => {
+    let text = '';
+    for await (const piece of req) text += piece;
+    const { type, data } = JSON.parse(text);
+    if (data.kind === 'gpu_faulty') told.push(`${type} ${data.subject}`);
+    res.end();
+  });
+  await new Promise((done) => receiver.listen(0, '127.0.0.1', done));
+  after(() => receiver.close());
+  const hook = `http://127.0.0.1:${receiver.address().port}/`;
+  const args = ['--allow-cpu-nodes', '--node-timeout', '2s', '--alert-webhook', hook];
+  const first = keep(await startRouter({ args }));
+  const gpus = makeGpus([{ total: GB, used: 0, words: 'dbe=4' }]);
+  const node = keep(
+    await startNode(first, { name: 'sick', args: [...gpus.args, '--model', makeEcho('churn')], env: gpus.env }),
+  );
+  const before = await alert(first, 'gpu_faulty');
+  assert.equal(before.count, 1, 'the event and the figures are one alert');
+  await until('the receiver knows', () => told.length === 1);
+  await register(first, 'churn');
+  const ear = listen(first);
+  const become = (state) => until(state, async () => (await nodes(first))[0].models[0].state === state);
+  while (ear.of('node.model').length < 70) {
+    await call(`${first.url}/v0/models/churn/load`, { body: {} });
+    await become('ready');
+    await call(`${first.url}/v0/models/churn/unload`, { body: {} });
+    await become('present');
+  }
+  await ear.stop();
+  await first.stop();
+  const second = keep(await startRouter({ args, dir: first.dir, port: Number(new URL(first.url).port) }));
+  const watch = stopwatch();
+  const late = listen(second);
+  const again = await alert(second, 'gpu_faulty');
+  assert.deepEqual(
+    [again.id, again.open, again.count, again.node_name, again.message, again.nodes.length],
+    [before.id, true, 1, 'sick', before.message, 1],
+  );
+  await until('the events that the node keeps', () => late.of('node.model').length > 0);
+  assert.equal(late.of('node.gpu_faulty').length, 0, 'the node keeps its event no more');
+  // By then the router has told the receiver what was open before its start and is not open now.
+  await until('the webhook knows all', () => watch.real > 10_000);
+  assert.deepEqual(told, ['alert.opened GPU-fake-0'], 'the alert has not ended in between');
+  assert.deepEqual(
+    late
+      .of('alert')
+      .filter((a) => a.kind === 'gpu_faulty')
+      .map((a) => a.open),
+    [true],
+    'told once',
+  );
+  await late.stop();
+  // A new process finds the GPU sound.
+  await node.stop('SIGKILL');
+  gpus.set([{ total: GB, used: 0, words: 'dbe=0' }]);
+  keep(await startNode(second, { name: 'sick', dir: node.dir, args: gpus.args, env: gpus.env }));
+  await alert(second, 'gpu_faulty', (a) => !a.open);
+  await until('the receiver knows the end', () => told.at(-1) === 'alert.resolved GPU-fake-0');
 });

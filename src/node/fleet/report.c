@@ -110,6 +110,7 @@ static bool make_report(const struct node_models *models, uint64_t epoch, struct
             .total = models->pools.pool[p].state.total,
             .used = models->pools.pool[p].state.used,
             .gpu = models->pools.pool[p].health.gpu,
+            .fault = lr_str_z(models->pools.pool[p].health.reason),
         };
     report->heartbeat = (struct wire_heartbeat){
         .epoch = epoch,

@@ -368,6 +368,15 @@ static void hear_kill(struct router_alerts *alerts, const struct router_node *no
                        lr_str_z(text));
 }
 
+/* The event and the heartbeat's figures both say it; once is enough. */
+static void hear_fault(struct router_alerts *alerts, const struct router_node *node,
+                       struct lr_str pool, struct lr_str reason)
+{
+    const struct router_alert *a = find(alerts, ROUTER_ALERT_GPU_FAULTY, false, pool);
+    if (a == NULL || !router_alert_is_open(a) || find_node(a, node->id) == NULL)
+        router_alert_raise(alerts, ROUTER_ALERT_GPU_FAULTY, node, pool, reason);
+}
+
 /* Events with one meaning, and which of their members hold the alert's subject and message. */
 static const struct {
     const char *event;
@@ -377,7 +386,6 @@ static const struct {
     {"model_served", ROUTER_ALERT_WORKER_DIED, "model", NULL},
     {"model_served", ROUTER_ALERT_WATCHDOG_KILL, "model", NULL},
     {"memory_relieved", ROUTER_ALERT_MEMORY_ALERT, "pool", NULL},
-    {"gpu_faulty", ROUTER_ALERT_GPU_FAULTY, "pool", "reason"},
     {"worker_died", ROUTER_ALERT_WORKER_DIED, "model", "how"},
     {"engine_refused", ROUTER_ALERT_ENGINE_REFUSED, "engine", "reason"},
     {"reloaded", ROUTER_ALERT_ENGINE_REFUSED, "engine", NULL},
@@ -398,6 +406,8 @@ static void hear(struct router_alerts *alerts, const struct router_node *node,
         hear_memory(alerts, node, event);
     else if (lr_str_eq_z(name, "watchdog_kill"))
         hear_kill(alerts, node, event);
+    else if (lr_str_eq_z(name, "gpu_faulty"))
+        hear_fault(alerts, node, text_of(event, "pool"), text_of(event, "reason"));
     for (size_t i = 0; i < sizeof(meanings) / sizeof(meanings[0]); i++) {
         if (!lr_str_eq_z(name, meanings[i].event))
             continue;
@@ -510,10 +520,56 @@ static bool has_open_worker_alert(const struct router_alerts *alerts)
     return false;
 }
 
+/* Whether a new alert displaces none that is open. */
+static bool has_room(const struct router_alerts *alerts)
+{
+    for (size_t i = 0; i < ROUTER_ALERTS_MAX; i++)
+        if (alerts->all[i].id == 0 || !router_alert_is_open(&alerts->all[i]))
+            return true;
+    return false;
+}
+
+static bool has_faulty(const struct wire_heartbeat *heartbeat, const struct router_alert *a)
+{
+    for (size_t i = 0; i < heartbeat->pool_count; i++) {
+        struct lr_str name = lr_str_sub(heartbeat->pools[i].name, 0, sizeof(a->subject) - 1);
+        if (heartbeat->pools[i].gpu.is_faulty && lr_str_eq_z(name, a->subject))
+            return true;
+    }
+    return false;
+}
+
+/* A node tells the event of a faulty GPU once, and keeps few events: a router that was started
+ * later may not get it.  Every heartbeat says which GPUs are faulty. */
+static void follow_faults(struct router_alerts *alerts, const struct router_node *node,
+                          const struct wire_heartbeat *heartbeat)
+{
+    char reason[ROUTER_REASON_MAX];
+    for (size_t i = 0; i < ROUTER_ALERTS_MAX; i++) {
+        struct router_alert *a = &alerts->all[i];
+        if (a->id != 0 && a->kind == ROUTER_ALERT_GPU_FAULTY &&
+            find_node(a, node->id) != NULL && !has_faulty(heartbeat, a))
+            settle_on(alerts, a, node);
+    }
+    for (size_t i = 0; i < heartbeat->pool_count; i++) {
+        const struct wire_fleet_pool *pool = &heartbeat->pools[i];
+        struct lr_str why =
+            pool->fault.len != 0 ? pool->fault : lr_str_z("it had an error of the hardware");
+        /* Where all alerts are open, GPUs would displace each other with every heartbeat. */
+        if (!pool->gpu.is_faulty || (!has_room(alerts) && find(alerts, ROUTER_ALERT_GPU_FAULTY,
+                                                               false, pool->name) == NULL))
+            continue;
+        (void)snprintf(reason, sizeof(reason), LR_STR_FMT " (" LR_STR_FMT "): " LR_STR_FMT,
+                       LR_STR_ARG(pool->title), LR_STR_ARG(pool->name), LR_STR_ARG(why));
+        hear_fault(alerts, node, pool->name, lr_str_z(reason));
+    }
+}
+
 void router_alerts_heartbeat(struct router_alerts *alerts, struct router_node *node,
                              const struct wire_heartbeat *heartbeat)
 {
     hear_events(alerts, node, heartbeat);
+    follow_faults(alerts, node, heartbeat);
     if (has_open_worker_alert(alerts))
         settle_idle(alerts, node, heartbeat);
     for (size_t i = 0; alerts->events->subscriber_count != 0 && i < heartbeat->download_count;

@@ -137,7 +137,8 @@ void router_alerts_tell(struct router_alerts *alerts, const struct router_node *
 void router_alerts_silent(struct router_alerts *alerts, const struct router_node *node,
                           uint64_t silent_ms);
 /* What a heartbeat brought beside load and memory: passes the node's events on, with the alerts
- * that they mean, and its downloads. */
+ * that they mean, and its downloads.  The alerts of faulty GPUs follow what the heartbeat says
+ * of the GPUs. */
 void router_alerts_heartbeat(struct router_alerts *alerts, struct router_node *node,
                              const struct wire_heartbeat *heartbeat);
 

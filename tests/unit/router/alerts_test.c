@@ -125,6 +125,89 @@ static void a_silenced_alert_is_listed_and_not_counted_until_the_silence_ends(vo
     lr_buf_free(&out);
 }
 
+/* A heartbeat of the node with two GPUs. */
+static void beat(struct router_node *from, bool is_faulty_0, bool is_faulty_1)
+{
+    const struct wire_fleet_pool pools[] = {
+        {.name = lr_str_z("GPU-0"),
+         .title = lr_str_z("H200"),
+         .gpu = {.is_faulty = is_faulty_0},
+         .fault = lr_str_z("it is hot")},
+        {.name = lr_str_z("GPU-1"), .title = lr_str_z("H200"), .gpu.is_faulty = is_faulty_1},
+    };
+    const struct wire_heartbeat heartbeat = {.epoch = 1, .pools = pools, .pool_count = 2};
+    router_alerts_heartbeat(&alerts, from, &heartbeat);
+}
+
+static void the_alert_of_a_faulty_gpu_follows_the_heartbeats_without_an_event(void **state)
+{
+    struct router_node a = *node(1), b = *node(2);
+    (void)state;
+    beat(&a, true, false);
+    beat(&a, true, false);
+    const struct router_alert *alert = only_alert();
+    assert_int_equal(alert->kind, ROUTER_ALERT_GPU_FAULTY);
+    assert_string_equal(alert->subject, "GPU-0");
+    assert_string_equal(alert->message, "H200 (GPU-0): it is hot");
+    assert_int_equal(alert->count, 1);
+    beat(&b, true, true);
+    assert_int_equal(alert->node_count, 2);
+    assert_string_equal(alerts.all[1].subject, "GPU-1");
+    assert_contains(alerts.all[1].message, "H200 (GPU-1): "); /* its node says no reason */
+    beat(&a, false, false);
+    assert_true(router_alert_is_open(alert)); /* on the other node */
+    assert_int_equal(alert->node_count, 1);
+    beat(&b, false, true);
+    assert_false(router_alert_is_open(alert));
+    assert_true(router_alert_is_open(&alerts.all[1]));
+    beat(&a, true, false);
+    assert_true(router_alert_is_open(alert));
+}
+
+static void the_event_of_a_faulty_gpu_and_its_heartbeats_are_one_alert(void **state)
+{
+    struct router_node from = *node(1);
+    struct lr_arena arena;
+    const struct lr_json *event = NULL;
+    (void)state;
+    lr_arena_init(&arena, 1 << 16);
+    assert_int_equal(lr_json_parse(&arena,
+                                   lr_str_z("{\"event\":\"gpu_faulty\",\"pool\":\"GPU-0\","
+                                            "\"reason\":\"H200 (GPU-0): it is hot\"}"),
+                                   NULL, &event, NULL),
+                     LR_OK);
+    const struct wire_fleet_pool pool = {.name = lr_str_z("GPU-0"), .gpu.is_faulty = true};
+    struct wire_heartbeat heartbeat = {.epoch = 1,
+                                       .pools = &pool,
+                                       .pool_count = 1,
+                                       .events = &event,
+                                       .event_count = 1,
+                                       .event_end = 1};
+    beat(&from, true, false); /* the figures, then the event with them */
+    router_alerts_heartbeat(&alerts, &from, &heartbeat);
+    router_alerts_heartbeat(&alerts, &from, &heartbeat);
+    assert_int_equal(only_alert()->count, 1);
+    assert_int_equal(only_alert()->node_count, 1);
+    lr_arena_free(&arena);
+}
+
+static void faulty_gpus_that_find_all_alerts_open_do_not_displace_one(void **state)
+{
+    struct router_node from = *node(1);
+    char subject[16];
+    (void)state;
+    for (int i = 0; i < ROUTER_ALERTS_MAX; i++) {
+        (void)snprintf(subject, sizeof(subject), "m%d", i);
+        raise_on(1, subject);
+    }
+    beat(&from, true, true);
+    for (size_t i = 0; i < ROUTER_ALERTS_MAX; i++)
+        assert_int_equal(alerts.all[i].kind, ROUTER_ALERT_MODEL_FAILED);
+    router_alert_settle(&alerts, ROUTER_ALERT_MODEL_FAILED, node(1), lr_str_z("m7"));
+    beat(&from, true, true);
+    assert_string_equal(alerts.all[7].subject, "GPU-0");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -137,6 +220,12 @@ int main(void)
                                         teardown),
         cmocka_unit_test_setup_teardown(
             a_silenced_alert_is_listed_and_not_counted_until_the_silence_ends, setup, teardown),
+        cmocka_unit_test_setup_teardown(
+            the_alert_of_a_faulty_gpu_follows_the_heartbeats_without_an_event, setup, teardown),
+        cmocka_unit_test_setup_teardown(
+            the_event_of_a_faulty_gpu_and_its_heartbeats_are_one_alert, setup, teardown),
+        cmocka_unit_test_setup_teardown(
+            faulty_gpus_that_find_all_alerts_open_do_not_displace_one, setup, teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

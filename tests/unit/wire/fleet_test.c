@@ -96,7 +96,8 @@ static void what_is_no_model_or_memory_is_left_out_and_the_others_stay(void **st
 static void
 the_figures_of_a_gpu_arrive_as_sent_and_a_wrong_figure_is_left_out_alone(void **state)
 {
-    struct wire_fleet_pool pool = {.name = lr_str_z("GPU-1"), .gpu = {.is_faulty = true}};
+    struct wire_fleet_pool pool = {
+        .name = lr_str_z("GPU-1"), .gpu = {.is_faulty = true}, .fault = lr_str_z("it is hot")};
     struct wire_heartbeat sent = {.pools = &pool, .pool_count = 1};
     struct lr_buf text;
     (void)state;
@@ -108,6 +109,7 @@ the_figures_of_a_gpu_arrive_as_sent_and_a_wrong_figure_is_left_out_alone(void **
     assert_int_equal(got.pool_count, 1);
     assert_null(got.ignored);
     assert_memory_equal(&got.pools[0].gpu, &pool.gpu, sizeof(pool.gpu));
+    assert_true(lr_str_eq_z(got.pools[0].fault, "it is hot"));
     lr_buf_free(&text);
     got = heartbeat_of("{\"pools\":[{\"name\":\"GPU-1\",\"gpu\":"
                        "{\"clock_mhz\":-3,\"temperature_celsius\":70,\"faulty\":7}}]}");
@@ -115,6 +117,12 @@ the_figures_of_a_gpu_arrive_as_sent_and_a_wrong_figure_is_left_out_alone(void **
     assert_int_equal(got.pools[0].gpu.reported, 1u << WIRE_GPU_TEMPERATURE);
     assert_int_equal(got.pools[0].gpu.figures[WIRE_GPU_TEMPERATURE], 70);
     assert_false(got.pools[0].gpu.is_faulty);
+    assert_int_equal(got.pools[0].fault.len, 0);
+    got = heartbeat_of("{\"pools\":[{\"name\":\"GPU-1\",\"gpu\":{\"faulty\":true,"
+                       "\"reason\":7}}]}");
+    assert_string_equal(got.ignored, "reason");
+    assert_true(got.pools[0].gpu.is_faulty);
+    assert_int_equal(got.pools[0].fault.len, 0);
 }
 
 static void lists_of_another_type_are_empty(void **state)
