@@ -4,8 +4,9 @@
  * processes, and figures of the GPU's health: util=, temp=, power=, limit=, clock=, throttle=,
  * ecc= (corrected) and dbe= (uncorrected) with a number.  A figure that the line does not have
  * is not supported.  xids= counts Xid errors and xid= is their number: each increase of the
- * count is an event.  mig=2 is a GPU that is split into two parts.  The file is read at every
- * call, so that a test can change the numbers while a node runs.
+ * count is an event.  mig=2 is a GPU that is split into two parts.  lost=1 is a GPU that has
+ * fallen off the bus; with lost=health only the figures of its health say so.  The file is read
+ * at every call, so that a test can change the numbers while a node runs.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,6 +18,7 @@ enum {
     OK = 0,
     NOT_SUPPORTED = 3,
     TIMEOUT = 10,
+    GPU_IS_LOST = 15,
     FAILED = 999,
     GPUS_MAX = 8,
     PARTS_MAX = 8,
@@ -147,8 +149,10 @@ int nvmlDeviceGetName(void *device, char *out, unsigned len)
 int nvmlDeviceGetMemoryInfo(void *device, struct memory *out)
 {
     char line[LINE_BYTES];
-    if (!read_line(index_of(device), line) ||
-        sscanf(line, "%llu %llu", &out->total, &out->used) != 2)
+    int has_line = read_line(index_of(device), line);
+    if (has_line && strstr(line, "lost=1") != NULL)
+        return GPU_IS_LOST;
+    if (!has_line || sscanf(line, "%llu %llu", &out->total, &out->used) != 2)
         return FAILED;
     if (is_part(device)) {
         out->total /= 2;
@@ -165,6 +169,8 @@ int nvmlDeviceGetComputeRunningProcesses_v3(void *device, unsigned *count, struc
     *count = 0;
     if (!read_line(index_of(device), line))
         return FAILED;
+    if (strstr(line, "lost=1") != NULL)
+        return GPU_IS_LOST;
     for (char *word = strtok(line, " \n"); word != NULL; word = strtok(NULL, " \n")) {
         struct process p = {0};
         if (sscanf(word, "%u:%llu", &p.pid, &p.used) == 2 && *count < room)
@@ -184,6 +190,8 @@ static int read_figure(unsigned index, const char *key, unsigned long long *out)
     char line[LINE_BYTES];
     if (!read_line(index, line))
         return FAILED;
+    if (strstr(line, "lost=") != NULL)
+        return GPU_IS_LOST;
     const char *at = strstr(line, key);
     if (at == NULL)
         return NOT_SUPPORTED;

@@ -116,6 +116,39 @@ it('an Xid error of a program is counted, one of the hardware drains the GPU, an
   await node.stop();
 });
 
+// An old NVML tells it with the memory only, and a GPU may tell it first with the figures of its health.
+for (const [what, word, library] of [
+  ['all of NVML', 'lost=1', 'fake_nvml.so'],
+  ['the memory', 'lost=1', 'fake_nvml_old.so'],
+  ['the figures of its health', 'temp=50 lost=health', 'fake_nvml.so'],
+])
+  it(`a GPU that is lost is drained (told by ${what}): a running stream ends well, the next request runs on another GPU`, async () => {
+    const node = await startWithGpus(['temp=50', 'temp=50'], { library, testing: { step_ms: 20 } });
+    const stream = events(node, ask('m', 's'.repeat(60)));
+    assert.equal((await stream.next()).value.event, 'accepted');
+    await until('a worker', async () => (await node.worker('m'))?.ready);
+    const { pool } = await node.worker('m');
+    const lost = Number(pool.slice(-1));
+    node.use(['temp=50', 'temp=50'].map((line, i) => (i === lost ? word : line)));
+    await until('the GPU is faulty', async () => (await node.gpu(lost)).faulty);
+    assert.equal((await node.gpu(1 - lost)).faulty, false);
+    const told = new RegExp(`gpu\\.faulty pool=${pool} .*fallen off the bus, .*restart of the machine`);
+    await until('it is drained', () => told.test(node.log));
+    const second = generate(node, ask('m', 'next'));
+    let text = '';
+    for await (const event of stream) {
+      assert.notEqual(event.event, 'error');
+      if (event.event === 'token' && !event.special) text += event.text;
+    }
+    assert.equal(text, 's'.repeat(60));
+    assert.equal((await second).text, 'next');
+    await until('the worker of the lost GPU is gone', async () => {
+      const { workers } = await node.model('m');
+      return workers.length > 0 && workers.every((w) => w.pool !== pool);
+    });
+    await node.stop();
+  });
+
 it('a GPU that had uncorrectable errors before the node started is not used', async () => {
   const node = await startWithGpus(['dbe=2', 'temp=50']);
   assert.equal((await generate(node, ask('m', 'x'))).text, 'x');

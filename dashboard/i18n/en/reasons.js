@@ -10,7 +10,8 @@ export default {
     'needs {need} (weights {weights}, KV cache {kv}, workspace {workspace}), and {device} can give it {room}: use a machine with more memory, or lower max-tokens or max-sequences',
   no_engine: 'no engine for runtime "{runtime}"; engines here: {engines}',
   engine_unusable: 'there is no usable engine "{engine}" in {folder}',
-  gpus_faulty: 'every GPU of this node is faulty; {gpu} ({id}): {cause}: reset the GPU, then start the node again',
+  gpus_faulty:
+    'every GPU of this node is faulty; {gpu} ({id}): {cause}: reset the GPU or restart the machine, then start the node again',
   engine_died_asked: 'the engine {how} when it was asked about the model',
   cannot_load: 'cannot be loaded at the moment: {cause} ({failures} failures in a row; tried again in {seconds} s)',
   no_folder: 'there is no folder {folder}',

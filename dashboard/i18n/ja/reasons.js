@@ -11,7 +11,7 @@ export default {
   no_engine: 'ランタイム「{runtime}」用のエンジンがありません。このノードのエンジン: {engines}',
   engine_unusable: '{folder} に使えるエンジン「{engine}」がありません',
   gpus_faulty:
-    'このノードのすべての GPU が故障しています。{gpu} ({id}): {cause}。GPU をリセットしてから、ノードを起動してください',
+    'このノードのすべての GPU が故障しています。{gpu} ({id}): {cause}。GPU をリセットするかマシンを再起動してから、ノードを起動してください',
   engine_died_asked: 'モデルについて問い合わせたとき、エンジンが異常終了しました({how})',
   cannot_load: '現在ロードできません: {cause}(連続 {failures} 回失敗、{seconds} 秒後に再試行)',
   no_folder: 'フォルダー {folder} がありません',

@@ -114,8 +114,8 @@ lr_code node_gpus_check(const struct node_model *model, struct lr_error *err)
         return LR_OK;
     const struct node_pool *gpu = &pools->pool[1];
     return lr_fail(err, LR_UNAVAILABLE,
-                   "every GPU of this node is faulty; %s (%s): %s: reset the GPU, then start "
-                   "the node again",
+                   "every GPU of this node is faulty; %s (%s): %s: reset the GPU or restart "
+                   "the machine, then start the node again",
                    gpu->title, gpu->name, gpu->health.reason);
 }
 

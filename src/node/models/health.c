@@ -12,6 +12,7 @@
 /* ---- NVML, prototypes and numbers by hand ---- */
 
 enum {
+    NVML_GPU_IS_LOST = 15,
     NVML_TEMPERATURE_GPU = 0,
     NVML_CLOCK_SM = 1,
     NVML_CLOCK_MEM = 2,
@@ -92,26 +93,40 @@ void node_health_listen(struct node_health_reader *reader, void *device)
 
 /* ---- figures ---- */
 
-static void read_clocks(const struct node_health_reader *r, void *device, struct wire_gpu *gpu)
+#define LOST "the GPU has fallen off the bus, which only a restart of the machine repairs"
+
+bool node_health_took(struct node_health *health, int code)
 {
+    if (code == NVML_GPU_IS_LOST && !node_health_is_faulty(health))
+        node_health_move(health, NODE_HEALTH_FAULTY, LOST);
+    return code == 0;
+}
+
+static void read_clocks(const struct node_health_reader *r, void *device,
+                        struct node_health *health)
+{
+    struct wire_gpu *gpu = &health->gpu;
     unsigned value;
     unsigned long long mask;
-    if (r->clock != NULL && r->clock(device, NVML_CLOCK_SM, &value) == 0)
+    if (r->clock != NULL && node_health_took(health, r->clock(device, NVML_CLOCK_SM, &value)))
         wire_gpu_set(gpu, WIRE_GPU_CLOCK, value);
-    if (r->clock != NULL && r->clock(device, NVML_CLOCK_MEM, &value) == 0)
+    if (r->clock != NULL && node_health_took(health, r->clock(device, NVML_CLOCK_MEM, &value)))
         wire_gpu_set(gpu, WIRE_GPU_MEMORY_CLOCK, value);
-    if (r->throttle != NULL && r->throttle(device, &mask) == 0)
+    if (r->throttle != NULL && node_health_took(health, r->throttle(device, &mask)))
         wire_gpu_set(gpu, WIRE_GPU_THROTTLE, mask);
 }
 
-static void read_heat(const struct node_health_reader *r, void *device, struct wire_gpu *gpu)
+static void read_heat(const struct node_health_reader *r, void *device,
+                      struct node_health *health)
 {
+    struct wire_gpu *gpu = &health->gpu;
     unsigned value;
-    if (r->temperature != NULL && r->temperature(device, NVML_TEMPERATURE_GPU, &value) == 0)
+    if (r->temperature != NULL &&
+        node_health_took(health, r->temperature(device, NVML_TEMPERATURE_GPU, &value)))
         wire_gpu_set(gpu, WIRE_GPU_TEMPERATURE, value);
-    if (r->power != NULL && r->power(device, &value) == 0)
+    if (r->power != NULL && node_health_took(health, r->power(device, &value)))
         wire_gpu_set(gpu, WIRE_GPU_POWER, value);
-    if (r->power_limit != NULL && r->power_limit(device, &value) == 0)
+    if (r->power_limit != NULL && node_health_took(health, r->power_limit(device, &value)))
         wire_gpu_set(gpu, WIRE_GPU_POWER_LIMIT, value);
 }
 
@@ -121,9 +136,11 @@ static void read_errors(const struct node_health_reader *r, void *device,
     struct wire_gpu *gpu = &health->gpu;
     unsigned long long count;
     char reason[sizeof(health->reason)];
-    if (r->ecc != NULL && r->ecc(device, NVML_CORRECTED, NVML_VOLATILE, &count) == 0)
+    if (r->ecc != NULL &&
+        node_health_took(health, r->ecc(device, NVML_CORRECTED, NVML_VOLATILE, &count)))
         wire_gpu_set(gpu, WIRE_GPU_ECC_CORRECTED, count);
-    if (r->ecc == NULL || r->ecc(device, NVML_UNCORRECTED, NVML_VOLATILE, &count) != 0)
+    if (r->ecc == NULL ||
+        !node_health_took(health, r->ecc(device, NVML_UNCORRECTED, NVML_VOLATILE, &count)))
         return;
     wire_gpu_set(gpu, WIRE_GPU_ECC_UNCORRECTED, count);
     if (count == 0 || node_health_is_faulty(health))
@@ -144,12 +161,13 @@ void node_health_read(struct node_health_reader *reader, void *device,
     gpu->reported &= 1u << WIRE_GPU_XIDS | 1u << WIRE_GPU_LAST_XID;
     if (reader->events != NULL && (gpu->reported >> WIRE_GPU_XIDS & 1) == 0)
         wire_gpu_set(gpu, WIRE_GPU_XIDS, 0);
-    if (reader->utilization != NULL && reader->utilization(device, &utilization) == 0) {
+    if (reader->utilization != NULL &&
+        node_health_took(health, reader->utilization(device, &utilization))) {
         wire_gpu_set(gpu, WIRE_GPU_UTILIZATION, utilization.gpu);
         wire_gpu_set(gpu, WIRE_GPU_MEMORY_BUSY, utilization.memory);
     }
-    read_heat(reader, device, gpu);
-    read_clocks(reader, device, gpu);
+    read_heat(reader, device, health);
+    read_clocks(reader, device, health);
     read_errors(reader, device, health);
 }
 
@@ -176,7 +194,7 @@ static const char *hardware_fault(uint64_t xid)
     } faults[] = {
         {48, "an uncorrectable memory error"},
         {64, "a memory row could not be replaced"},
-        {79, "the GPU has fallen off the bus"},
+        {79, LOST},
         {94, "a contained uncorrectable memory error"},
         {95, "an uncontained uncorrectable memory error"},
         {119, "the GPU's own processor does not answer"},

@@ -1,10 +1,11 @@
 /* node/models/health.h - how a GPU fares, as NVML reports it.
  *
- *   sound --an uncorrectable error--> faulty
+ *   sound --an uncorrectable error, or the GPU is lost--> faulty
  *
  * The node loads nothing on a faulty GPU and starts no request there; running requests finish,
- * or continue elsewhere if their worker dies.  Only a reset of the GPU removes such an error,
- * and a reset needs a GPU without processes: a GPU stays faulty until this process ends.
+ * or continue elsewhere if their worker dies.  Only a reset of the GPU or a restart of the
+ * machine removes such an error, and a reset needs a GPU without processes: a GPU stays faulty
+ * until this process ends.
  * A function that this NVML does not have, or that this GPU does not support, leaves its figure
  * unreported; no error follows.  Thread: the node's loop.
  */
@@ -34,6 +35,9 @@ struct node_health_reader *node_health_open(void *nvml);
 void node_health_close(struct node_health_reader *reader); /* NULL is fine */
 /* Xid errors of this GPU are told from now on. */
 void node_health_listen(struct node_health_reader *reader, void *device);
+/* Whether a function of NVML that was asked about this GPU succeeded, by the code that it
+ * returned.  A GPU that is lost becomes faulty. */
+bool node_health_took(struct node_health *health, int code);
 /* Reads the figures of one GPU. */
 void node_health_read(struct node_health_reader *reader, void *device,
                       struct node_health *health);

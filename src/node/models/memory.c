@@ -227,12 +227,13 @@ void node_pools_read(struct node_pools *pools)
 {
     read_ram(pools);
     for (uint32_t i = 1; pools->nvml != NULL && i < pools->count; i++) {
+        struct node_pool *pool = &pools->pool[i];
         struct nvml_memory m;
-        if (pools->pool[i].device == NULL ||
-            pools->nvml->memory(pools->pool[i].device, &m) != 0)
+        if (pool->device == NULL ||
+            !node_health_took(&pool->health, pools->nvml->memory(pool->device, &m)))
             continue;
-        pools->pool[i].state.total = m.total;
-        pools->pool[i].state.used = m.used;
+        pool->state.total = m.total;
+        pool->state.used = m.used;
     }
 }
 

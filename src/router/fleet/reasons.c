@@ -22,8 +22,8 @@ static const struct {
     {"no_engine", "no engine for runtime \"{runtime}\"; engines here: {engines}"},
     {"engine_unusable", "there is no usable engine \"{engine}\" in {folder}"},
     {"gpus_faulty",
-     "every GPU of this node is faulty; {gpu} ({id}): {cause}: reset the GPU, then "
-     "start the node again"},
+     "every GPU of this node is faulty; {gpu} ({id}): {cause}: reset the GPU or restart "
+     "the machine, then start the node again"},
     {"engine_died_asked", "the engine {how} when it was asked about the model"},
     {"cannot_load",
      "model \"{model}\" cannot be loaded at the moment: {cause} ({failures} failures "
