@@ -1,4 +1,4 @@
-/* The conversation of protocol 2 as this release speaks it, recorded in tests/fixtures/wire.  A
+/* The frames of protocol 2 as this release sends them, recorded in tests/fixtures/wire.  A
  * later release must still read the record, because the program at the other end of a link may
  * be one release older.  When the protocol changes, the record of the new version is added, and
  * this_release_writes_the_record uses that (LR_RECORD=1 writes it). */
@@ -23,6 +23,8 @@ static const struct lr_segment prompt[] = {
 };
 static const uint32_t generated[] = {17, 200012};
 static const uint32_t stops[] = {200002};
+static const float vector[] = {0.25f, -1.5f, 3.0f};
+static const struct lr_segment document[] = {{.text = "a passage", .len = 9, .control = 0}};
 static const struct lr_logit_bias bias[] = {{.token = 5, .bias = -1.5f}};
 
 static struct wire_generate generation(void)
@@ -52,6 +54,26 @@ static struct wire_generate generation(void)
     g.no_queue = true;
     g.entry = WIRE_ENTRY_COHORT;
     g.cohort = 3;
+    return g;
+}
+
+/* Text in, a vector or a score out: nothing is sampled. */
+static struct wire_generate question(uint32_t kind)
+{
+    struct wire_generate g;
+    wire_generate_defaults(&g);
+    g.id = 0x100000002;
+    g.request_id = lr_str_z("req-2.0");
+    g.model = lr_str_z("BAAI/bge-m3");
+    g.segments = prompt;
+    g.segment_count = 2;
+    g.kind = kind;
+    if (kind == LR_REQUEST_EMBED) {
+        g.dimensions = 256;
+    } else {
+        g.document = document;
+        g.document_count = 1;
+    }
     return g;
 }
 
@@ -96,6 +118,7 @@ static void write_events(struct lr_buf *out)
     EVENT(wire_error_encode(&e, WIRE_REFUSED, &(struct wire_error){oom, false}));
     EVENT(wire_lost_encode(
         &e, &(struct wire_lost){true, WIRE_ENTRY_SUSPECT, 6, {LR_INTERNAL, "it died"}}));
+    EVENT(wire_vector_encode(&e, 0, vector, 3));
 #undef EVENT
     lr_buf_free(&e);
 }
@@ -109,6 +132,10 @@ static void write_conversation(struct lr_buf *out)
     wire_u64_encode(out, WIRE_CANCEL, 0x100000001);
     wire_empty_encode(out, WIRE_PING);
     write_events(out);
+    g = question(LR_REQUEST_EMBED);
+    wire_submit_encode(out, &g);
+    g = question(LR_REQUEST_RERANK);
+    wire_submit_encode(out, &g);
 }
 
 static void read_record(struct lr_buf *out)
@@ -140,6 +167,16 @@ static void this_release_writes_the_record(void **state)
     lr_buf_free(&record);
 }
 
+static void expect_segments(const struct lr_segment *got, const struct lr_segment *want,
+                            size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        assert_int_equal(got[i].control != 0, want[i].control != 0);
+        assert_true(
+            lr_str_eq(lr_str(got[i].text, got[i].len), lr_str(want[i].text, want[i].len)));
+    }
+}
+
 static void expect_submit(const struct wire_frame *frame, const char *leaves)
 {
     struct wire_generate want = generation(), got;
@@ -155,17 +192,37 @@ static void expect_submit(const struct wire_frame *frame, const char *leaves)
     assert_true(lr_str_eq(got.constraint, want.constraint));
     assert_int_equal(got.deadline_ms, 30000);
     assert_int_equal(got.segment_count, 2);
-    assert_true(got.segments[0].control != 0 && got.segments[1].control == 0);
-    assert_true(lr_str_eq(lr_str(got.segments[1].text, got.segments[1].len),
-                          lr_str(prompt[1].text, prompt[1].len)));
+    expect_segments(got.segments, prompt, 2);
     assert_int_equal(got.generated_count, 2);
     assert_memory_equal(got.generated, generated, sizeof(generated));
+    assert_int_equal(got.stop_id_count, 1);
     assert_int_equal(got.stop_ids[0], stops[0]);
     assert_int_equal(got.max_tokens, 100);
     assert_true(got.no_queue && got.entry == WIRE_ENTRY_COHORT && got.cohort == 3);
+    assert_int_equal(got.kind, LR_REQUEST_GENERATE);
+    assert_true(got.sampling.temperature == 0.5f && got.sampling.logprobs != 0);
     assert_int_equal(got.sampling.seed, 42);
     assert_int_equal(got.sampling.top_logprobs, 2);
+    assert_int_equal(got.sampling.logit_bias_count, 1);
     assert_int_equal(got.sampling.logit_bias[0].token, 5);
+    assert_true(got.sampling.logit_bias[0].bias == -1.5f);
+    lr_arena_free(&arena);
+}
+
+static void expect_question(const struct wire_frame *frame, uint32_t kind)
+{
+    struct wire_generate want = question(kind), got;
+    struct lr_arena arena;
+    lr_arena_init(&arena, 1 << 20);
+    assert_int_equal(wire_submit_decode(&arena, frame->body, &got, NULL), LR_OK);
+    assert_true(got.id == want.id && lr_str_eq(got.request_id, want.request_id));
+    assert_true(lr_str_eq(got.model, want.model));
+    assert_int_equal(got.kind, kind);
+    assert_int_equal(got.dimensions, want.dimensions);
+    assert_int_equal(got.segment_count, want.segment_count);
+    expect_segments(got.segments, want.segments, want.segment_count);
+    assert_int_equal(got.document_count, want.document_count);
+    expect_segments(got.document, want.document, want.document_count);
     lr_arena_free(&arena);
 }
 
@@ -179,6 +236,7 @@ static void expect_event(const struct wire_frame *frame, uint32_t index)
     struct wire_done done;
     struct wire_error error;
     struct wire_lost lost;
+    struct wire_vector numbers;
     assert_true(wire_event_head_decode(frame->body, &head));
     assert_true(head.request == 0x100000001 && head.index == index && !head.has_more);
     switch (frame->type) {
@@ -213,6 +271,12 @@ static void expect_event(const struct wire_frame *frame, uint32_t index)
         assert_int_equal(wire_lost_decode(frame->body, &lost, NULL), LR_OK);
         assert_true(lost.has_strike && lost.entry == WIRE_ENTRY_SUSPECT && lost.cohort == 6);
         break;
+    case WIRE_VECTOR:
+        assert_int_equal(wire_vector_decode(frame->body, &numbers, NULL), LR_OK);
+        assert_int_equal(numbers.count, 3);
+        for (uint32_t i = 0; i < 3; i++)
+            assert_true(wire_vector_value(&numbers, i) == vector[i]);
+        break;
     default:
         assert_int_equal(frame->type, WIRE_TICK);
     }
@@ -221,10 +285,10 @@ static void expect_event(const struct wire_frame *frame, uint32_t index)
 static void the_record_of_protocol_2_is_read_as_it_was_meant(void **state)
 {
     static const enum wire_type order[] = {
-        WIRE_SUBMIT,  WIRE_SWAP,    WIRE_CANCEL, WIRE_PING, WIRE_ACCEPTED,
-        WIRE_LOADING, WIRE_PREFILL, WIRE_TOKEN,  WIRE_TICK, WIRE_DONE,
-        WIRE_ERROR,   WIRE_REFUSED, WIRE_LOST};
-    enum { FIRST_EVENT = 4 };
+        WIRE_SUBMIT,  WIRE_SWAP,   WIRE_CANCEL, WIRE_PING,  WIRE_ACCEPTED, WIRE_LOADING,
+        WIRE_PREFILL, WIRE_TOKEN,  WIRE_TICK,   WIRE_DONE,  WIRE_ERROR,    WIRE_REFUSED,
+        WIRE_LOST,    WIRE_VECTOR, WIRE_SUBMIT, WIRE_SUBMIT};
+    enum { FIRST_EVENT = 4, EMBED = 14, RERANK };
     struct lr_buf record;
     struct wire_reader reader;
     struct wire_frame frame;
@@ -244,7 +308,9 @@ static void the_record_of_protocol_2_is_read_as_it_was_meant(void **state)
             assert_int_equal(wire_u64_decode(frame.body, &number, NULL), LR_OK);
             assert_true(number == 0x100000001);
         }
-        if (i >= FIRST_EVENT)
+        if (i == EMBED || i == RERANK)
+            expect_question(&frame, i == EMBED ? LR_REQUEST_EMBED : LR_REQUEST_RERANK);
+        else if (i >= FIRST_EVENT)
             expect_event(&frame, i - FIRST_EVENT);
     }
     assert_int_equal(wire_reader_next(&reader, &frame, &has, NULL), LR_OK);
