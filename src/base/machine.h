@@ -1,8 +1,7 @@
 /* base/machine.h - state machines: which state may follow which.
  *
- * An object with a state has an enum, a picture of its moves in the header, and one function
- * that moves the object and calls lr_machine_allows first.  The table stands beside that
- * function:
+ * An object with a state has an enum, a list of its moves in the header, and one function that
+ * moves the object and calls lr_machine_allows first.  The table stands beside that function:
  *
  *   #define TO(name) LR_STATE(DOOR_##name)
  *   static const struct lr_machine machine = {"door", {
@@ -10,6 +9,13 @@
  *       [DOOR_SHUT] = {"shut", TO(OPEN) | TO(LOCKED)},
  *       [DOOR_LOCKED] = {"locked", TO(SHUT)},
  *   }};
+ *
+ * tools/check-machines compares it with the list, each line of which may end with the reason:
+ *
+ *   Moves of a door:
+ *     open -> shut
+ *     shut -> open, locked: the key was turned
+ *     locked -> shut
  *
  * An illegal move is a defect of the program: a debug build aborts; a release build logs
  * "state.bad_move" and counts the defect, and the calling function fails the object, so that it

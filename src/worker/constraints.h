@@ -18,6 +18,13 @@
  *         v                v         v
  *         +---------> DROPPED <------+
  *
+ * Moves of a constraint:
+ *   waiting -> working, dropped
+ *   working -> waiting, ready, failed, dropped
+ *   ready -> waiting, dropped
+ *   failed -> dropped
+ *   dropped -> nothing
+ *
  * The engine waits for the masks of one step for a few milliseconds in all, so that expensive
  * masks do not delay the other streams of the step (docs/promises.md: short-masks).  A request
  * whose mask is not ready by then sits out the step.

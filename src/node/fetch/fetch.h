@@ -7,17 +7,22 @@
  * its progress as its reason.  Nothing is ever deleted here: a download that is given up keeps
  * its partial files.
  *
- *   new --> running --> installing --> over
- *    |       |   ^ \        |
- *    v       v   |  \       v
- *   waiting <+   |   +--> stopping --> over    no router wants the model any more
- *    |           |           |
- *    +--> new    +-----------+                 a router wants the model again
+ * Moves of a download:
+ *   new -> running, waiting, over
+ *   running -> new, waiting, installing, stopping, restarting, over
+ *   restarting -> new, stopping
+ *   stopping -> running, restarting, over
+ *   waiting -> new, over
+ *   installing -> new, waiting, over
+ *   over -> new
  *
- * A download that fails waits for its circuit breaker and begins anew.  Another manifest for
- * the same model restarts it: restarting until the old download has ended, then new.  The files
- * of another revision are installing until nobody opens the old files.  new is over at once
- * where there is nothing to do.
+ * The usual way is new, running, over; another revision is installing before over, until
+ * nobody opens the old files.  new is over at once where there is nothing to do.  A download
+ * that fails is waiting for its circuit breaker, then new.  Another manifest for the same model
+ * makes it new; where a download runs, it is restarting until that has ended.  A download that
+ * no router wants any more is over; where it runs, it is stopping until it has ended.  If a
+ * router wants the model again meanwhile, stopping becomes running, and the cancelled download
+ * begins anew.
  * Thread: the node's loop (the downloads have threads of their own).
  */
 #ifndef NODE_FETCH_FETCH_H

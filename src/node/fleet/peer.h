@@ -10,8 +10,15 @@
  *      | +--> refused        The join was refused: a heartbeat comes first.
  *      +-+--> silent         The last word got no answer.
  *
- * outdated may move to refused and silent, refused to silent, silent to refused.  Where a
- * heartbeat is refused the router is a stranger again: from joined, refused and silent.
+ * Moves of a router:
+ *   stranger -> token, joined
+ *   token -> stranger, joined
+ *   joined -> outdated, refused, silent, stranger
+ *   outdated -> joined, refused, silent
+ *   refused -> joined, silent, stranger
+ *   silent -> joined, refused, stranger
+ *
+ * Where a heartbeat is refused the router is a stranger again.
  * Thread: the node's loop.
  */
 #ifndef NODE_FLEET_PEER_H

@@ -15,10 +15,22 @@
  *    |
  *    +----> proving          the node's own question to a new worker
  *
- * Every state may move to over.  When a worker dies, an owner that holds the tokens itself (a
- * router) hears WIRE_LOST and submits the generation again wherever it likes.  For any other
- * owner the node keeps the tokens, and the generation goes back into the queue.  Either way it
- * re-enters by the rules of node/workers/blame.h.
+ *   every state --> over
+ *
+ * Moves of a generation:
+ *   new -> queued, proving, over
+ *   queued -> running, over
+ *   running -> queued, stopping, leaving, over
+ *   stopping -> stopped, leaving, over
+ *   stopped -> stopping, over
+ *   leaving -> over
+ *   proving -> over
+ *   over -> nothing
+ *
+ * When a worker dies, an owner that holds the tokens itself (a router) hears WIRE_LOST and
+ * submits the generation again wherever it likes.  For any other owner the node keeps the
+ * tokens, and the generation goes back into the queue.  Either way it re-enters by the rules of
+ * node/workers/blame.h.
  * Thread: the node's loop.
  */
 #ifndef NODE_MODELS_GENERATION_H

@@ -1,6 +1,8 @@
 /* node/models/health.h - how a GPU fares, as NVML reports it.
  *
- *   sound --an uncorrectable error, or the GPU is lost--> faulty
+ * Moves of a gpu:
+ *   sound -> faulty: an uncorrectable error, or the GPU is lost
+ *   faulty -> nothing
  *
  * The node loads nothing on a faulty GPU and starts no request there; running requests finish,
  * or continue elsewhere if their worker dies.  Only a reset of the GPU or a restart of the

@@ -1,16 +1,27 @@
 /* node/models/model.h - a model on this node: one state machine, one function that moves it.
  *
- *   absent --> present <--> starting --> loading <--> ready --> draining --> present
- *                 ^             \            |          |
- *                 |              \___________|__________|---> trouble (recovery.c)
- *                 |                                             |
- *                 |<-- again at once: a worker died by chance --|
- *                 |<-- waiting: the circuit breaker is open ----|   (waiting --> starting)
- *                 |<-- failed: the files were judged -----------|
+ * The usual way:
  *
- * (fetching and verifying lie between absent and present and belong to node/fetch/fetch.c.)  A
+ *   absent --> present --> starting --> loading --> ready --> draining --> present
+ *
+ * Moves of a model:
+ *   absent -> fetching, verifying, present, failed
+ *   fetching -> absent, verifying, failed
+ *   verifying -> absent, fetching, present, failed
+ *   present -> absent, starting, failed
+ *   starting -> loading, present, waiting, failed
+ *   loading -> ready, draining, present, waiting, failed
+ *   ready -> loading, draining, present, waiting, failed
+ *   draining -> present
+ *   waiting -> absent, present, starting, failed
+ *   failed -> absent, present
+ *
+ * fetching and verifying belong to node/fetch/fetch.c.  A model that is described anew is
+ * absent in between (node/fetch/storage.c).  From starting, loading and ready trouble leads to
+ * one of three states (recovery.c): present, where a worker died by chance and the next try is
+ * at once; waiting, where the circuit breaker is open; failed, where the files were judged.  A
  * failed model is tried again when somebody acts: `load`, other files, another engine.  A
- * waiting one is tried again by itself, and at any sign that the cause has gone.
+ * waiting model is tried again by itself, and at any sign that the cause has gone.
  * Thread: the node's loop.
  */
 #ifndef NODE_MODELS_MODEL_H

@@ -4,6 +4,12 @@
  *     ^         |  \________|__________^
  *     |_________|___________|                its worker died
  *
+ * Moves of a replica:
+ *   empty -> loading
+ *   loading -> ready, draining, empty
+ *   ready -> draining, empty
+ *   draining -> empty
+ *
  * A replica that is draining takes no new requests; its worker leaves when the last one has
  * ended.  The states of a model's replicas decide the model's state while one of them is not
  * empty.  A reload gives the replica a second worker, the candidate, which replaces the first

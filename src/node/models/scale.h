@@ -1,11 +1,13 @@
 /* node/models/scale.h - how many replicas of a model the traffic asks for.
  *
- *              every slot is taken             for 3 s, and a GPU has room: one more
- *   steady <--------------------> pressed ------------------------------------------> steady
- *      ^
- *      |   half of one replica less would do   for 2 min: one less
- *      +<-------------------------> slack -------------------------------------------> steady
+ * Moves of a scale:
+ *   steady -> pressed, slack
+ *   pressed -> steady
+ *   slack -> steady
  *
+ * pressed: every slot is taken.  After 3 s, where a GPU has room, one more replica is wanted.
+ * slack: half of one replica less would do.  After 2 min one replica less is wanted.  Both end
+ * in steady, also when the traffic has changed before.
  * While requests wait, every slot is taken; the queue itself is mostly at the routers.
  * A pure object: the caller brings the time, in milliseconds of one clock.
  */

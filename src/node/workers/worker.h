@@ -1,14 +1,23 @@
 /* node/workers/worker.h - a worker process that holds, or will hold, a model.
  *
- *   loading --> ready --> leaving --> closing --> gone
- *      |          ^          |           ^
- *      +--> proving ---------+-----------+
+ * The usual way, and that of a candidate of a reload:
  *
- * A candidate of a reload is proving: the candidate has opened the model and is asked for one
+ *   loading -------------> ready --> leaving --> closing --> gone
+ *   loading --> proving --> ready
+ *
+ * Moves of a worker:
+ *   loading -> proving, ready, closing, killed, gone
+ *   proving -> ready, closing, killed, gone
+ *   ready -> leaving, closing, killed, gone
+ *   leaving -> closing, killed, gone
+ *   closing -> gone
+ *   killed -> gone
+ *   gone -> nothing
+ *
+ * A candidate is proving: the candidate has opened the model and is asked for one
  * token before the candidate serves.  A worker that is leaving finishes its requests and takes
- * no others.  Every state but gone may move to closing (the node wants the worker to end), to
- * killed (the worker did wrong: its end counts as a death) and to gone (the process has ended).
- * Closing and killed move to gone only.
+ * no others.  A worker is closing when the node wants it to end, killed when it did wrong (its
+ * end counts as a death), and gone when its process has ended.
  * Thread: the node's loop.
  */
 #ifndef NODE_WORKERS_WORKER_H

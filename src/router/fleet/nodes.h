@@ -29,8 +29,11 @@ enum { ROUTER_POOLS_MAX = 17 };
 
 /* A node as this router sees it.
  *
- *   offline <--> online <--> unreachable --> offline
- *      \___________|______________|-----> removed --> offline, online
+ * Moves of a node:
+ *   offline -> online, removed
+ *   online -> offline, unreachable, removed
+ *   unreachable -> offline, online, removed
+ *   removed -> offline, online
  *
  * A heartbeat brings a node online, silence takes it offline.  An unreachable node sends
  * heartbeats, but does not answer at its address: it gets no work.  A removed node comes back

@@ -6,11 +6,12 @@
  * a receiver that is away loses a message, and no request waits for either.  Of several routers
  * only the first by its URL sends.
  *
- *   idle --> asking --> idle
- *                \--> sending --> idle
+ * Moves of a webhook:
+ *   idle -> asking, sending
+ *   asking -> idle: a transaction has written differences and read the next message
+ *   sending -> idle: the message has arrived, or it failed
  *
- * asking: a transaction writes differences, removes the message that was taken, and reads the
- * next message.  sending: the message is on its way.
+ * The transaction also removes the message that was taken.
  *
  * A message is signed as Standard Webhooks are: webhook-id, webhook-timestamp, and
  * webhook-signature, which is "v1," and the base64 of the HMAC-SHA256 of "id.timestamp.body".

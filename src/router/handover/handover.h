@@ -20,11 +20,25 @@
  *     ^                       |                     |
  *     +-------- an end -------+---------------------+
  *
+ * Moves of a handover:
+ *   alone -> asked
+ *   asked -> offered, alone
+ *   offered -> given, alone
+ *   given -> nothing
+ *
  * The new router ends with the reason if it fails:
  *
  *   NOBODY --connected--> ASKING --offer--> PREPARING --"go"--> TAKEN --old one ends--> DONE
  *                            |                  |
  *                            +----> FAILED <----+
+ *
+ * Moves of a takeover:
+ *   nobody -> asking
+ *   asking -> preparing, failed
+ *   preparing -> taken, failed
+ *   taken -> done
+ *   done -> nothing
+ *   failed -> nothing
  *
  * Thread: loop 0, or before the loops run.
  */

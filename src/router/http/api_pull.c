@@ -5,10 +5,11 @@
  * nothing has; with "stream": false it gets one answer at the end.  The registration stays
  * where the client leaves or a node fails: nodes try again by themselves.
  *
- *    REGISTERING ---> FOLLOWING ---> ENDED
- *      |     |                         ^
- *      |     +-------------------------+   the registration was refused
- *      +--> ABANDONED -----------------+   the client has left; the registration still runs
+ * Moves of a pull:
+ *   registering -> following, abandoned, ended: done; the client has left; refused
+ *   following -> ended
+ *   abandoned -> ended: the registration that still ran is done
+ *   ended -> nothing
  *
  * Thread: the request's loop.
  */

@@ -5,14 +5,16 @@
  * not end it, and a sign-out ends it on every router.  A session speaks for the key that it was
  * made with and ends with that key, or for a person who signed in with an OpenID provider.
  *
- *   free --> new --> saved --> free         an unused session, or one that another router ended
- *              \        \--> ended --> free
- *               \--> ended                   signed out; the row in the database is not yet
- * deleted
+ * Moves of a session:
+ *   free -> new, saved: somebody signed in here; on another router
+ *   new -> saved, ended, free
+ *   saved -> ended, free
+ *   ended -> free: the row in the database is deleted
  *
- * new: the database does not have it yet.  Sessions and the addresses that guess are bounded
- * tables: the least recently used entry makes room.  Admins have a table of their own, so that
- * nobody else signs them out.
+ * The database does not have a new session yet.  A session is ended when it was signed out.  It
+ * is free when it was unused for too long, when another router ended it, and when its place is
+ * needed.  Sessions and the addresses that guess are bounded tables: the least recently used
+ * entry makes room.  Admins have a table of their own, so that nobody else signs them out.
  * Thread: the router's lock is held.
  */
 #ifndef ROUTER_HTTP_SESSION_H

@@ -13,6 +13,14 @@
  *                                                 |
  *     IDLE, QUEUED, SENT, RUNNING and STOPPED ----+--> OVER
  *
+ * Moves of a generation:
+ *   idle -> queued, sent, over
+ *   queued -> sent, stopped, over
+ *   sent -> running, idle, stopped, over
+ *   running -> idle, stopped, over
+ *   stopped -> over
+ *   over -> nothing
+ *
  * A generation is OVER when its answer is complete, has failed or was refused, and when the
  * client has left and nothing more is due.  In STOPPED the node's last event with the usage is
  * due, or the grant.

@@ -1,9 +1,10 @@
 /* router/relay/link.h - one loop's link to one node: all generations of the loop on that node
  * over one connection (wire/link.h).
  *
- *   OPENING --101--> OPEN --the node's end, five seconds of silence, no frames--> CLOSED
- *      |                                                                            ^
- *      +--no connection, another answer, no answer in time--------------------------+
+ * Moves of a link:
+ *   opening -> open, closed: 101; no connection, another answer, no answer in time
+ *   open -> closed: the node's end, five seconds of silence, no frames
+ *   closed -> nothing
  *
  * The first generation for a node opens the link and waits with those that follow until it is
  * open.  A link that closes tells each of its streams and is gone; the next generation opens

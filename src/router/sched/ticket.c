@@ -4,7 +4,6 @@
 #include "base/machine.h"
 #include "router/sched/sched.h"
 
-/* The picture is in ticket.h. */
 #define TO(name) LR_STATE(ROUTER_TICKET_##name)
 static const struct lr_machine machine = {
     "ticket",

@@ -16,6 +16,15 @@
  *   PREEMPTED <------- told to leave ------------------------------+
  *   SWAPPED, PREEMPTED: ---- gives back --> IDLE
  *
+ * Moves of a ticket:
+ *   idle -> queued, running
+ *   queued -> idle, granted, refused
+ *   granted -> running
+ *   refused -> idle
+ *   running -> idle, swapped, preempted
+ *   swapped -> idle, preempted
+ *   preempted -> idle
+ *
  * The state says what a ticket holds: router_ticket_move, and nothing else, keeps the counts of
  * queue, replica and shares in step with it.
  */
@@ -108,7 +117,7 @@ struct router_ticket {
     struct lr_error refusal;
 };
 
-/* The only way to change ticket->state.  A move that the picture does not have is a defect: a
+/* The only way to change ticket->state.  A move that is not in the list is a defect: a
  * debug build ends there; a release build counts it (sched->illegal_moves), takes from the
  * ticket all that its state held, and says false. */
 bool router_ticket_move(struct router_sched *sched, struct router_ticket *ticket,
