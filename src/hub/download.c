@@ -116,6 +116,12 @@ void hub_download_free(struct hub_download *d)
     free(d);
 }
 
+struct hub_download *hub_download_ref_locked(struct hub_download *d)
+{
+    d->refs++;
+    return d;
+}
+
 void hub_download_unref_locked(struct hub_download *d)
 {
     if (--d->refs == 0)
@@ -166,7 +172,7 @@ void hub_download_cancel(struct hub_download *download)
 {
     bool is_ended = false;
     (void)pthread_mutex_lock(&hub_lock);
-    download->refs++;
+    (void)hub_download_ref_locked(download);
     if (download->state == HUB_DOWNLOAD_RUNNING) {
         atomic_store(&download->cancel, true);
         is_ended = hub_download_settle(download);

@@ -182,7 +182,7 @@ static void run_job(struct hub_downloads *all, struct hub_http *http, struct hub
     struct hub_fetch fetch;
     struct lr_error err = {0};
     job->is_busy = true;
-    d->refs++;
+    (void)hub_download_ref_locked(d);
     (void)pthread_mutex_unlock(&hub_lock);
     lr_code code = attempt(all, http, job, &fetch, &err);
     (void)pthread_mutex_lock(&hub_lock);

@@ -141,8 +141,7 @@ static lr_code join(struct hub_downloads *all, const struct hub_manifest *manife
                 "%s is being downloaded into %.200s at another revision: cancel that "
                 "first",
                 d->manifest->id, dir);
-        d->refs++;
-        *out = d;
+        *out = hub_download_ref_locked(d);
         return LR_OK;
     }
     return LR_OK;
@@ -178,11 +177,10 @@ static lr_code start_locked(struct hub_downloads *all, const struct hub_manifest
         return code;
     }
     d->owner = all;
-    d->refs++; /* for the list */
     struct hub_download **end = &all->list;
     while (*end != NULL)
         end = &(*end)->next;
-    *end = d;
+    *end = hub_download_ref_locked(d);
     *out = d;
     lr_log_info(NULL, "download.start model=%s files=%zu dir=%s", d->manifest->id, d->job_count,
                 dir);

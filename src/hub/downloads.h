@@ -72,6 +72,7 @@ void *hub_download_thread(void *downloads);
 
 /* With the lock held: ends the download if no job is left; true when that happened. */
 bool hub_download_settle(struct hub_download *d);
+struct hub_download *hub_download_ref_locked(struct hub_download *d);
 void hub_download_unref_locked(struct hub_download *d);
 void hub_download_free(struct hub_download *d); /* no references are left */
 /* Without the lock. */

@@ -4,7 +4,8 @@
 
 #include "router/relay/call.h"
 
-enum { BEAT_MS = 20000 }; /* between two signs of life: a third of ROUTER_RESPONSE_LOST_MS */
+/* Between two signs of life: a third of ROUTER_RESPONSE_LOST_MS. */
+enum { HEARTBEAT_MS = 20000 };
 
 void router_background_free(struct router_background *background)
 {
@@ -61,7 +62,7 @@ void router_background_begin(struct router_call *call, void (*go_on)(struct rout
     struct router_background *b = call->background;
     struct chat_record record;
     b->go_on = go_on;
-    b->beat_ms = net_loop_now_ms(call->relay->links.net);
+    b->heartbeat_ms = net_loop_now_ms(call->relay->links.net);
     if (!chat_turn_queued(&call->turn, &record)) {
         on_stored(call, false, lr_str("", 0));
         return;
@@ -110,14 +111,14 @@ void router_background_watch(struct router_call *call, uint64_t now_ms)
     if (a == NULL)
         return;
     bool has_begun = call->granted_ns != 0;
-    bool tells = now_ms - b->beat_ms >= BEAT_MS || (has_begun && !b->is_told_running);
+    bool tells = now_ms - b->heartbeat_ms >= HEARTBEAT_MS || (has_begun && !b->is_told_running);
     *a = (struct asking){.call = call,
                          .status = !tells      ? NULL
                                    : has_begun ? "in_progress"
                                                : ""};
     LR_COPY(a->id, lr_str_z(call->turn.id));
     if (tells) {
-        b->beat_ms = now_ms;
+        b->heartbeat_ms = now_ms;
         b->is_told_running = has_begun;
     }
     b->is_asking = true;

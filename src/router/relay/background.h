@@ -21,7 +21,7 @@ struct router_background {
     struct lr_arena arena;
     struct router_access access;
     size_t bytes;                            /* of the row */
-    uint64_t beat_ms;                        /* the last sign of life that was written */
+    uint64_t heartbeat_ms;                   /* the last sign of life that was written */
     bool is_told_running;                    /* the row has the status in_progress */
     bool is_asking;                          /* the database is being asked */
     void (*go_on)(struct router_call *call); /* when the row is stored */
