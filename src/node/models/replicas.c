@@ -71,6 +71,25 @@ bool node_replica_is_extra(const struct node_replica *replica)
     return false;
 }
 
+/* What the operator set; NODE_REPLICAS_AUTO: the traffic decides. */
+static uint32_t setting(const struct node_model *m)
+{
+    return m->has_own_replicas ? m->own_replicas : m->models->replicas;
+}
+
+/* Replicas that the devices could hold. */
+static uint32_t places(const struct node_model *m)
+{
+    const struct node_pools *pools = &m->models->pools;
+    uint32_t count = 0;
+    if (m->need.on_device == 0 || pools->count == 1)
+        return 1;
+    for (uint32_t i = 1; i < pools->count; i++)
+        if (!node_health_is_faulty(&pools->pool[i].health))
+            count += pools->pool[i].copies;
+    return count;
+}
+
 /* ---- the choice of a replica ---- */
 
 /* A replica that must make room serves what came before the request that needs it, and
@@ -207,13 +226,32 @@ static bool next_pair(struct node_model *model, struct pair *out)
     return false;
 }
 
+/* Whether the replica of a later request may be another one than that of this request: there
+ * are several replicas, or there may be. */
+static bool has_choice_later(const struct node_model *model)
+{
+    uint32_t count = 0;
+    for (size_t i = 0; i < NODE_REPLICAS; i++)
+        count += model->replicas[i].state != NODE_REPLICA_EMPTY;
+    return count > 1 || (setting(model) != 1 && places(model) > 1);
+}
+
+/* Also where one replica alone is open now: the next turn of the conversation may have the
+ * choice, and this replica has the prefix. */
+static void note_prefixes(struct node_generation *g, const struct node_worker *worker)
+{
+    const struct chat_prefix_hashes *prefixes =
+        has_choice_later(g->model) ? prefixes_of(g) : NULL;
+    if (prefixes != NULL)
+        chat_prefix_index_note(&g->model->models->prefixes, worker, prefixes);
+}
+
 void node_replicas_dispatch(struct node_model *model)
 {
     struct pair next;
     while (model->queue != NULL && next_pair(model, &next)) {
         struct node_worker *worker = next.replica->worker;
-        if (next.request->prefixes != NULL)
-            chat_prefix_index_note(&model->models->prefixes, worker, next.request->prefixes);
+        note_prefixes(next.request, worker);
         node_generation_submit(next.request, worker);
     }
 }
@@ -228,22 +266,9 @@ static uint32_t count_in(const struct node_model *m, enum node_replica_state sta
     return count;
 }
 
-/* Replicas that the devices could hold. */
-static uint32_t places(const struct node_model *m)
-{
-    const struct node_pools *pools = &m->models->pools;
-    uint32_t count = 0;
-    if (m->need.on_device == 0 || pools->count == 1)
-        return 1;
-    for (uint32_t i = 1; i < pools->count; i++)
-        if (!node_health_is_faulty(&pools->pool[i].health))
-            count += pools->pool[i].copies;
-    return count;
-}
-
 static uint32_t wanted(struct node_model *m, uint64_t now)
 {
-    uint32_t fixed = m->has_own_replicas ? m->own_replicas : m->models->replicas;
+    uint32_t fixed = setting(m);
     uint32_t most = places(m) < NODE_REPLICAS ? places(m) : NODE_REPLICAS;
     if (fixed != NODE_REPLICAS_AUTO)
         return fixed < most ? fixed : most;

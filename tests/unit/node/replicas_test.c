@@ -272,6 +272,83 @@ static void a_conversation_goes_to_the_replica_that_has_its_prefix(void **state)
     }
 }
 
+static void
+a_conversation_that_began_while_another_replica_was_full_stays_where_it_is(void **state)
+{
+    enum { FULL = SLOTS + 2 };
+    static char text[4096];
+    static struct owner others[2 * FULL], o;
+    (void)state;
+    memset(text, 'a', sizeof(text) - 1);
+    add_gpus(2);
+    serve_with(model, 2);
+    const struct node_worker *a = model->replicas[0].worker, *b = model->replicas[1].worker;
+    for (size_t i = 0; i < 2 * FULL; i++) {
+        (void)ask_text(&others[i], "x", false);
+        gives_token(&others[i]);
+    }
+    assert_int_equal(a->live_count, FULL);
+    for (size_t i = 0; i < 2 * FULL; i++)
+        if (others[i].generation->attempt.worker == b)
+            finishes(&others[i], 0);
+    assert_ptr_equal(ask_text(&o, text, false), b); /* no other one has room */
+    gives_token(&o);
+    finishes(&o, 64);
+    for (size_t i = 0; i < 2 * FULL; i++)
+        if (others[i].generation != NULL)
+            finishes(&others[i], 0);
+    assert_int_equal(a->live_count, 0);
+    assert_ptr_equal(ask_text(&o, text, false), b);
+    gives_token(&o);
+    finishes(&o, 64);
+}
+
+static void
+a_conversation_of_the_only_replica_stays_there_when_auto_adds_another_one(void **state)
+{
+    static char text[4096];
+    static struct owner others[SLOTS], o;
+    (void)state;
+    memset(text, 'a', sizeof(text) - 1);
+    add_gpus(2);
+    all.replicas = NODE_REPLICAS_AUTO;
+    load_first(model);
+    struct node_worker *first = ask_text(&o, text, false);
+    gives_token(&o);
+    finishes(&o, 64);
+    for (size_t i = 0; i < SLOTS; i++) {
+        (void)ask_text(&others[i], "x", false);
+        gives_token(&others[i]);
+    }
+    watch();
+    lr_fake_clock_advance_ms(&time_, NODE_SCALE_PRESSED_MS);
+    watch();
+    opens(&model->replicas[1]);
+    finishes(&others[0], 0);
+    /* The new replica has nothing to do, and the old one three requests. */
+    assert_ptr_equal(ask_text(&o, text, false), first);
+    gives_token(&o);
+    finishes(&o, 64);
+}
+
+static void prompts_are_not_looked_at_where_only_one_replica_is_possible(void **state)
+{
+    static struct owner o;
+    (void)state;
+    add_gpus(2);
+    all.replicas = 1;
+    load_first(model);
+    assert_non_null(ask_text(&o, "x", false));
+    assert_null(o.generation->prefixes);
+    finishes(&o, 0);
+    all.replicas = NODE_REPLICAS_AUTO;
+    all.pools.count = 2; /* one GPU */
+    assert_non_null(ask_text(&o, "x", false));
+    assert_null(o.generation->prefixes);
+    finishes(&o, 0);
+    assert_null(all.prefixes.noted);
+}
+
 /* ---- death ---- */
 
 static void the_death_of_a_replica_is_the_load_of_the_others(void **state)
@@ -379,6 +456,9 @@ int main(void)
         WITH(a_faulty_gpu_loses_its_replica_to_another_gpu),
         WITH(requests_go_to_the_replica_with_the_least_to_do),
         WITH(a_conversation_goes_to_the_replica_that_has_its_prefix),
+        WITH(a_conversation_that_began_while_another_replica_was_full_stays_where_it_is),
+        WITH(a_conversation_of_the_only_replica_stays_there_when_auto_adds_another_one),
+        WITH(prompts_are_not_looked_at_where_only_one_replica_is_possible),
         WITH(the_death_of_a_replica_is_the_load_of_the_others),
         WITH(a_request_of_a_dead_replica_goes_on_in_another_one_at_once),
         WITH(a_replica_that_cannot_be_loaded_waits_and_the_others_serve),
