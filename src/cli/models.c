@@ -139,6 +139,9 @@ static lr_code act(const struct lr_settings *s, const char *action, const char *
     if (code == LR_OK)
         cli_tell(stdout, "%s: %s%s\n", id, cli_text(&a.arena, a.json, "state"),
                  cli_bool(a.json, "pinned") ? ", pinned" : "");
+    if (code == LR_OK && cli_raw(&a.arena, a.json, "replicas_reason")[0] != '\0')
+        cli_tell(stdout, "replicas are missing: %s\n",
+                 cli_text(&a.arena, a.json, "replicas_reason"));
     cli_answer_free(&a);
     lr_buf_free(&path);
     lr_buf_free(&body);

@@ -114,12 +114,14 @@ test('one of four replicas is killed under load: no answer is lost, none is sile
   assert.deepEqual(await reserved(router), before.reserved);
 });
 
-test("the number of replicas is an operator's command", async () => {
+test("the number of replicas is an operator's command, which says why some do not come", async () => {
   const { router, workers, whole } = await start();
   await run(BIN, ['models', 'load', 'many', '--url', router.url]);
   await whole();
+  const many = await run(BIN, ['models', 'replicas', 'many', '8', '--url', router.url]);
+  assert.equal(many.stdout, 'many: ready\nreplicas are missing: the node has 4 GPUs\n');
   const { stdout } = await run(BIN, ['models', 'replicas', 'many', '2', '--url', router.url]);
-  assert.match(stdout, /many: ready/);
+  assert.equal(stdout, 'many: ready\n');
   await until('two', async () => (await workers()).length === 2);
   await assert.rejects(
     run(BIN, ['models', 'replicas', 'many', '0', '--url', router.url]),

@@ -66,6 +66,16 @@ describe('replicas', () => {
     await node.ready('m', 3);
   });
 
+  it('wanted ones that do not come have a reason, which is logged once and goes when they are there', async () => {
+    const answer = await (await node.post('/v0/models/m/replicas?count=8')).json();
+    assert.equal(answer.replicas_reason, 'the node has 3 GPUs');
+    await sleep(500); // some looks later
+    assert.equal((await node.model('m')).replicas_reason, 'the node has 3 GPUs');
+    assert.equal(node.log.match(/replica\.missing model=m .*reason="the node has 3 GPUs"/g).length, 1);
+    await node.post('/v0/models/m/replicas?count=3');
+    assert.equal((await node.model('m')).replicas_reason, undefined);
+  });
+
   it('an extra one leaves when another model needs its memory, and comes back when there is room', async () => {
     await node.post('/v0/models/m/pin'); // protects one replica, and not all
     await node.post('/v0/models/big/replicas?count=1');
@@ -76,8 +86,12 @@ describe('replicas', () => {
     for (const w of left) assert.ok(before.some((b) => b.pid === w.pid));
     const { pool } = await node.worker('big');
     assert.ok(left.every((w) => w.pool !== pool));
+    await until('the reason for which the third does not come', async () =>
+      /^no GPU that may hold one more replica has 57\d\.\d MiB free$/.test((await node.model('m')).replicas_reason),
+    );
     await node.post('/v0/models/big/unload');
     await node.ready('m', 3);
+    assert.equal((await node.model('m')).replicas_reason, undefined);
     assert.ok((await node.serving('m')).some((w) => w.pool === pool));
   });
 });
@@ -125,6 +139,15 @@ it('auto: a replica is added when no slot was free for some seconds', async () =
   await node.ready('m', 2);
   await until('both serve', async () => (await node.serving('m')).every((w) => w.live > 0));
   for (const answer of await Promise.all(answers)) assert.equal(answer.text.length, 700);
+  await node.stop();
+});
+
+it('a CPU node says that it runs one replica', async () => {
+  const models = tempDir('models');
+  makeModel(models, 'm');
+  const node = await startNode({ models, args: ['--replicas', '2'] });
+  await node.post('/v0/models/m/load');
+  await until('the reason', async () => (await node.model('m')).replicas_reason === 'a CPU node runs one replica');
   await node.stop();
 });
 

@@ -101,6 +101,8 @@ static void put_model(struct lr_json_writer *w, const struct node_model *m)
         lr_json_member_z(w, "replicas_wanted", "auto");
     else
         lr_json_member_u64(w, "replicas_wanted", replicas);
+    if (m->replicas_reason[0] != '\0')
+        lr_json_member_z(w, "replicas_reason", m->replicas_reason);
     if (m->has_need)
         put_need(w, &m->need);
     lr_json_member_array(w, "workers");
@@ -151,7 +153,11 @@ static lr_code set_replicas(struct node_model *m, struct net_request *req, struc
     (void)net_request_query_get(req, "count", &count);
     uint32_t number;
     lr_code code = node_replicas_parse(count, &number, err);
-    return code == LR_OK ? node_counts_set(&m->models->counts, m, number, err) : code;
+    if (code == LR_OK)
+        code = node_counts_set(&m->models->counts, m, number, err);
+    if (code == LR_OK) /* the answer says what does not come, and why */
+        node_replicas_watch(m->models, node_now(m->models));
+    return code;
 }
 
 lr_code node_api_model_action(struct node *node, struct net_request *req, struct lr_error *err)

@@ -78,6 +78,9 @@ struct node_model {
     struct node_scale scale; /* how many replicas the traffic asks for */
     bool has_own_replicas;   /* an operator asked for own_replicas; else the node's setting */
     uint32_t own_replicas;
+    char replicas_reason[NODE_REASON_MAX]; /* why there are fewer than wanted; "": there are as
+                                            * many, or they are on their way */
+    char lost_reason[NODE_REASON_MAX];     /* what a replica failed with that waits */
     bool is_caching; /* its engine has found a prefix that was computed before */
 
     struct node_proc *probe; /* asks what it needs */

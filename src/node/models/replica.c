@@ -97,6 +97,7 @@ void node_replica_lost(struct node_replica *replica, bool was_loading, bool was_
         node_worker_end(replica->candidate);
         replica->is_swapping = true;
     }
+    (void)snprintf(model->lost_reason, sizeof(model->lost_reason), "%s", how->text);
     bool is_reverted = was_loading && replica->is_swapping && node_reload_revert(replica, how);
     if (was_loading && !is_reverted)
         node_breaker_failed(&replica->breaker, node_now(models));

@@ -3,8 +3,10 @@
  */
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/log.h"
+#include "base/settings.h"
 #include "node/models/models.h"
 
 /* Before anything was measured: a slow GPU. */
@@ -283,7 +285,91 @@ static uint32_t wanted(struct node_model *m, uint64_t now)
     return 1 + m->scale.extra < most ? 1 + m->scale.extra : most;
 }
 
-static void grow(struct node_model *m, uint32_t missing, uint64_t now)
+/* ---- why there are fewer ---- */
+
+/* Why the devices hold no more replicas, however much memory they have. */
+static void explain_places(const struct node_model *m, char why[NODE_REASON_MAX])
+{
+    const struct node_pools *pools = &m->models->pools;
+    uint32_t gpus = pools->count - 1, faulty = 0, most = places(m);
+    bool has_parts = false;
+    for (uint32_t i = 1; i < pools->count; i++) {
+        faulty += node_health_is_faulty(&pools->pool[i].health);
+        has_parts = has_parts || pools->pool[i].is_part;
+    }
+    const char *name = has_parts ? "GPUs and parts of GPUs" : gpus == 1 ? "GPU" : "GPUs";
+    if (gpus == 0)
+        (void)snprintf(why, NODE_REASON_MAX, "%s",
+                       m->models->devices.is_cpu ? "a CPU node runs one replica"
+                                                 : "the node has 1 GPU");
+    else if (m->need.on_device == 0)
+        (void)snprintf(why, NODE_REASON_MAX, "a model on the CPU runs one replica");
+    else if (faulty != 0)
+        (void)snprintf(why, NODE_REASON_MAX, "the node has %u %s, and %u of them %s faulty",
+                       gpus, name, faulty, faulty == 1 ? "is" : "are");
+    else if (most != gpus)
+        (void)snprintf(why, NODE_REASON_MAX,
+                       "the node has %u %s, for %u replicas of a model (setting gpus)", gpus,
+                       name, most);
+    else
+        (void)snprintf(why, NODE_REASON_MAX, "the node has %u %s", gpus, name);
+}
+
+/* The model whose first replica waits for memory of this pool; NULL: none. */
+static const struct node_model *first_waiting(const struct node_models *models, uint32_t pool)
+{
+    for (const struct node_model *m = models->first; m != NULL; m = m->next)
+        if (m->wants_room && m->room_pool == pool)
+            return m;
+    return NULL;
+}
+
+/* Why node_pool_for_extra finds no device. */
+static void explain_no_pool(const struct node_model *m, char why[NODE_REASON_MAX])
+{
+    const struct node_pools *pools = &m->models->pools;
+    const struct node_model *awaited_by = NULL;
+    bool is_memory_short = false;
+    char size[32];
+    for (uint32_t i = 1; i < pools->count; i++) {
+        const struct node_model *waiting = first_waiting(m->models, i);
+        uint32_t held = 0;
+        for (size_t k = 0; k < NODE_REPLICAS; k++)
+            held += m->replicas[k].state != NODE_REPLICA_EMPTY && m->replicas[k].pool == i;
+        if (held >= pools->pool[i].copies || node_health_is_faulty(&pools->pool[i].health))
+            continue;
+        if (waiting != NULL)
+            awaited_by = waiting;
+        else
+            is_memory_short = true;
+    }
+    lr_format_size(m->need.total, size);
+    if (is_memory_short)
+        (void)snprintf(why, NODE_REASON_MAX,
+                       "no GPU that may hold one more replica has %s free", size);
+    else if (awaited_by != NULL)
+        (void)snprintf(why, NODE_REASON_MAX, "model \"%s\" waits for the memory",
+                       awaited_by->id);
+    else
+        (void)snprintf(why, NODE_REASON_MAX, "a replica that is leaving still holds its GPU");
+}
+
+/* An empty reason: all wanted replicas are there or on their way. */
+static void set_reason(struct node_model *m, const char *why)
+{
+    if (strcmp(m->replicas_reason, why) == 0)
+        return;
+    (void)snprintf(m->replicas_reason, sizeof(m->replicas_reason), "%s", why);
+    if (why[0] != '\0')
+        lr_log_warn(NULL, "replica.missing model=%s replicas=%u reason=%s", m->id,
+                    node_replicas_ready(m), why);
+}
+
+/* ---- more, and fewer ---- */
+
+/* why: gets the reason for which a replica does not come. */
+static void grow(struct node_model *m, uint32_t missing, uint64_t now,
+                 char why[NODE_REASON_MAX])
 {
     static struct node_room room;
     struct lr_error err;
@@ -292,15 +378,22 @@ static void grow(struct node_model *m, uint32_t missing, uint64_t now)
         if (r->state != NODE_REPLICA_EMPTY)
             continue;
         missing--; /* also one that waits for its next try */
-        if (r->breaker.due_ms != 0 && !node_breaker_is_due(&r->breaker, now))
+        if (r->breaker.due_ms != 0 && !node_breaker_is_due(&r->breaker, now)) {
+            (void)snprintf(why, NODE_REASON_MAX,
+                           "a replica failed and waits for its next try: %s", m->lost_reason);
             continue;
+        }
         uint32_t pool = node_pool_for_extra(m);
-        if (pool == NODE_POOL_NONE)
+        if (pool == NODE_POOL_NONE) {
+            explain_no_pool(m, why);
             return;
+        }
         node_plan_room(m->models, pool, m->need.total, &room);
         if (room.plan != NODE_PLAN_FITS) {
             m->wants_extra = true; /* nobody takes meanwhile what others give back */
             (void)node_grant_reclaim(&room);
+            (void)snprintf(why, NODE_REASON_MAX,
+                           "a replica waits for KV memory that other models give back");
             return;
         }
         node_breaker_try(&r->breaker);
@@ -308,6 +401,9 @@ static void grow(struct node_model *m, uint32_t missing, uint64_t now)
             node_breaker_failed(&r->breaker, now);
             lr_log_warn(NULL, "replica.not_started model=%s pool=%s reason=%s", m->id,
                         m->models->pools.pool[pool].name, err.text);
+            (void)snprintf(m->lost_reason, sizeof(m->lost_reason), "%s", err.text);
+            (void)snprintf(why, NODE_REASON_MAX,
+                           "a replica failed and waits for its next try: %s", m->lost_reason);
             return;
         }
     }
@@ -315,7 +411,8 @@ static void grow(struct node_model *m, uint32_t missing, uint64_t now)
 
 void node_replicas_add(struct node_model *model)
 {
-    grow(model, 1, node_now(model->models));
+    char why[NODE_REASON_MAX];
+    grow(model, 1, node_now(model->models), why);
 }
 
 /* The replica that leaves the fewest requests to wait for; one that still loads has none. */
@@ -337,17 +434,23 @@ static void shrink(struct node_model *m)
 
 static void watch(struct node_model *m, uint64_t now)
 {
+    char why[NODE_REASON_MAX] = "";
     m->wants_extra = false;
     if (m->state != NODE_MODEL_READY && m->state != NODE_MODEL_LOADING)
         m->scale = (struct node_scale){0};
     /* The first replica shows that the model can be loaded. */
     if (m->state != NODE_MODEL_READY || m->is_purging || !m->has_need ||
-        m->registered_as[0] != '\0')
+        m->registered_as[0] != '\0') {
+        set_reason(m, "");
         return;
+    }
     uint32_t want = wanted(m, now);
+    if (setting(m) != NODE_REPLICAS_AUTO && setting(m) > want)
+        explain_places(m, why);
     uint32_t have = count_in(m, NODE_REPLICA_READY) + count_in(m, NODE_REPLICA_LOADING);
     if (have < want)
-        grow(m, want - have, now);
+        grow(m, want - have, now, why);
+    set_reason(m, why);
     for (; have > want; have--)
         shrink(m);
 }

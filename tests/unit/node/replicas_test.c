@@ -219,6 +219,80 @@ static void a_faulty_gpu_loses_its_replica_to_another_gpu(void **state)
     assert_int_equal(model->state, NODE_MODEL_READY);
 }
 
+/* ---- reasons ---- */
+
+static void the_reason_for_a_missing_replica_follows_what_is_missing(void **state)
+{
+    (void)state;
+    add_gpus(3);
+    serve_with(model, 2);
+    assert_string_equal(model->replicas_reason, "");
+    all.replicas = 8;
+    watch(); /* the third one loads */
+    assert_string_equal(model->replicas_reason, "the node has 3 GPUs");
+    opens(&model->replicas[2]);
+    all.replicas = 3;
+    watch();
+    assert_string_equal(model->replicas_reason, "");
+
+    node_health_note_xid(&all.pools.pool[model->replicas[2].pool].health, 79);
+    node_health_watch(&all);
+    watch();
+    assert_string_equal(model->replicas_reason, "the node has 3 GPUs, and 1 of them is faulty");
+    all.replicas = 2;
+    watch();
+    assert_string_equal(model->replicas_reason, "");
+
+    all.pools.pool[model->replicas[1].pool].state.total = 500 * MB;
+    ends(model->replicas[1].worker->proc, "killed by SIGKILL");
+    watch();
+    assert_string_equal(model->replicas_reason,
+                        "no GPU that may hold one more replica has 572.2 MiB free");
+    node_model_unload(model, "the test wants it");
+    watch();
+    assert_string_equal(model->replicas_reason, "");
+}
+
+static void the_reason_names_the_failure_of_a_replica_that_waits_for_its_next_try(void **state)
+{
+    (void)state;
+    add_gpus(2);
+    all.replicas = 2;
+    load_first(model);
+    watch();
+    says_failed(model->replicas[1].worker->proc, LR_INTERNAL);
+    ends(model->replicas[1].worker->proc, "exited with 1");
+    watch();
+    assert_string_equal(model->replicas_reason,
+                        "a replica failed and waits for its next try: it does not work");
+    lr_fake_clock_advance_ms(&time_, 1000);
+    watch();
+    assert_string_equal(model->replicas_reason, "");
+    opens(&model->replicas[1]);
+}
+
+static void the_reason_names_the_model_that_waits_for_the_memory(void **state)
+{
+    (void)state;
+    add_gpus(2);
+    serve_with(model, 2);
+    models[1].has_own_replicas = true;
+    models[1].own_replicas = 1;
+    node_model_load(&models[1]);
+    says_gpu_need(newest(), WIRE_PROBED);
+    ends(newest(), "exited with 0");
+    size_t leaves = model->replicas[0].state == NODE_REPLICA_DRAINING ? 0 : 1;
+    watch();
+    assert_string_equal(model->replicas_reason,
+                        "a replica that is leaving still holds its GPU");
+    models[1].wants_room = false; /* so that the memory stays where it is */
+    ends(model->replicas[leaves].worker->proc, "exited with 0");
+    models[1].wants_room = true;
+    watch();
+    assert_string_equal(model->replicas_reason, "model \"two\" waits for the memory");
+    models[1].wants_room = false;
+}
+
 /* ---- balance ---- */
 
 static void requests_go_to_the_replica_with_the_least_to_do(void **state)
@@ -454,6 +528,9 @@ int main(void)
         WITH(two_models_that_load_at_once_lie_on_different_gpus),
         WITH(an_extra_replica_leaves_for_a_model_that_needs_its_memory),
         WITH(a_faulty_gpu_loses_its_replica_to_another_gpu),
+        WITH(the_reason_for_a_missing_replica_follows_what_is_missing),
+        WITH(the_reason_names_the_failure_of_a_replica_that_waits_for_its_next_try),
+        WITH(the_reason_names_the_model_that_waits_for_the_memory),
         WITH(requests_go_to_the_replica_with_the_least_to_do),
         WITH(a_conversation_goes_to_the_replica_that_has_its_prefix),
         WITH(a_conversation_that_began_while_another_replica_was_full_stays_where_it_is),
