@@ -87,10 +87,12 @@ bool node_grant_reclaim(const struct node_room *room)
     return is_awaited;
 }
 
-static bool is_room_wanted(const struct node_models *models)
+/* Whether a model waits for memory of this pool: what is free there is the model's. */
+static bool is_room_wanted(const struct node_models *models, uint32_t pool)
 {
     for (const struct node_model *m = models->first; m != NULL; m = m->next)
-        if (m->wants_room || m->wants_extra)
+        if ((m->wants_room && m->room_pool == pool) ||
+            (m->wants_extra && m->extra_pool == pool))
             return true;
     return false;
 }
@@ -127,7 +129,7 @@ bool node_grant_watch(struct node_models *models, uint32_t pool)
         return node_grant_reclaim(&room);
     }
     uint64_t spare = capacity - held > margin ? capacity - held - margin : 0;
-    for (size_t i = 0; i < room.count && !is_room_wanted(models); i++)
+    for (size_t i = 0; i < room.count && !is_room_wanted(models, pool); i++)
         if (wants_more(room.claims[i].owner))
             spare = raise_limit(room.claims[i].owner, spare);
     return false;

@@ -75,6 +75,7 @@ struct node_model {
     uint32_t queue_count;
     struct node_blame blame; /* of its workers' deaths */
     bool wants_extra;        /* a replica waits for KV memory that others give back */
+    uint32_t extra_pool;     /* where it waits */
     struct node_scale scale; /* how many replicas the traffic asks for */
     bool has_own_replicas;   /* an operator asked for own_replicas; else the node's setting */
     uint32_t own_replicas;

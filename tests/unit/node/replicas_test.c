@@ -293,6 +293,95 @@ static void the_reason_names_the_model_that_waits_for_the_memory(void **state)
     models[1].wants_room = false;
 }
 
+/* ---- KV memory ---- */
+
+static void says_elastic_need(struct node_proc *proc, enum wire_type type, uint64_t total)
+{
+    struct lr_engine_need need = {.size = sizeof(need),
+                                  .total = total,
+                                  .kv = 100 * MB,
+                                  .kv_most = 900 * MB,
+                                  .max_sequences = SLOTS,
+                                  .on_device = 1};
+    struct lr_buf buf;
+    lr_buf_init(&buf, 4096);
+    wire_need_encode(&buf, type, &need);
+    say(proc, &buf);
+}
+
+static struct node_worker *serve_elastic(struct node_model *m, uint64_t total)
+{
+    node_model_load(m);
+    says_elastic_need(newest(), WIRE_PROBED, total);
+    ends(newest(), "exited with 0");
+    says_elastic_need(m->replicas[0].worker->proc, WIRE_OPENED, total);
+    assert_int_equal(m->replicas[0].state, NODE_REPLICA_READY);
+    return m->replicas[0].worker;
+}
+
+/* Live requests hold all that it may have; the worker has obeyed the last limit. */
+static void is_full(struct node_worker *w)
+{
+    w->stats.kv_bytes = w->stats.kv_bytes_in_use = w->kv_limit;
+    w->stats.kv_bytes_reclaimable = 0;
+    node_grant_settle(w, true);
+}
+
+static void kv_memory_grows_while_a_model_waits_for_memory_of_another_gpu(void **state)
+{
+    (void)state;
+    add_gpus(2);
+    struct node_worker *w = serve_elastic(model, 300 * MB);
+    models[1].wants_room = true; /* as long as others must leave there */
+    models[1].room_pool = w->pool;
+    is_full(w);
+    (void)node_grant_watch(&all, w->pool);
+    assert_int_equal(w->kv_limit, 100 * MB);
+    models[1].room_pool = 3 - w->pool;
+    (void)node_grant_watch(&all, w->pool);
+    assert_int_equal(w->kv_limit, 150 * MB);
+    models[1].wants_room = false;
+}
+
+static void kv_memory_grows_while_a_replica_waits_for_memory_of_another_gpu(void **state)
+{
+    (void)state;
+    add_gpus(2);
+    struct node_worker *one = serve_elastic(model, 600 * MB);
+    struct node_worker *two = serve_elastic(&models[1], 200 * MB);
+    assert_int_not_equal(one->pool, two->pool);
+    for (size_t i = 0; i < 8; i++) {
+        is_full(two);
+        (void)node_grant_watch(&all, two->pool);
+    }
+    is_full(two);
+    assert_true(two->reserved > 900ull * MB);
+    /* Its requests have ended. */
+    two->stats.kv_bytes_in_use = 0;
+    two->stats.kv_bytes_reclaimable = two->stats.kv_bytes;
+    model->has_own_replicas = true;
+    model->own_replicas = 2;
+    watch();
+    assert_string_equal(model->replicas_reason,
+                        "a replica waits for KV memory that other models give back");
+    assert_int_equal(two->proc->last, WIRE_LIMIT_KV);
+
+    is_full(one);
+    (void)node_grant_watch(&all, one->pool);
+    assert_int_equal(one->kv_limit, 150 * MB);
+
+    /* What the other model gives back is not the other model's again. */
+    two->stats.kv_bytes = two->kv_sent;
+    two->stats.kv_bytes_in_use = two->kv_sent;
+    node_grant_settle(two, true);
+    uint64_t given = two->kv_limit;
+    (void)node_grant_watch(&all, two->pool);
+    assert_int_equal(two->kv_limit, given);
+    watch();
+    assert_int_equal(model->replicas[1].pool, two->pool);
+    assert_int_equal(model->replicas[1].state, NODE_REPLICA_LOADING);
+}
+
 /* ---- balance ---- */
 
 static void requests_go_to_the_replica_with_the_least_to_do(void **state)
@@ -531,6 +620,8 @@ int main(void)
         WITH(the_reason_for_a_missing_replica_follows_what_is_missing),
         WITH(the_reason_names_the_failure_of_a_replica_that_waits_for_its_next_try),
         WITH(the_reason_names_the_model_that_waits_for_the_memory),
+        WITH(kv_memory_grows_while_a_model_waits_for_memory_of_another_gpu),
+        WITH(kv_memory_grows_while_a_replica_waits_for_memory_of_another_gpu),
         WITH(requests_go_to_the_replica_with_the_least_to_do),
         WITH(a_conversation_goes_to_the_replica_that_has_its_prefix),
         WITH(a_conversation_that_began_while_another_replica_was_full_stays_where_it_is),
