@@ -20,7 +20,7 @@ enum {
     TIMEOUT = 10,
     GPU_IS_LOST = 15,
     FAILED = 999,
-    GPUS_MAX = 8,
+    GPUS_MAX = 128,
     PARTS_MAX = 8,
     LINE_BYTES = 4096
 };
@@ -287,7 +287,9 @@ int nvmlEventSetWait_v2(void *set, struct event *out, unsigned timeout_ms)
 {
     (void)set;
     (void)timeout_ms;
-    for (unsigned i = 0; i < GPUS_MAX; i++) {
+    unsigned gpus;
+    (void)nvmlDeviceGetCount_v2(&gpus);
+    for (unsigned i = 0; i < gpus; i++) {
         unsigned long long count = 0, xid = 0;
         if (read_figure(i, "xids=", &count) != OK || count <= xids_told[i])
             continue;

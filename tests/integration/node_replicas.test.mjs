@@ -191,6 +191,27 @@ it('the parts of a GPU (MIG) are devices of their own', async () => {
   await node.stop();
 });
 
+it('a node uses 64 GPUs and parts of GPUs, and says how many it leaves out', async () => {
+  const parts = await startWithGpus(Array.from({ length: 8 }, () => 'mig=7'));
+  const { pools } = await parts.get('/v0/memory');
+  assert.equal(pools.length, 1 + 56);
+  assert.equal(new Set(pools.map((p) => p.pool)).size, 1 + 56);
+  assert.doesNotMatch(parts.log, /gpus_left_out/);
+  await parts.stop();
+
+  const gpus = Array.from({ length: 70 }, () => '');
+  const many = await startWithGpus(gpus);
+  assert.equal((await many.get('/v0/memory')).pools.length, 1 + 64);
+  assert.match(many.log, /memory\.gpus_left_out count=6 reason=".*setting gpus chooses/);
+  await many.stop();
+
+  const chosen = await startWithGpus(gpus, { args: ['--gpus', '68,69', '--replicas', '2'] });
+  assert.equal((await generate(chosen, ask('m', 'x'))).text, 'x');
+  await chosen.ready('m', 2);
+  assert.deepEqual((await chosen.serving('m')).map((w) => w.pool).sort(), ['GPU-fake-68', 'GPU-fake-69']);
+  await chosen.stop();
+});
+
 it('a load on one GPU does not wait for a load or an eviction on another', async () => {
   const node = await startWithGpus(['', ''], {
     models: {

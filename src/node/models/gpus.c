@@ -52,14 +52,14 @@ lr_code node_gpus_take(struct node_gpu *gpus, size_t count, const char *wanted,
     struct lr_str rest = lr_str_z(wanted != NULL ? wanted : ""), word;
     if (wanted == NULL)
         return LR_OK;
-    bool was_shown[64];
-    for (size_t i = 0; i < count && i < 64; i++) {
+    bool was_shown[NODE_GPUS_MAX];
+    for (size_t i = 0; i < count && i < NODE_GPUS_MAX; i++) {
         was_shown[i] = gpus[i].copies != 0;
         gpus[i].copies = 0;
     }
     while (next_word(&rest, &word)) {
         bool is_found = false;
-        for (size_t i = 0; i < count && i < 64; i++)
+        for (size_t i = 0; i < count && i < NODE_GPUS_MAX; i++)
             if (was_shown[i] && is_named(&gpus[i], word)) {
                 gpus[i].copies++;
                 is_found = true;

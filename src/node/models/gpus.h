@@ -13,7 +13,10 @@
 
 #include "base/fail.h"
 
-enum { NODE_GPU_NAME_MAX = 96 };
+enum {
+    NODE_GPU_NAME_MAX = 96,
+    NODE_GPUS_MAX = 256, /* of the machine, parts counted: 16 GPUs of seven parts are 112 */
+};
 
 struct node_gpu {
     void *device; /* NVML handle of the memory: of a GPU or of a part */
@@ -24,8 +27,8 @@ struct node_gpu {
     uint32_t copies; /* replicas of one model that it may run; 0: the node does not use it */
 };
 
-/* Leaves out the GPUs that a value of CUDA_VISIBLE_DEVICES hides; NULL: it hides none.  As for
- * CUDA, the first word that names no GPU ends the list. */
+/* Of at most NODE_GPUS_MAX.  Leaves out the GPUs that a value of CUDA_VISIBLE_DEVICES hides;
+ * NULL: it hides none.  As for CUDA, the first word that names no GPU ends the list. */
 void node_gpus_show(struct node_gpu *gpus, size_t count, const char *visible);
 
 /* Takes the GPUs that a value of setting gpus names; NULL: all that are shown.  A GPU that is

@@ -40,8 +40,6 @@ struct nvml_process {
     unsigned gpu_instance, compute_instance;
 };
 
-enum { GPUS_MAX = 64 }; /* of the machine, parts counted */
-
 struct node_nvml {
     void *handle;
     int (*init)(void);
@@ -113,9 +111,9 @@ static void list_gpu(const struct node_nvml *n, unsigned number, struct node_gpu
                     n->mig_mode(gpu.whole, &mode, &pending) == 0 && mode == 1 &&
                     n->mig_count(gpu.whole, &parts) == 0;
     gpu.device = gpu.whole;
-    if (!is_split && *count < GPUS_MAX)
+    if (!is_split && *count < NODE_GPUS_MAX)
         all[(*count)++] = gpu;
-    for (unsigned i = 0; is_split && i < parts && *count < GPUS_MAX; i++) {
+    for (unsigned i = 0; is_split && i < parts && *count < NODE_GPUS_MAX; i++) {
         struct node_gpu part = gpu;
         memcpy(part.whole_uuid, gpu.uuid, sizeof(part.whole_uuid));
         if (n->mig_by_index(gpu.whole, i, &part.device) == 0 &&
@@ -142,7 +140,7 @@ static void add_gpu(struct node_pools *pools, const struct node_gpu *gpu,
 
 static void add_gpus(struct node_pools *pools, uint32_t limit_percent)
 {
-    struct node_gpu all[GPUS_MAX];
+    static struct node_gpu all[NODE_GPUS_MAX];
     unsigned numbers = 0;
     size_t count = 0;
     if (pools->nvml->count(&numbers) != 0)
@@ -152,9 +150,18 @@ static void add_gpus(struct node_pools *pools, uint32_t limit_percent)
     node_gpus_show(all, count, getenv("CUDA_VISIBLE_DEVICES"));
     if (node_gpus_take(all, count, pools->gpus_wanted, &pools->gpus_error) != LR_OK)
         return;
-    for (size_t i = 0; i < count && pools->count < NODE_POOLS_MAX; i++)
-        if (all[i].copies != 0)
+    uint32_t left_out = 0;
+    for (size_t i = 0; i < count; i++) {
+        if (all[i].copies == 0)
+            continue;
+        if (pools->count < NODE_POOLS_MAX)
             add_gpu(pools, &all[i], limit_percent);
+        else
+            left_out++;
+    }
+    if (left_out != 0)
+        lr_log_warn(NULL, "memory.gpus_left_out count=%u reason=%s", left_out,
+                    "a node uses 64 GPUs and parts of GPUs at most: setting gpus chooses them");
 }
 
 void node_pools_init(struct node_pools *pools, const char *nvml_path, uint64_t ram_cap,

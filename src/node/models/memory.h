@@ -17,7 +17,8 @@
 #include "node/models/ledger.h"
 #include "wire/device.h"
 
-enum { NODE_POOLS_MAX = 17, NODE_POOL_RAM = 0 };
+/* RAM and 64 GPUs: eight GPUs of seven parts each (MIG) are 56. */
+enum { NODE_POOLS_MAX = 65, NODE_POOL_RAM = 0 };
 
 struct node_pool {
     char name[96];  /* "ram", the GPU's UUID, or "vulkan:N" */

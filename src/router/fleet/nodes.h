@@ -25,7 +25,7 @@
 
 struct router_probe;
 
-enum { ROUTER_POOLS_MAX = 17 };
+enum { ROUTER_POOLS_MAX = 65 }; /* as many as a node has: RAM and 64 GPUs */
 
 /* A node as this router sees it.
  *

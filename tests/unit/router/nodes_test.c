@@ -102,6 +102,38 @@ static void a_node_that_joined_can_serve_and_shares_its_template(void **state)
     router_nodes_free(&nodes);
 }
 
+static void every_gpu_of_a_node_with_64_of_them_is_kept(void **state)
+{
+    enum { POOLS = 1 + 64 };
+    struct wire_fleet_pool pools[POOLS];
+    char names[POOLS][16];
+    struct wire_join join = a_join(NULL, 0), read;
+    struct router_nodes nodes;
+    struct router_node *node;
+    struct lr_arena arena;
+    struct lr_buf text;
+    struct lr_error err;
+    (void)state;
+    for (unsigned i = 0; i < POOLS; i++) {
+        (void)snprintf(names[i], sizeof(names[i]), "GPU-%u", i);
+        pools[i] = (struct wire_fleet_pool){.name = lr_str_z(names[i]), .total = 1 + i};
+    }
+    join.state.pools = pools;
+    join.state.pool_count = POOLS;
+    lr_arena_init(&arena, 1 << 20);
+    lr_buf_init(&text, 1 << 20);
+    wire_join_write(&text, &join);
+    assert_int_equal(wire_join_parse(&arena, lr_buf_str(&text), &read, &err), LR_OK);
+    router_nodes_init(&nodes);
+    assert_int_equal(router_nodes_join(&nodes, &read, "http://a:1", 5, 5, &node, &err), LR_OK);
+    assert_int_equal(node->pool_count, POOLS);
+    assert_string_equal(node->pools[64].name, "GPU-64");
+    assert_int_equal(node->pools[64].total, 65);
+    router_nodes_free(&nodes);
+    lr_buf_free(&text);
+    lr_arena_free(&arena);
+}
+
 static void a_heartbeat_about_an_unknown_model_asks_to_join_again(void **state)
 {
     struct wire_fleet_model m = demo();
@@ -271,6 +303,7 @@ int main(void)
         cmocka_unit_test(a_join_reads_back_as_it_was_written),
         cmocka_unit_test(another_protocol_is_refused_with_both_numbers),
         cmocka_unit_test(a_node_that_joined_can_serve_and_shares_its_template),
+        cmocka_unit_test(every_gpu_of_a_node_with_64_of_them_is_kept),
         cmocka_unit_test(a_heartbeat_about_an_unknown_model_asks_to_join_again),
         cmocka_unit_test(heartbeats_alone_do_not_bring_back_a_node_that_is_not_reached),
         cmocka_unit_test(a_node_moves_as_its_picture_says_and_is_offline_otherwise),
