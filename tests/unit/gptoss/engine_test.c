@@ -499,6 +499,44 @@ static void a_short_prompt_beside_a_long_one_has_its_token_within_two_steps(void
     recorder_close(r);
 }
 
+/* Steps that a long prompt takes beside a stream. */
+static uint32_t steps_with_target_gap(uint32_t target_gap_ms)
+{
+    enum { LONG = 1500 };
+    struct lr_engine_options options = {.size = sizeof(options),
+                                        .target_gap_ms = target_gap_ms};
+    struct recorder *r = recorder_open(DEMO_MODEL, &options);
+    uint32_t *ids = calloc(LONG, sizeof(*ids));
+    struct lr_engine_request stream = text_request(1, &hello, 2000);
+    struct lr_error err;
+    uint32_t steps = 0;
+    int32_t busy;
+
+    stream.ignore_stop = 1;
+    must_submit(r, &stream);
+    while (record_of(r, 1)->count == 0)
+        assert_int_equal(API->step(r->model, &busy, &err), LR_OK);
+    for (uint32_t i = 0; i < LONG; i++)
+        ids[i] = i * 31 % 2000;
+    struct lr_engine_request request = plain_request(2, ids, LONG, 3);
+    request.ignore_stop = 1;
+    must_submit(r, &request);
+    for (; record_of(r, 2)->count == 0; steps++)
+        assert_int_equal(API->step(r->model, &busy, &err), LR_OK);
+    free(ids);
+    recorder_close(r);
+    return steps;
+}
+
+static void with_a_larger_target_gap_a_long_prompt_takes_fewer_steps(void **state)
+{
+    (void)state;
+    uint32_t few = steps_with_target_gap(60000), many = steps_with_target_gap(1);
+    /* 64 tokens, then twice as many each time up to 512; with 1 ms it stays near 64. */
+    assert_in_range(few, 1, 8);
+    assert_true(many > few);
+}
+
 static void logits_are_computed_beside_live_requests_without_touching_them(void **state)
 {
     const struct lr_engine_options options = {.size = sizeof(options), .max_sequences = 2};
@@ -651,6 +689,7 @@ int main(void)
         cmocka_unit_test(log_probabilities_come_with_the_token),
         cmocka_unit_test(few_pages_make_requests_wait_and_change_no_token),
         cmocka_unit_test(a_short_prompt_beside_a_long_one_has_its_token_within_two_steps),
+        cmocka_unit_test(with_a_larger_target_gap_a_long_prompt_takes_fewer_steps),
         cmocka_unit_test(logits_are_computed_beside_live_requests_without_touching_them),
         cmocka_unit_test(probe_states_what_open_takes_and_limits_are_kept),
         cmocka_unit_test(other_devices_and_missing_models_are_named),

@@ -76,6 +76,25 @@ on_a_fast_device_the_first_prompt_has_the_largest_chunk_and_streams_the_least(vo
     assert_int_equal(p.work[GPTOSS_PACE_ALONE], gptoss_pace_work(&p, 0, 1024));
 }
 
+static void a_larger_target_gap_gives_longer_steps_and_larger_chunks(void **state)
+{
+    struct gptoss_pace small, large;
+
+    (void)state;
+    gptoss_pace_init(&small, 64, 2048, 25, GPTOSS_DEPTH_IS_FREE);
+    gptoss_pace_init(&large, 64, 2048, 100, GPTOSS_DEPTH_IS_FREE);
+    for (int kind = 0; kind < GPTOSS_PACE_KINDS; kind++)
+        assert_int_equal(large.aim_ns[kind], 4 * small.aim_ns[kind]);
+    for (uint32_t n = 64; n < 512; n *= 2) { /* steps of 10 ms for 64 tokens */
+        step_of(&small, GPTOSS_PACE_GAP, (uint32_t)tokens_of(&small, GPTOSS_PACE_GAP), true,
+                tokens_of(&small, GPTOSS_PACE_GAP) * 10 * MS / 64);
+        step_of(&large, GPTOSS_PACE_GAP, (uint32_t)tokens_of(&large, GPTOSS_PACE_GAP), true,
+                tokens_of(&large, GPTOSS_PACE_GAP) * 10 * MS / 64);
+    }
+    assert_int_equal(tokens_of(&small, GPTOSS_PACE_GAP), 128); /* 20 ms */
+    assert_int_equal(tokens_of(&large, GPTOSS_PACE_GAP), 512); /* 80 ms */
+}
+
 static void a_chunk_that_the_operator_set_is_fixed(void **state)
 {
     struct gptoss_pace p = pace_of(0, 512);
@@ -461,6 +480,7 @@ int main(void)
         cmocka_unit_test(a_chunk_shrinks_when_its_steps_are_longer_than_the_aim),
         cmocka_unit_test(
             on_a_fast_device_the_first_prompt_has_the_largest_chunk_and_streams_the_least),
+        cmocka_unit_test(a_larger_target_gap_gives_longer_steps_and_larger_chunks),
         cmocka_unit_test(a_chunk_that_the_operator_set_is_fixed),
         cmocka_unit_test(the_kind_of_a_step_depends_on_who_waits_for_its_end),
         cmocka_unit_test(a_short_prompt_passes_long_ones_and_the_oldest_gets_a_quarter),
