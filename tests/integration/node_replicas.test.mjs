@@ -213,17 +213,37 @@ it('a node uses 64 GPUs and parts of GPUs, and says how many it leaves out', asy
 });
 
 it('a load on one GPU does not wait for a load or an eviction on another', async () => {
-  const node = await startWithGpus(['', ''], {
+  const node = await startWithGpus(['', '', ''], {
     models: {
+      small: { weights_bytes: 400 * MB },
+      busy: { step_ms: 20 },
       slow: { load_ms: 60000 },
-      quick: {},
+      big: {},
+      quick: { weights_bytes: 250 * MB },
     },
     args: ['--replicas', '1'],
   });
+  const state = async (id) => (await node.model(id)).state;
+  // A GPU each; what is pinned stays.
+  for (const id of ['small', 'busy']) assert.equal((await generate(node, ask(id, 'x'))).text, 'x');
+  for (const id of ['small', 'slow']) await node.post(`/v0/models/${id}/pin`);
   await node.post('/v0/models/slow/load');
-  await until('it loads', async () => (await node.model('slow')).state === 'loading');
+  await until('it loads', async () => (await state('slow')) === 'loading');
+  const client = new AbortController();
+  const stream = generate(node, ask('busy', 'b'.repeat(20000)), { signal: client.signal }).catch(() => {});
+  await until('the stream runs', async () => (await node.worker('busy')).live === 1);
+  // Only "busy" can make room for it, once its stream has ended.
+  const waiting = generate(node, ask('big', 'y'));
+  await until('the eviction is on its way', async () => (await node.metric('evictions_total')) === 1);
   assert.equal((await generate(node, ask('quick', 'x'))).text, 'x');
-  assert.equal((await node.model('slow')).state, 'loading');
+  assert.equal((await node.worker('quick')).pool, (await node.worker('small')).pool);
+  assert.deepEqual([await state('slow'), await state('big')], ['loading', 'starting']);
+  assert.equal((await node.worker('busy')).live, 1);
+  client.abort();
+  await stream;
+  assert.equal((await waiting).text, 'y');
+  assert.equal(await state('slow'), 'loading');
+  await node.post('/v0/models/slow/unpin');
   await node.post('/v0/models/slow/unload');
   await node.stop();
 });
