@@ -47,7 +47,7 @@ static const struct lr_setting rows[] = {
      .help = "how long an unused connection stays open"},
 
     {.name = "device", .type = LR_SETTING_CHOICE, .fallback = "auto", .choices = "auto|cuda[:N]|vulkan[:NAME]|metal|cpu", .commands = "up node",
-     .help = "device that runs models; auto chooses NVIDIA GPUs, else GPUs with Vulkan, and never the CPU; a Vulkan device by its number, its UUID or a part of its name: llm-router doctor lists them"},
+     .help = "device that runs models; auto chooses NVIDIA GPUs, else the GPU of a Mac, else GPUs with Vulkan, and never the CPU; a Vulkan device by its number, its UUID or a part of its name: llm-router doctor lists them"},
     {.name = "gpus", .type = LR_SETTING_STRING, .commands = "up node", .value = "LIST",
      .help = "GPUs that run models: numbers of nvidia-smi or UUIDs with commas between them; one named twice may run two replicas of a model; default: all that CUDA_VISIBLE_DEVICES shows"},
     {.name = "replicas", .type = LR_SETTING_STRING, .fallback = "auto", .commands = "up node", .value = "N",

@@ -2,9 +2,11 @@
 
 #include <ctype.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/file.h"
+#include "base/os/library.h"
 #include "base/subprocess.h"
 
 enum { LIST_MS = 10000, LIST_BYTES = 32 << 10 };
@@ -164,9 +166,24 @@ static bool pick_one(const char *wanted, const struct wire_device *listed, size_
     return best != NULL && pick_vulkan(best, 1, true, out);
 }
 
-lr_code node_devices_pick(const char *wanted, bool has_nvidia, const struct wire_device *listed,
-                          size_t count, struct node_devices *out, struct lr_error *err)
+static lr_code no_gpu(bool is_auto, const char *vulkan, struct lr_error *err)
 {
+    const char *nvml = lr_library_name(LR_LIBRARY_NVML);
+    char why[120] = "NVIDIA has no driver for this system";
+    if (nvml[0] != '\0')
+        (void)snprintf(why, sizeof(why), "%.80s is missing or lists none", nvml);
+    return lr_fail(err, LR_UNSUPPORTED,
+                   "no NVIDIA GPU was found (%s)%s%s: start on a machine with a GPU, or pass "
+                   "--device cpu for development",
+                   why, is_auto ? ", and no GPU with Vulkan, which lists " : "",
+                   is_auto ? vulkan : "");
+}
+
+lr_code node_devices_pick(const char *wanted, const struct node_machine *machine,
+                          struct node_devices *out, struct lr_error *err)
+{
+    const struct wire_device *listed = machine->vulkan;
+    size_t count = machine->vulkan_count;
     char all[400];
     bool is_cuda = strncmp(wanted, "cuda", 4) == 0;
     bool is_auto = strcmp(wanted, "auto") == 0;
@@ -181,30 +198,35 @@ lr_code node_devices_pick(const char *wanted, bool has_nvidia, const struct wire
                    : lr_fail(err, LR_UNSUPPORTED, "there is no device %s; Vulkan lists %s: %s",
                              wanted, all, count == 0 ? INSTALL : "name one of them");
     }
-    if ((is_cuda || is_auto) && !has_nvidia) {
-        if (is_auto && pick_vulkan(listed, count, false, out))
-            return LR_OK;
-        return lr_fail(
-            err, LR_UNSUPPORTED,
-            "no NVIDIA GPU was found (libnvidia-ml.so.1 is missing or lists none)%s%s: "
-            "start on a machine with a GPU, or pass --device cpu for development",
-            is_auto ? ", and no GPU with Vulkan, which lists " : "", is_auto ? all : "");
-    }
-    set(out, is_cuda || is_auto ? "cuda" : wanted);
+    if ((is_cuda || is_auto) && machine->has_nvidia)
+        set(out, "cuda");
+    else if (is_auto && machine->has_metal)
+        set(out, "metal");
+    else if (is_cuda || (is_auto && !pick_vulkan(listed, count, false, out)))
+        return no_gpu(is_auto, all, err);
+    else if (!is_auto)
+        set(out, wanted);
     out->is_cpu = strcmp(wanted, "cpu") == 0;
     return LR_OK;
+}
+
+bool node_has_metal(void)
+{
+    return lr_library_name(LR_LIBRARY_METAL)[0] != '\0' || getenv("LR_METAL_LIBRARY") != NULL;
 }
 
 lr_code node_devices_choose(const char *wanted, bool has_nvidia, struct node_devices *out,
                             struct lr_error *err)
 {
     struct wire_device listed[WIRE_VULKAN_MAX];
-    size_t count = 0;
-    bool asks = is_vulkan(wanted) || (strcmp(wanted, "auto") == 0 && !has_nvidia);
+    struct node_machine machine = {
+        .has_nvidia = has_nvidia, .has_metal = node_has_metal(), .vulkan = listed};
+    bool asks =
+        is_vulkan(wanted) || (strcmp(wanted, "auto") == 0 && !has_nvidia && !machine.has_metal);
     if (asks) {
-        lr_code code = node_vulkan_list(listed, &count, err);
+        lr_code code = node_vulkan_list(listed, &machine.vulkan_count, err);
         if (code != LR_OK && is_vulkan(wanted))
             return code;
     }
-    return node_devices_pick(wanted, has_nvidia, listed, count, out, err);
+    return node_devices_pick(wanted, &machine, out, err);
 }

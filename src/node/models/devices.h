@@ -6,7 +6,8 @@
  *             list, vulkan:UUID and vulkan:NAME are the device with that UUID or part of a name
  *   metal     the GPU of a Mac; its memory is the machine's RAM
  *   cpu       the processor
- *   auto      cuda if there is such a GPU, else vulkan if there is such a GPU
+ *   auto      cuda if there is such a GPU, else metal on a Mac, else vulkan if there is such a
+ * GPU
  *
  * Vulkan also lists drivers that compute on the processor (lavapipe).  Only the words vulkan
  * and vulkan:N choose such a device, never auto, and the node counts as a node without a GPU
@@ -31,10 +32,20 @@ struct node_devices {
 LR_MUST_USE lr_code node_vulkan_list(struct wire_device out[WIRE_VULKAN_MAX], size_t *count,
                                      struct lr_error *err);
 
-/* The devices for a value of setting device.  `listed` are Vulkan's.  UNSUPPORTED: there are
- * none; the sentence names what there is.  Pure. */
-LR_MUST_USE lr_code node_devices_pick(const char *wanted, bool has_nvidia,
-                                      const struct wire_device *listed, size_t count,
+/* This system has Metal, or LR_METAL_LIBRARY names a stand-in for it (tests). */
+bool node_has_metal(void);
+
+/* What a machine has. */
+struct node_machine {
+    bool has_nvidia;
+    bool has_metal;
+    const struct wire_device *vulkan; /* Vulkan's list */
+    size_t vulkan_count;
+};
+
+/* The devices for a value of setting device.  UNSUPPORTED: there are none; the sentence names
+ * what there is.  Pure. */
+LR_MUST_USE lr_code node_devices_pick(const char *wanted, const struct node_machine *machine,
                                       struct node_devices *out, struct lr_error *err);
 
 /* Both together; asks Vulkan only where the answer depends on it. */

@@ -23,39 +23,45 @@ static const struct wire_device GPU_2 = {
 
 struct row {
     const char *wanted;
-    bool has_nvidia;
+    const char *has;    /* "n": an NVIDIA GPU, "m": Metal */
     const char *listed; /* digits: which of the three devices Vulkan lists */
     const char *result; /* "kind name gpus", or a part of the error's text */
     bool is_cpu;
 };
 
 static const struct row rows[] = {
-    {"auto", true, "012", "cuda cuda -", false},
-    {"auto", false, "012", "vulkan vulkan 20", false},
-    {"auto", false, "1", "which lists vulkan:1 (llvmpipe, type cpu)", false},
-    {"auto", false, "", "and no GPU with Vulkan, which lists no device", false},
-    {"cuda", true, "", "cuda cuda -", false},
-    {"cuda:3", true, "", "cuda cuda -", false},
-    {"cuda", false, "0", "no NVIDIA GPU", false},
-    {"vulkan", true, "012", "vulkan vulkan 20", false},
-    {"vulkan", true, "1", "vulkan vulkan:1 -", true},
-    {"vulkan", false, "", "Vulkan lists no device", false},
-    {"vulkan:1", true, "012", "vulkan vulkan:1 -", true},
-    {"vulkan:2", false, "012", "vulkan vulkan 2", false},
-    {"vulkan:7", false, "02", "no device vulkan:7; Vulkan lists vulkan:0 (A card", false},
-    {"vulkan:A card", false, "012", "vulkan vulkan 0", false},
-    {"vulkan:A c", false, "012", "vulkan vulkan 2", false},
-    {"vulkan:llvm", false, "012", "vulkan vulkan:1 -", true},
-    {"vulkan:00112233-4455-6677-8899-AABBCCDDEEFF", false, "012", "vulkan vulkan 0", false},
-    {"vulkan:00112233445566778899aabbccddeeff", false, "012", "vulkan vulkan 0", false},
-    {"vulkan:00112233445566778899aabbccddee", false, "012", "no device vulkan:0011", false},
-    {"vulkan:", false, "012", "no device vulkan:", false},
-    {"vulkan:A cat", false, "0", "Vulkan lists vulkan:0 (A card, type integrated): name one",
+    {"auto", "n", "012", "cuda cuda -", false},
+    {"auto", "nm", "012", "cuda cuda -", false},
+    {"auto", "m", "", "metal metal -", false},
+    {"auto", "m", "012", "metal metal -", false},
+    {"auto", "", "012", "vulkan vulkan 20", false},
+    {"auto", "", "1", "which lists vulkan:1 (llvmpipe, type cpu)", false},
+    {"auto", "", "", "and no GPU with Vulkan, which lists no device", false},
+    {"cuda", "n", "", "cuda cuda -", false},
+    {"cuda:3", "n", "", "cuda cuda -", false},
+    {"cuda", "", "0", "no NVIDIA GPU", false},
+    {"vulkan", "n", "012", "vulkan vulkan 20", false},
+    {"vulkan", "n", "1", "vulkan vulkan:1 -", true},
+    {"vulkan", "", "", "Vulkan lists no device", false},
+    {"vulkan:1", "n", "012", "vulkan vulkan:1 -", true},
+    {"vulkan:2", "", "012", "vulkan vulkan 2", false},
+    {"vulkan:7", "", "02", "no device vulkan:7; Vulkan lists vulkan:0 (A card", false},
+    {"vulkan:A card", "", "012", "vulkan vulkan 0", false},
+    {"vulkan:A c", "", "012", "vulkan vulkan 2", false},
+    {"vulkan:llvm", "", "012", "vulkan vulkan:1 -", true},
+    {"vulkan:00112233-4455-6677-8899-AABBCCDDEEFF", "", "012", "vulkan vulkan 0", false},
+    {"vulkan:00112233445566778899aabbccddeeff", "", "012", "vulkan vulkan 0", false},
+    {"vulkan:00112233445566778899aabbccddee", "", "012", "no device vulkan:0011", false},
+    {"vulkan:", "", "012", "no device vulkan:", false},
+    {"vulkan:A cat", "", "0", "Vulkan lists vulkan:0 (A card, type integrated): name one",
      false},
-    {"vulkan", false, "", "on Debian and Ubuntu libvulkan1", false},
-    {"vulkan", false, "", "on Windows the GPU maker's driver", false},
-    {"metal", false, "", "metal metal -", false},
-    {"cpu", true, "0", "cpu cpu -", true},
+    {"vulkan", "", "", "on Debian and Ubuntu libvulkan1", false},
+    {"vulkan", "", "", "on Windows the GPU maker's driver", false},
+    {"metal", "m", "", "metal metal -", false},
+    {"cpu", "n", "0", "cpu cpu -", true},
+    {"cpu", "m", "0", "cpu cpu -", true},
+    {"vulkan", "m", "0", "vulkan vulkan 0", false},
+    {"cuda", "m", "0", "no NVIDIA GPU", false},
 };
 
 static void check(const struct row *row)
@@ -68,7 +74,11 @@ static void check(const struct row *row)
     char got[200];
     for (const char *c = row->listed; *c != '\0'; c++)
         listed[count++] = *all[*c - '0'];
-    if (node_devices_pick(row->wanted, row->has_nvidia, listed, count, &d, &err) != LR_OK) {
+    const struct node_machine machine = {.has_nvidia = strchr(row->has, 'n') != NULL,
+                                         .has_metal = strchr(row->has, 'm') != NULL,
+                                         .vulkan = listed,
+                                         .vulkan_count = count};
+    if (node_devices_pick(row->wanted, &machine, &d, &err) != LR_OK) {
         assert_non_null(strstr(err.text, row->result));
         return;
     }
@@ -80,7 +90,8 @@ static void check(const struct row *row)
     assert_int_equal(d.is_cpu, row->is_cpu);
 }
 
-static void the_processor_is_chosen_only_by_its_name(void **state)
+static void
+auto_takes_cuda_then_metal_then_vulkan_and_the_processor_only_by_its_name(void **state)
 {
     (void)state;
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
@@ -124,7 +135,8 @@ static void a_malformed_list_of_devices_is_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_processor_is_chosen_only_by_its_name),
+        cmocka_unit_test(
+            auto_takes_cuda_then_metal_then_vulkan_and_the_processor_only_by_its_name),
         cmocka_unit_test(a_list_of_devices_arrives_as_it_was_sent),
         cmocka_unit_test(a_malformed_list_of_devices_is_refused),
     };
