@@ -90,7 +90,7 @@ struct fake_state {
     int launches;
     _Atomic int archived;
     bool is_lost;
-    uint64_t buffer_limit, buffer_bytes, wrapped_bytes;
+    uint64_t buffer_limit, working_set, buffer_bytes, wrapped_bytes;
     bool wraps_nothing;
 };
 extern struct fake_state fake_state;

@@ -43,6 +43,11 @@ void fake_metal_limit(uint64_t bytes)
     fake_state.buffer_limit = bytes;
 }
 
+void fake_metal_working_set(uint64_t bytes)
+{
+    fake_state.working_set = bytes;
+}
+
 void fake_must(lr_code code, const struct lr_error *err)
 {
     if (code != LR_OK)
@@ -82,7 +87,7 @@ static uint64_t device_working_set(void *self, void *sel)
 {
     (void)self;
     (void)sel;
-    return (uint64_t)8 << 30;
+    return fake_state.working_set != 0 ? fake_state.working_set : (uint64_t)8 << 30;
 }
 
 static uint64_t device_allocated(void *self, void *sel)

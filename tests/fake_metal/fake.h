@@ -68,5 +68,7 @@ FAKE_EXPORT void fake_metal_refuse_wrapping(bool is_refused);
 FAKE_EXPORT void fake_metal_lose(bool is_lost);
 /* Buffers of more bytes in all are refused; 0: no limit. */
 FAKE_EXPORT void fake_metal_limit(uint64_t bytes);
+/* What Metal recommends as the most memory of a process; 0: 8 GiB. */
+FAKE_EXPORT void fake_metal_working_set(uint64_t bytes);
 
 #endif

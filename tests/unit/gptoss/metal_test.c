@@ -18,7 +18,7 @@ const char *__lsan_default_suppressions(void)
 
 static int (*live)(void), (*launches)(void), (*archived)(void);
 static void (*lose)(bool is_lost);
-static void (*limit)(uint64_t bytes);
+static void (*limit)(uint64_t bytes), (*limit_working_set)(uint64_t bytes);
 static uint64_t (*own_bytes)(void), (*wrapped_bytes)(void);
 static void (*refuse_wrapping)(bool is_refused);
 
@@ -42,6 +42,7 @@ static int open_stand_in(void **state)
     find(library, "fake_metal_archived", &archived);
     find(library, "fake_metal_lose", &lose);
     find(library, "fake_metal_limit", &limit);
+    find(library, "fake_metal_working_set", &limit_working_set);
     find(library, "fake_metal_own_bytes", &own_bytes);
     find(library, "fake_metal_wrapped_bytes", &wrapped_bytes);
     find(library, "fake_metal_refuse_wrapping", &refuse_wrapping);
@@ -275,6 +276,23 @@ static void a_lost_gpu_and_too_little_memory_are_errors_that_say_so(void **state
     assert_int_equal(live(), 0);
 }
 
+/* A node passes the limit of the machine's RAM. */
+static void metals_working_set_limits_a_load_below_the_limit_of_the_node(void **state)
+{
+    struct lr_engine_options options = on_metal();
+    struct lr_engine_model *model = NULL;
+    struct lr_error err = {0};
+    const struct lr_engine_host host = {.size = sizeof(host)};
+    (void)state;
+    options.vram_limit = (uint64_t)1 << 40;
+    limit_working_set(1 << 20);
+    assert_int_equal(gptoss_engine_api()->open(&host, DEMO_MODEL, &options, &model, &err),
+                     LR_OUT_OF_VRAM);
+    assert_non_null(strstr(err.text, "and may use 1048576"));
+    limit_working_set(0);
+    assert_int_equal(live(), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -284,6 +302,7 @@ int main(void)
             greedy_tokens_are_those_of_the_reference_and_every_object_is_given_back),
         cmocka_unit_test(compiled_kernels_are_kept_and_a_damaged_file_is_made_anew),
         cmocka_unit_test(a_lost_gpu_and_too_little_memory_are_errors_that_say_so),
+        cmocka_unit_test(metals_working_set_limits_a_load_below_the_limit_of_the_node),
     };
     return cmocka_run_group_tests(tests, open_stand_in, NULL);
 }

@@ -408,6 +408,16 @@ static void plan_steps(const struct model_config *c, const struct gptoss_backend
                                                                              : p->prefill_chunk;
 }
 
+/* A GPU that shares the processor's memory may use less of it than the machine has. */
+static uint64_t limit_of(const struct gptoss_backend_options *o, const struct gpu_limits *l)
+{
+    bool is_shared = l->unified && !l->is_cpu;
+
+    if (o->memory_limit == 0 || (is_shared && l->free_bytes < o->memory_limit))
+        return l->free_bytes;
+    return o->memory_limit;
+}
+
 lr_code gpu_plan_for(const struct model_config *c, const struct gptoss_backend_options *o,
                      const struct gpu_limits *l, struct gptoss_plan *out, struct lr_error *err)
 {
@@ -454,7 +464,7 @@ lr_code gpu_plan_for(const struct model_config *c, const struct gptoss_backend_o
         p.max_sequences = windows > 0 ? windows : 1;
     plan_steps(c, o, l, &p);
     p.fixed = l->is_cpu ? FIXED_BYTES_CPU : FIXED_BYTES;
-    uint64_t limit = o->memory_limit != 0 ? o->memory_limit : l->free_bytes;
+    uint64_t limit = limit_of(o, l);
     if (!fit(c, o, &p, wanted, limit))
         return lr_fail(
             err, l->is_cpu ? LR_OUT_OF_RAM : LR_OUT_OF_VRAM,
