@@ -64,6 +64,15 @@ test('a device that Vulkan does not list is refused with the devices that it lis
   );
 });
 
+test('a node on Metal is refused on a system without Metal', async () => {
+  await assert.rejects(
+    launch(['node', '--listen', '127.0.0.1:0', '--data-dir', tempDir('node'), '--device', 'metal'], {
+      match: /never/,
+    }),
+    /there is no device metal: Metal is part of macOS; on this system use --device vulkan, cuda or cpu/,
+  );
+});
+
 test('a device is named by a part of its name, and without a driver the message says what to install where', async () => {
   const up = keep(await startUp({ args: ['--device', 'vulkan:llvm'] }));
   await until('the node of up has joined', async () => (await online(up)) === 1);

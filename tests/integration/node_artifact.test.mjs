@@ -42,7 +42,8 @@ describe('an artifact of this backend', () => {
     const dir = makeModel(models, 'm', 'echo', { say_weights: true });
     fs.mkdirSync(path.join(dir, 'metal'));
     fs.writeFileSync(path.join(dir, 'metal/model.bin'), bytes);
-    const node = await startNode({ engines, models, device, args });
+    const env = { LR_METAL_LIBRARY: '/played/by/the/echo/engine' };
+    const node = await startNode({ engines, models, device, args, env });
     try {
       const answer = await generate(node, ask('m', 'x'));
       return { text: answer.text, log: node.log, model: await node.model('m') };

@@ -198,6 +198,10 @@ lr_code node_devices_pick(const char *wanted, const struct node_machine *machine
                    : lr_fail(err, LR_UNSUPPORTED, "there is no device %s; Vulkan lists %s: %s",
                              wanted, all, count == 0 ? INSTALL : "name one of them");
     }
+    if (strcmp(wanted, "metal") == 0 && !machine->has_metal)
+        return lr_fail(err, LR_UNSUPPORTED,
+                       "there is no device metal: Metal is part of macOS; on this system use "
+                       "--device vulkan, cuda or cpu");
     if ((is_cuda || is_auto) && machine->has_nvidia)
         set(out, "cuda");
     else if (is_auto && machine->has_metal)

@@ -58,6 +58,8 @@ static const struct row rows[] = {
     {"vulkan", "", "", "on Debian and Ubuntu libvulkan1", false},
     {"vulkan", "", "", "on Windows the GPU maker's driver", false},
     {"metal", "m", "", "metal metal -", false},
+    {"metal", "n", "02", "no device metal: Metal is part of macOS; on this system use --device",
+     false},
     {"cpu", "n", "0", "cpu cpu -", true},
     {"cpu", "m", "0", "cpu cpu -", true},
     {"vulkan", "m", "0", "vulkan vulkan 0", false},
