@@ -15,6 +15,7 @@
 struct lr_sandbox_facts {
     int landlock; /* version of its interface; 0: not in this kernel, or forbidden here */
     bool has_seccomp;
+    bool is_absent;  /* this system has nothing that confines a process */
     bool is_relaxed; /* build with sanitizers, which read files, start processes and trace:
                         fewer limits */
 };

@@ -17,6 +17,11 @@ void cli_check(struct cli_checks *c, bool ok, const char *what, const char *advi
     c->problems += !ok;
 }
 
+void cli_note(const char *what)
+{
+    cli_tell(stdout, "note  %s\n", what);
+}
+
 void cli_nearest_folder(const char *folder, char *out, size_t size)
 {
     (void)snprintf(out, size, "%s", folder);

@@ -13,6 +13,8 @@ struct cli_checks {
 };
 
 void cli_check(struct cli_checks *c, bool ok, const char *what, const char *advice);
+/* What an operator should know, but cannot change: no problem. */
+void cli_note(const char *what);
 
 /* A folder that a process writes to, or the nearest parent that exists; nothing is created. */
 void cli_check_folder(struct cli_checks *c, const char *title, const char *folder);

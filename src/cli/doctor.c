@@ -93,8 +93,12 @@ static void check_gpu(struct cli_checks *c)
                    lr_library_name(LR_LIBRARY_CUDA));
     (void)snprintf(name[1], sizeof(name[1]), "the driver's management library (%s)",
                    lr_library_name(LR_LIBRARY_NVML));
-    bool has_vulkan = list_vulkan(c);
-    cli_check(c, device || has_vulkan, device || !has_vulkan ? "an NVIDIA GPU" : "a GPU",
+    bool has_other = list_vulkan(c);
+    if (node_has_metal()) {
+        cli_check(c, true, "metal is the GPU of this Mac", "");
+        has_other = true;
+    }
+    cli_check(c, device || has_other, device || !has_other ? "an NVIDIA GPU" : "a GPU",
               "none was found, and no other GPU with Vulkan: nodes need one; for trying things "
               "out pass --device cpu");
     if (device) {
@@ -221,7 +225,10 @@ static void check_sandbox(struct cli_checks *c)
     (void)snprintf(text, sizeof(text), "workers are confined (Landlock %d, seccomp %s)",
                    facts.landlock, facts.has_seccomp ? "yes" : "no");
     (void)lr_sandbox_lacks(&facts, lacks);
-    cli_check(c, lacks[0] == '\0', text, lacks);
+    if (facts.is_absent)
+        cli_note(lacks);
+    else
+        cli_check(c, lacks[0] == '\0', text, lacks);
 }
 
 /* ---- what this machine is ---- */

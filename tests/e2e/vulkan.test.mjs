@@ -142,6 +142,14 @@ if (LONG)
     assert.ok(second < first / 2, `loads took ${first} and ${second} ms`);
   });
 
+test('doctor counts Metal as a GPU', async () => {
+  const doctor = (env) =>
+    cli(['doctor', '--no-hub', '--as', 'node', '--data-dir', tempDir('doctor')], env).catch((error) => error);
+  const [without, mac] = await Promise.all([doctor({}), doctor({ LR_METAL_LIBRARY: '/stands/for/metal' })]);
+  assert.match(without.stdout, /MISS {2}an NVIDIA GPU/);
+  assert.match(mac.stdout, /ok {4}metal is the GPU of this Mac\nok {4}a GPU\n/);
+});
+
 test('doctor computes the demo model on a device and compares it with the processor', async () => {
   const doctor = (device) =>
     cli(['doctor', '--no-hub', '--data-dir', tempDir('doctor'), '--device', device]).catch((error) => error);

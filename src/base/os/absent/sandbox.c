@@ -5,7 +5,7 @@
 
 struct lr_sandbox_facts lr_sandbox_look(void)
 {
-    return (struct lr_sandbox_facts){0};
+    return (struct lr_sandbox_facts){.is_absent = true};
 }
 
 const char *lr_sandbox_lacks(const struct lr_sandbox_facts *facts, char out[LR_SANDBOX_TEXT])
