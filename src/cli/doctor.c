@@ -60,7 +60,27 @@ static const struct lr_setting flags[] = {
      .help = "days that the certificate must be valid at least"},
 };
 
-/* Prints what --device vulkan:N may name.  True: one of them is a GPU. */
+/* Nodes need no device that computes on the processor: one that cannot be used is no problem.
+ */
+static void tell_vulkan(struct cli_checks *c, const struct wire_device *d)
+{
+    char text[600], size[32], budget[32];
+    lr_format_size(d->memory, size);
+    lr_format_size(d->budget, budget);
+    int n = snprintf(text, sizeof(text), "vulkan:%u is %s (%s, Vulkan %s, %s of %s, UUID %s)",
+                     d->number, d->title,
+                     wire_device_is_cpu(d) ? "computes on the processor" : d->type, d->api,
+                     budget, size, d->uuid);
+    if (d->why[0] != '\0' && wire_device_is_cpu(d)) {
+        (void)snprintf(text + n, sizeof(text) - (size_t)n, ", which cannot be used: %s",
+                       d->why);
+        cli_note(text);
+        return;
+    }
+    cli_check(c, d->why[0] == '\0', text, d->why);
+}
+
+/* Prints what --device vulkan:N may name.  True: one of them is a GPU that can be used. */
 static bool list_vulkan(struct cli_checks *c)
 {
     struct wire_device devices[WIRE_VULKAN_MAX];
@@ -70,15 +90,8 @@ static bool list_vulkan(struct cli_checks *c)
     if (node_vulkan_list(devices, &count, &err) != LR_OK)
         cli_check(c, false, "Vulkan", err.text);
     for (const struct wire_device *d = devices; d < devices + count; d++) {
-        char text[400], size[32], budget[32];
-        lr_format_size(d->memory, size);
-        lr_format_size(d->budget, budget);
-        (void)snprintf(text, sizeof(text), "vulkan:%u is %s (%s, Vulkan %s, %s of %s, UUID %s)",
-                       d->number, d->title,
-                       wire_device_is_cpu(d) ? "computes on the processor" : d->type, d->api,
-                       budget, size, d->uuid);
-        cli_check(c, true, text, "");
-        has_gpu = has_gpu || !wire_device_is_cpu(d);
+        tell_vulkan(c, d);
+        has_gpu = has_gpu || (!wire_device_is_cpu(d) && d->why[0] == '\0');
     }
     return has_gpu;
 }

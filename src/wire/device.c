@@ -16,10 +16,16 @@ void wire_devices_write(struct lr_buf *out, const struct wire_device *devices, s
     struct lr_json_writer w;
     lr_json_writer_init(&w, out);
     lr_json_begin_array(&w);
-    for (const struct wire_device *d = devices; d < devices + count; d++)
-        LR_JSON_ITEM(&w, LR_UINT("number", d->number), LR_TEXT("title", d->title),
-                     LR_TEXT("type", d->type), LR_TEXT("api", d->api), LR_TEXT("uuid", d->uuid),
-                     LR_UINT("memory", d->memory), LR_UINT("budget", d->budget));
+    for (const struct wire_device *d = devices; d < devices + count; d++) {
+        lr_json_begin_object(&w);
+        LR_JSON_MEMBERS(&w, LR_UINT("number", d->number), LR_TEXT("title", d->title),
+                        LR_TEXT("type", d->type), LR_TEXT("api", d->api),
+                        LR_TEXT("uuid", d->uuid), LR_UINT("memory", d->memory),
+                        LR_UINT("budget", d->budget));
+        if (d->why[0] != '\0')
+            LR_JSON_MEMBERS(&w, LR_TEXT("why", d->why));
+        lr_json_end_object(&w);
+    }
     lr_json_end_array(&w);
 }
 
@@ -44,7 +50,8 @@ static bool read_device(const struct lr_json *item, struct wire_device *d)
            take_text(item, "api", d->api, sizeof(d->api)) &&
            take_text(item, "uuid", d->uuid, sizeof(d->uuid)) &&
            lr_json_u64(lr_json_get(item, "memory"), &d->memory) &&
-           lr_json_u64(lr_json_get(item, "budget"), &d->budget);
+           lr_json_u64(lr_json_get(item, "budget"), &d->budget) &&
+           (lr_json_get(item, "why") == NULL || take_text(item, "why", d->why, sizeof(d->why)));
 }
 
 lr_code wire_devices_parse(struct lr_str text, struct wire_device out[WIRE_VULKAN_MAX],

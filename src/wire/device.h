@@ -23,6 +23,7 @@ struct wire_device {
     char uuid[40];   /* as NVML writes it, without "GPU-" */
     uint64_t memory; /* bytes of its largest heap that is its own */
     uint64_t budget; /* of these, what a process may use now; memory: the driver does not say */
+    char why[160];   /* why the gpt-oss engine cannot use it; "": it can */
 };
 
 /* The device computes on the processor. */

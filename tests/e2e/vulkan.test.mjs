@@ -142,6 +142,13 @@ if (LONG)
     assert.ok(second < first / 2, `loads took ${first} and ${second} ms`);
   });
 
+// With vectors of 128 bits lavapipe has subgroups of 4.
+test('doctor says why a Vulkan device cannot be used', async () => {
+  const env = { LP_NATIVE_VECTOR_WIDTH: '128' };
+  const { stdout } = await cli(['doctor', '--no-hub', '--data-dir', tempDir('doctor')], env).catch((error) => error);
+  assert.match(stdout, /note {2}vulkan:0 is llvmpipe.*, which cannot be used: it has subgroups of 4: 8, 16, 32 or 64 are/);
+});
+
 test('doctor counts Metal as a GPU', async () => {
   const doctor = (env) =>
     cli(['doctor', '--no-hub', '--as', 'node', '--data-dir', tempDir('doctor')], env).catch((error) => error);

@@ -92,9 +92,10 @@ static void describe(const struct wire_device *listed, size_t count, char *out, 
 {
     size_t at = 0;
     for (size_t i = 0; i < count && at < size; i++)
-        at += (size_t)snprintf(out + at, size - at, "%svulkan:%u (%.60s, type %s)",
+        at += (size_t)snprintf(out + at, size - at, "%svulkan:%u (%.60s, type %s%s%s)",
                                i != 0 ? ", " : "", listed[i].number, listed[i].title,
-                               listed[i].type);
+                               listed[i].type, listed[i].why[0] != '\0' ? "; " : "",
+                               listed[i].why);
     if (count == 0)
         (void)snprintf(out, size, "no device");
 }
@@ -117,16 +118,16 @@ static int rank(const struct wire_device *d)
 }
 
 /* All GPUs, discrete ones first; where Vulkan lists none, a device that computes on the
- * processor. */
-static bool pick_vulkan(const struct wire_device *listed, size_t count, bool takes_cpu,
+ * processor.  auto takes neither such a device nor a GPU that the gpt-oss engine cannot use. */
+static bool pick_vulkan(const struct wire_device *listed, size_t count, bool is_auto,
                         struct node_devices *out)
 {
     set(out, "vulkan");
     for (int r = 0; r < 4; r++)
         for (size_t i = 0; i < count; i++)
-            if (rank(&listed[i]) == r)
+            if (rank(&listed[i]) == r && !(is_auto && listed[i].why[0] != '\0'))
                 out->gpus[out->count++] = listed[i];
-    if (out->count == 0 && count != 0 && takes_cpu)
+    if (out->count == 0 && count != 0 && !is_auto)
         use_processor(out, &listed[0]);
     return out->count != 0 || out->is_cpu;
 }
@@ -163,7 +164,7 @@ static bool pick_one(const char *wanted, const struct wire_device *listed, size_
         if (is_meant && (best == NULL || rank(d) < rank(best)))
             best = d;
     }
-    return best != NULL && pick_vulkan(best, 1, true, out);
+    return best != NULL && pick_vulkan(best, 1, false, out);
 }
 
 static lr_code no_gpu(bool is_auto, const char *vulkan, struct lr_error *err)
@@ -192,7 +193,7 @@ lr_code node_devices_pick(const char *wanted, const struct node_machine *machine
     if (is_vulkan(wanted)) {
         const char *one = strchr(wanted, ':');
         bool is_found = one != NULL ? pick_one(one + 1, listed, count, out)
-                                    : pick_vulkan(listed, count, true, out);
+                                    : pick_vulkan(listed, count, false, out);
         return is_found
                    ? LR_OK
                    : lr_fail(err, LR_UNSUPPORTED, "there is no device %s; Vulkan lists %s: %s",
@@ -206,7 +207,7 @@ lr_code node_devices_pick(const char *wanted, const struct node_machine *machine
         set(out, "cuda");
     else if (is_auto && machine->has_metal)
         set(out, "metal");
-    else if (is_cuda || (is_auto && !pick_vulkan(listed, count, false, out)))
+    else if (is_cuda || (is_auto && !pick_vulkan(listed, count, true, out)))
         return no_gpu(is_auto, all, err);
     else if (!is_auto)
         set(out, wanted);

@@ -21,10 +21,17 @@ static const struct wire_device CPU_1 = {
 static const struct wire_device GPU_2 = {
     .number = 2, .title = "A chip", .type = "discrete", .memory = 1000, .budget = 800};
 
+static const struct wire_device OLD_3 = {.number = 3,
+                                         .title = "An old card",
+                                         .type = "discrete",
+                                         .memory = 1000,
+                                         .budget = 800,
+                                         .why = "its driver is older than Vulkan 1.1"};
+
 struct row {
     const char *wanted;
     const char *has;    /* "n": an NVIDIA GPU, "m": Metal */
-    const char *listed; /* digits: which of the three devices Vulkan lists */
+    const char *listed; /* digits: which of the four devices Vulkan lists */
     const char *result; /* "kind name gpus", or a part of the error's text */
     bool is_cpu;
 };
@@ -37,6 +44,10 @@ static const struct row rows[] = {
     {"auto", "", "012", "vulkan vulkan 20", false},
     {"auto", "", "1", "which lists vulkan:1 (llvmpipe, type cpu)", false},
     {"auto", "", "", "and no GPU with Vulkan, which lists no device", false},
+    {"auto", "", "032", "vulkan vulkan 20", false},
+    {"auto", "", "3", "(An old card, type discrete; its driver is older than Vulkan 1.1)",
+     false},
+    {"vulkan:3", "", "03", "vulkan vulkan 3", false},
     {"cuda", "n", "", "cuda cuda -", false},
     {"cuda:3", "n", "", "cuda cuda -", false},
     {"cuda", "", "0", "no NVIDIA GPU", false},
@@ -68,8 +79,8 @@ static const struct row rows[] = {
 
 static void check(const struct row *row)
 {
-    static const struct wire_device *const all[] = {&GPU_0, &CPU_1, &GPU_2};
-    struct wire_device listed[3];
+    static const struct wire_device *const all[] = {&GPU_0, &CPU_1, &GPU_2, &OLD_3};
+    struct wire_device listed[4];
     struct node_devices d;
     struct lr_error err = {0};
     size_t count = 0;
@@ -103,15 +114,15 @@ auto_takes_cuda_then_metal_then_vulkan_and_the_processor_only_by_its_name(void *
 static void a_list_of_devices_arrives_as_it_was_sent(void **state)
 {
     (void)state;
-    const struct wire_device sent[] = {GPU_0, CPU_1, GPU_2};
+    const struct wire_device sent[] = {GPU_0, CPU_1, GPU_2, OLD_3};
     struct wire_device got[WIRE_VULKAN_MAX];
     struct lr_buf text;
     struct lr_error err;
     size_t count;
     lr_buf_init(&text, 4096);
-    wire_devices_write(&text, sent, 3);
+    wire_devices_write(&text, sent, 4);
     assert_int_equal(wire_devices_parse(lr_buf_str(&text), got, &count, &err), LR_OK);
-    assert_int_equal(count, 3);
+    assert_int_equal(count, 4);
     assert_memory_equal(got, sent, sizeof(sent));
     lr_buf_free(&text);
 }
