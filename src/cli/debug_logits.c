@@ -4,6 +4,7 @@
  */
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "cli/commands.h"
 #include "cli/engine_tool.h"
@@ -26,9 +27,17 @@ static lr_code print_logits(struct cli_engine *engine, const uint32_t *ids, size
     return code;
 }
 
+/* Also the line with the name of the device: `doctor --device` reads it. */
+static void tell(void *ctx, int32_t level, const char *event, const char *text)
+{
+    const char *end = strrchr(event, '.');
+    bool is_open = end != NULL && strcmp(end, ".open") == 0;
+    cli_engine_log(ctx, is_open && level < 2 ? 2 : level, event, text);
+}
+
 static lr_code run(const struct lr_settings *settings, struct lr_error *err)
 {
-    const struct lr_engine_host host = {.size = sizeof(host), .log = cli_engine_log};
+    const struct lr_engine_host host = {.size = sizeof(host), .log = tell};
     struct cli_engine engine = {0};
     uint32_t *ids;
     size_t count;

@@ -5,7 +5,9 @@
 
 #include "cli/checks.h"
 
-/* device: "metal", "vulkan:0", "cuda".  Takes seconds; the device works in a child process. */
-void cli_check_device(struct cli_checks *c, const char *device, const char *engines_dir);
+/* device: "metal", "vulkan:0", "cuda".  Takes seconds; the device works in a child process,
+ * which is ended where an answer takes longer than limit_ms. */
+void cli_check_device(struct cli_checks *c, const char *device, const char *engines_dir,
+                      int limit_ms);
 
 #endif

@@ -40,6 +40,12 @@ static const struct lr_setting flags[] = {
      .help =
          "also compute the demo model on this device (cuda, vulkan:N, metal) and compare it "
          "with the processor"},
+    {.name = "device-timeout",
+     .type = LR_SETTING_DURATION,
+     .fallback = "2m",
+     .min = 1000,
+     .max = 3600000,
+     .help = "with --device: the longest time for one of its three computations"},
     {.name = "hub",
      .type = LR_SETTING_BOOL,
      .fallback = "true",
@@ -296,7 +302,8 @@ static lr_code run(const struct lr_settings *s, struct lr_error *err)
     if ((parts & PART_NODE) != 0)
         check_port(&c, 11681, "node");
     if (lr_settings_str(s, "device") != NULL)
-        cli_check_device(&c, lr_settings_str(s, "device"), lr_settings_str(s, "engines-dir"));
+        cli_check_device(&c, lr_settings_str(s, "device"), lr_settings_str(s, "engines-dir"),
+                         (int)lr_settings_ms(s, "device-timeout"));
     check_files_of_tls(&c, s);
     if (cli_names_router(s))
         cli_check_way(&c, s);

@@ -1,9 +1,10 @@
 // Vulkan devices: which of them a node computes on, and what a node on such a device counts as.
 // Lavapipe, Mesa's Vulkan driver for the processor, is the device.
 import assert from 'node:assert/strict';
-import { execFileSync } from 'node:child_process';
+import { execFile, execFileSync } from 'node:child_process';
 import path from 'node:path';
 import { after, test } from 'node:test';
+import { promisify } from 'node:util';
 import {
   BIN,
   call,
@@ -22,6 +23,7 @@ import {
 } from './support.mjs';
 
 process.env.VK_ICD_FILENAMES = '/usr/share/vulkan/icd.d/lvp_icd.x86_64.json';
+const DEBUG_BIN = process.env.LLM_ROUTER_DEBUG_BIN ?? path.resolve('build/asan/bin/llm-router');
 const started = [];
 const keep = (process) => {
   started.push(process);
@@ -146,7 +148,10 @@ if (LONG)
 test('doctor says why a Vulkan device cannot be used', async () => {
   const env = { LP_NATIVE_VECTOR_WIDTH: '128' };
   const { stdout } = await cli(['doctor', '--no-hub', '--data-dir', tempDir('doctor')], env).catch((error) => error);
-  assert.match(stdout, /note {2}vulkan:0 is llvmpipe.*, which cannot be used: it has subgroups of 4: 8, 16, 32 or 64 are/);
+  assert.match(
+    stdout,
+    /note {2}vulkan:0 is llvmpipe.*, which cannot be used: it has subgroups of 4: 8, 16, 32 or 64 are/,
+  );
 });
 
 test('doctor counts Metal as a GPU', async () => {
@@ -161,7 +166,30 @@ test('doctor computes the demo model on a device and compares it with the proces
   const doctor = (device) =>
     cli(['doctor', '--no-hub', '--data-dir', tempDir('doctor'), '--device', device]).catch((error) => error);
   const [vulkan, metal] = await Promise.all([doctor('vulkan:0'), doctor('metal')]);
-  const error = Number(vulkan.stdout.match(/ok {4}vulkan:0 computes .* \(relative error ([\d.e-]+), /)[1]);
+  const error = Number(
+    vulkan.stdout.match(/ok {4}vulkan:0 \(llvmpipe .*\) computes .* \(relative error ([\d.e-]+), /)[1],
+  );
   assert.ok(error > 0 && error < 1e-3, String(error));
-  assert.match(metal.stdout, /MISS {2}metal computes [^]*use --device cuda, vulkan or cpu/);
+  assert.match(metal.stdout, /MISS {2}metal computes [^]*use --device (cuda, vulkan|vulkan, cuda) or cpu/);
+});
+
+// The build with sanitizers has the Metal backend, and a stand-in for Metal that computes on lavapipe.
+const withMetal = (library, args = []) =>
+  promisify(execFile)(
+    DEBUG_BIN,
+    ['doctor', '--no-hub', '--data-dir', tempDir('doctor'), '--device', 'metal', ...args],
+    { env: { ...process.env, LR_METAL_LIBRARY: library, ASAN_OPTIONS: 'detect_leaks=0' }, timeout: 60000 },
+  ).catch((error) => error);
+
+test('doctor computes the demo model on Metal and names the GPU', async () => {
+  const { stdout } = await withMetal(path.resolve(DEBUG_BIN, '../../testing/fake_metal.so'));
+  assert.match(stdout, /ok {4}metal \(.+\) computes the demo model as the processor does \(relative error/);
+});
+
+// Opening a pipe that nobody writes to waits for ever, as a driver does that hangs.
+test('doctor ends a device that hangs after --device-timeout', async () => {
+  const pipe = path.join(tempDir('pipe'), 'metal.so');
+  execFileSync('mkfifo', [pipe]);
+  const { stdout } = await withMetal(pipe, ['--device-timeout', '15s']);
+  assert.match(stdout, /MISS {2}metal computes [^]*metal gave no result within 15 s/);
 });
