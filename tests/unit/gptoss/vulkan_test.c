@@ -99,6 +99,8 @@ static const VkPhysicalDeviceType types[] = {VK_PHYSICAL_DEVICE_TYPE_INTEGRATED_
                                              VK_PHYSICAL_DEVICE_TYPE_DISCRETE_GPU,
                                              VK_PHYSICAL_DEVICE_TYPE_VIRTUAL_GPU};
 static char handles[3];
+static uint64_t used_bytes = 1000; /* of a budget of 5000 */
+static bool chooses_subgroup;      /* the driver's features let a kernel choose its size */
 
 static size_t index_of(VkPhysicalDevice handle)
 {
@@ -130,7 +132,19 @@ static void VKAPI_PTR other_properties(VkPhysicalDevice handle,
     VkPhysicalDeviceIDProperties *id =
         in_chain(out->pNext, VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_ID_PROPERTIES);
 
+    VkPhysicalDeviceSubgroupSizeControlProperties *size = in_chain(
+        out->pNext, VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SUBGROUP_SIZE_CONTROL_PROPERTIES);
+    VkPhysicalDeviceSubgroupProperties *subgroup =
+        in_chain(out->pNext, VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SUBGROUP_PROPERTIES);
+
     real_library->vkGetPhysicalDeviceProperties2(real_handle, out);
+    if (size != NULL) {
+        size->minSubgroupSize = 8;
+        size->maxSubgroupSize = 64;
+        size->requiredSubgroupSizeStages = VK_SHADER_STAGE_COMPUTE_BIT;
+    }
+    if (subgroup != NULL)
+        subgroup->subgroupSize = 64;
     out->properties.deviceType = types[index_of(handle)];
     (void)snprintf(out->properties.deviceName, sizeof(out->properties.deviceName), "%s",
                    titles[index_of(handle)]);
@@ -163,7 +177,17 @@ static void VKAPI_PTR other_memory(VkPhysicalDevice handle,
     out->pNext = next;
     assert_non_null(budget);
     budget->heapBudget[0] = 5000;
-    budget->heapUsage[0] = 1000;
+    budget->heapUsage[0] = used_bytes;
+}
+
+static void VKAPI_PTR other_features(VkPhysicalDevice handle, VkPhysicalDeviceFeatures2 *out)
+{
+    VkPhysicalDeviceSubgroupSizeControlFeatures *size =
+        in_chain(out->pNext, VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SUBGROUP_SIZE_CONTROL_FEATURES);
+
+    (void)handle;
+    if (size != NULL)
+        size->subgroupSizeControl = size->computeFullSubgroups = chooses_subgroup;
 }
 
 static void VKAPI_PTR other_families(VkPhysicalDevice handle, uint32_t *count,
@@ -171,6 +195,24 @@ static void VKAPI_PTR other_families(VkPhysicalDevice handle, uint32_t *count,
 {
     (void)handle;
     real_library->vkGetPhysicalDeviceQueueFamilyProperties(real_handle, count, out);
+}
+
+static struct vulkan_library play_three_devices(void)
+{
+    struct lr_error err = {0};
+    uint32_t count = 1;
+
+    assert_int_equal(vulkan_library_get(&real_library, &err), LR_OK);
+    assert_true(real_library->vkEnumeratePhysicalDevices(real_library->instance, &count,
+                                                         &real_handle) >= 0);
+    struct vulkan_library played = *real_library;
+    played.vkEnumeratePhysicalDevices = list_three;
+    played.vkGetPhysicalDeviceProperties2 = other_properties;
+    played.vkEnumerateDeviceExtensionProperties = with_budget;
+    played.vkGetPhysicalDeviceMemoryProperties2 = other_memory;
+    played.vkGetPhysicalDeviceFeatures2 = other_features;
+    played.vkGetPhysicalDeviceQueueFamilyProperties = other_families;
+    return played;
 }
 
 static void a_device_is_found_by_number_uuid_and_name_and_the_discrete_one_first(void **state)
@@ -189,18 +231,9 @@ static void a_device_is_found_by_number_uuid_and_name_and_the_discrete_one_first
     };
     struct vulkan_found device_found;
     struct lr_error err = {0};
-    uint32_t count = 1;
 
     (void)state;
-    assert_int_equal(vulkan_library_get(&real_library, &err), LR_OK);
-    assert_true(real_library->vkEnumeratePhysicalDevices(real_library->instance, &count,
-                                                         &real_handle) >= 0);
-    struct vulkan_library played = *real_library;
-    played.vkEnumeratePhysicalDevices = list_three;
-    played.vkGetPhysicalDeviceProperties2 = other_properties;
-    played.vkEnumerateDeviceExtensionProperties = with_budget;
-    played.vkGetPhysicalDeviceMemoryProperties2 = other_memory;
-    played.vkGetPhysicalDeviceQueueFamilyProperties = other_families;
+    struct vulkan_library played = play_three_devices();
     for (size_t i = 0; i < sizeof(found) / sizeof(found[0]); i++) {
         lr_code code = vulkan_find(&played, found[i][0], &device_found, &err);
         assert_int_equal(code, found[i][1] != NULL ? LR_OK : LR_UNSUPPORTED);
@@ -214,6 +247,41 @@ static void a_device_is_found_by_number_uuid_and_name_and_the_discrete_one_first
     assert_false(device_found.limits.is_cpu);
     assert_int_equal(device_found.limits.free_bytes, 4000);
     assert_true(device_found.limits.total_bytes > 5000);
+}
+
+static void a_device_whose_budget_is_used_up_has_no_free_memory(void **state)
+{
+    static const struct {
+        uint64_t used, left;
+    } rows[] = {{4999, 1}, {5000, 0}, {6000, 0}};
+    struct vulkan_library played = play_three_devices();
+    struct vulkan_found found;
+    struct lr_error err = {0};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        used_bytes = rows[i].used;
+        assert_int_equal(vulkan_find(&played, "vulkan:1", &found, &err), LR_OK);
+        assert_int_equal(found.limits.free_bytes, rows[i].left);
+    }
+    used_bytes = 1000;
+}
+
+static void the_plan_counts_the_subgroups_that_the_kernels_get(void **state)
+{
+    struct vulkan_library played = play_three_devices();
+    struct vulkan_found found;
+    struct lr_error err = {0};
+
+    (void)state;
+    assert_int_equal(vulkan_find(&played, "vulkan:1", &found, &err), LR_OK);
+    assert_int_equal(found.required_size, 0);
+    assert_int_equal(found.limits.subgroup, 64);
+    chooses_subgroup = true;
+    assert_int_equal(vulkan_find(&played, "vulkan:1", &found, &err), LR_OK);
+    assert_int_equal(found.required_size, 32);
+    assert_int_equal(found.limits.subgroup, 32);
+    chooses_subgroup = false;
 }
 
 static void compiled_kernels_are_kept_and_a_damaged_file_does_no_harm(void **state)
@@ -636,6 +704,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(without_loader_or_driver_the_message_says_what_to_install_where),
         cmocka_unit_test(a_device_is_found_by_number_uuid_and_name_and_the_discrete_one_first),
+        cmocka_unit_test(a_device_whose_budget_is_used_up_has_no_free_memory),
+        cmocka_unit_test(the_plan_counts_the_subgroups_that_the_kernels_get),
         cmocka_unit_test(compiled_kernels_are_kept_and_a_damaged_file_does_no_harm),
         cmocka_unit_test(a_device_that_is_too_small_is_refused_with_both_numbers),
         cmocka_unit_test(odd_logits_equal_the_reference_within_a_thousandth),

@@ -76,8 +76,10 @@ static void read_memory(const struct vulkan_library *vk, struct vulkan_found *f)
             heap->size <= f->limits.total_bytes)
             continue;
         f->limits.total_bytes = f->limits.free_bytes = heap->size;
-        if (has_budget && budget.heapBudget[i] > budget.heapUsage[i])
-            f->limits.free_bytes = budget.heapBudget[i] - budget.heapUsage[i];
+        if (has_budget)
+            f->limits.free_bytes = budget.heapBudget[i] > budget.heapUsage[i]
+                                       ? budget.heapBudget[i] - budget.heapUsage[i]
+                                       : 0;
     }
     if (f->limits.is_cpu && lr_memory_read(&roots, &total, &used)) {
         f->limits.total_bytes = total;
@@ -99,6 +101,18 @@ static lr_code check_subgroups(const VkPhysicalDeviceSubgroupProperties *s, cons
                    "%s cannot be used: its driver has no subgroup arithmetic and shuffles in "
                    "compute shaders; update the driver",
                    name);
+}
+
+/* True: the driver lets us choose the size of subgroups, and fills them. */
+static bool sizes_subgroups(const struct vulkan_library *vk, VkPhysicalDevice device)
+{
+    VkPhysicalDeviceSubgroupSizeControlFeatures size = {
+        .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SUBGROUP_SIZE_CONTROL_FEATURES};
+    VkPhysicalDeviceFeatures2 has = {.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_FEATURES_2,
+                                     .pNext = &size};
+
+    vk->vkGetPhysicalDeviceFeatures2(device, &has);
+    return size.subgroupSizeControl && size.computeFullSubgroups;
 }
 
 static lr_code describe(const struct vulkan_library *vk, struct vulkan_found *f,
@@ -141,7 +155,8 @@ static lr_code describe(const struct vulkan_library *vk, struct vulkan_found *f,
         f->limits.is_cpu || all.properties.deviceType == VK_PHYSICAL_DEVICE_TYPE_INTEGRATED_GPU;
     (void)snprintf(f->limits.name, sizeof(f->limits.name), "%s", all.properties.deviceName);
     memcpy(f->cache_uuid, all.properties.pipelineCacheUUID, VK_UUID_SIZE);
-    if ((size.requiredSubgroupSizeStages & VK_SHADER_STAGE_COMPUTE_BIT) != 0) {
+    if ((size.requiredSubgroupSizeStages & VK_SHADER_STAGE_COMPUTE_BIT) != 0 &&
+        sizes_subgroups(vk, f->handle)) {
         uint32_t n = WANTED_SUBGROUP;
         n = n < size.minSubgroupSize ? size.minSubgroupSize : n;
         f->required_size = n > size.maxSubgroupSize ? size.maxSubgroupSize : n;
@@ -235,9 +250,9 @@ static lr_code create_device(struct gpu_device *d, struct lr_error *err)
     static const char *const for_matrices[] = {VULKAN_MATRIX_EXTENSIONS};
     uint32_t extension_count = 0;
     VkPhysicalDeviceSubgroupSizeControlFeatures size = {
-        .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SUBGROUP_SIZE_CONTROL_FEATURES};
-    VkPhysicalDeviceFeatures2 has = {.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_FEATURES_2,
-                                     .pNext = &size};
+        .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SUBGROUP_SIZE_CONTROL_FEATURES,
+        .subgroupSizeControl = VK_TRUE,
+        .computeFullSubgroups = VK_TRUE};
     const VkDeviceQueueCreateInfo queue = {.sType = VK_STRUCTURE_TYPE_DEVICE_QUEUE_CREATE_INFO,
                                            .queueFamilyIndex = d->found.family,
                                            .queueCount = 1,
@@ -248,13 +263,8 @@ static lr_code create_device(struct gpu_device *d, struct lr_error *err)
                                .ppEnabledExtensionNames = extensions};
 
     if (d->found.required_size != 0) {
-        d->vk->vkGetPhysicalDeviceFeatures2(d->found.handle, &has);
-        if (size.subgroupSizeControl && size.computeFullSubgroups) {
-            extensions[extension_count++] = VK_EXT_SUBGROUP_SIZE_CONTROL_EXTENSION_NAME;
-            info.pNext = &size;
-        } else {
-            d->found.required_size = 0;
-        }
+        extensions[extension_count++] = VK_EXT_SUBGROUP_SIZE_CONTROL_EXTENSION_NAME;
+        info.pNext = &size;
     }
     if (d->found.limits.matrices) {
         vulkan_matrices_chain(&matrices, (void *)(uintptr_t)info.pNext);
