@@ -200,8 +200,10 @@ lr_code llamacpp_library_load_backend(const struct llamacpp_library *lib, const 
         return lr_fail(err, LR_INTERNAL,
                        "%s cannot be loaded: %s: install the GPU's driver%s (docs/llamacpp.md)",
                        path, complaint[0] != '\0' ? complaint : "libllama gives no reason",
-                       strcmp(kind, "cuda") == 0 ? " and CUDA 13's libcudart and libcublas"
-                                                 : "");
+                       strcmp(kind, "cuda") == 0
+                           ? " and libcudart and libcublas, of CUDA 12 for the "
+                             "backend cuda12, else of CUDA 13"
+                           : "");
     }
     (void)snprintf(loaded, sizeof(loaded), "%s", kind);
     return LR_OK;
