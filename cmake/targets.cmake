@@ -67,10 +67,13 @@ function(lr_executable name library)
 endfunction()
 
 # lr_hide_libraries(<engine>): it exports its entry, and nothing of the libraries that are linked into it.
-# zig's linker has no option for the second: a list of what is exported serves on Linux; for macOS
-# tools/cross compiles the libraries so that they export nothing.
+# Linkers have different options for this: GNU's hides the libraries, Apple's takes a list of what is
+# exported, zig's takes such a list on Linux only.  For zig on macOS tools/cross compiles the libraries
+# so that they export nothing.
 function(lr_hide_libraries target)
-    if(NOT LR_ZIG)
+    if(APPLE AND NOT LR_ZIG)
+        target_link_options(${target} PRIVATE -Wl,-exported_symbol,_lr_engine_entry)
+    elseif(NOT LR_ZIG)
         target_link_options(${target} PRIVATE -Wl,--exclude-libs,ALL)
     elseif(NOT APPLE)
         target_link_options(${target} PRIVATE -Wl,--version-script=${PROJECT_SOURCE_DIR}/cmake/engine.map)
