@@ -21,6 +21,7 @@ enum { TERM = 15, KILL = 9, COMMAND_BYTES = 32 << 10, ENVIRONMENT_BYTES = 1 << 2
 /* ---- job ---- */
 
 static HANDLE job; /* its handle is inherited by nobody: it closes when this process ends */
+static DWORD job_error; /* why there is none */
 static pthread_once_t job_once = PTHREAD_ONCE_INIT;
 
 static void create_job(void)
@@ -28,10 +29,24 @@ static void create_job(void)
     JOBOBJECT_EXTENDED_LIMIT_INFORMATION limits = {0};
     limits.BasicLimitInformation.LimitFlags =
         JOB_OBJECT_LIMIT_KILL_ON_JOB_CLOSE | JOB_OBJECT_LIMIT_SILENT_BREAKAWAY_OK;
-    job = CreateJobObjectW(NULL, NULL);
-    if (job != NULL)
-        (void)SetInformationJobObject(job, JobObjectExtendedLimitInformation, &limits,
-                                      sizeof(limits));
+    HANDLE made = CreateJobObjectW(NULL, NULL);
+    if (made != NULL && SetInformationJobObject(made, JobObjectExtendedLimitInformation,
+                                                &limits, sizeof(limits))) {
+        job = made;
+        return;
+    }
+    job_error = GetLastError();
+    if (made != NULL)
+        (void)CloseHandle(made);
+}
+
+/* From now on the process ends with this one; false: GetLastError says why not. */
+static bool add_to_job(HANDLE process)
+{
+    (void)pthread_once(&job_once, create_job);
+    if (job == NULL)
+        SetLastError(job_error);
+    return job != NULL && AssignProcessToJobObject(job, process);
 }
 
 /* ---- texts ---- */
@@ -178,6 +193,14 @@ static lr_code create(const struct lr_spawn *spawn, struct streams *s, PROCESS_I
                : errno == EACCES || errno == ENOEXEC ? LR_PERMISSION_DENIED
                                                      : LR_IO;
         code = lr_fail_errno(err, code, "cannot run %.300s", spawn->argv[0]);
+    } else if (spawn->dies_with_parent && !add_to_job(out->hProcess)) {
+        /* It waits for its first instruction, and could outlive us. */
+        lr_os_set_errno();
+        code = lr_fail_errno(err, LR_IO, "cannot make %.300s end together with this process",
+                             spawn->argv[0]);
+        (void)TerminateProcess(out->hProcess, LR_WINDOWS_KILLED);
+        (void)CloseHandle(out->hThread);
+        (void)CloseHandle(out->hProcess);
     }
     free(program);
     free(wide);
@@ -204,9 +227,6 @@ lr_code lr_subprocess_start(const struct lr_spawn *spawn, struct lr_subprocess *
     close_streams(&s, code == LR_OK);
     if (code != LR_OK)
         return code;
-    (void)pthread_once(&job_once, create_job);
-    if (spawn->dies_with_parent && job != NULL)
-        (void)AssignProcessToJobObject(job, process.hProcess);
     (void)ResumeThread(process.hThread);
     (void)CloseHandle(process.hThread);
     *out = (struct lr_subprocess){

@@ -18,6 +18,20 @@ wchar_t *lr_os_wide(const char *text)
     return out;
 }
 
+/* Puts the mark of a long path before an absolute path: \\?\C:\folder, \\?\UNC\server\share.  A
+ * path of a device, \\.\name, has no such form.  `path` has room for 8 characters more. */
+static void mark_as_long(wchar_t *path)
+{
+    bool is_device = wcsncmp(path, L"\\\\.\\", 4) == 0 || wcsncmp(path, L"\\\\?\\", 4) == 0;
+    bool is_server = !is_device && wcsncmp(path, L"\\\\", 2) == 0;
+    const wchar_t *mark = is_server ? L"\\\\?\\UNC" : L"\\\\?\\";
+    size_t replaced = is_server ? 1 : 0; /* of the two backslashes before a server */
+    if (is_device)
+        return;
+    (void)wmemmove(path + wcslen(mark), path + replaced, wcslen(path + replaced) + 1);
+    (void)wmemcpy(path, mark, wcslen(mark));
+}
+
 wchar_t *lr_os_wide_path(const char *path)
 {
     enum { SHORT = 240 }; /* CreateDirectory takes 12 characters less than MAX_PATH */
@@ -31,14 +45,14 @@ wchar_t *lr_os_wide_path(const char *path)
         return wide;
     /* Only an absolute path without "." and ".." may be longer, and must say so. */
     wchar_t *full = malloc((LR_WIDE_PATH + 8) * sizeof(*full));
-    DWORD len = full != NULL ? GetFullPathNameW(wide, LR_WIDE_PATH, full + 4, NULL) : 0;
+    DWORD len = full != NULL ? GetFullPathNameW(wide, LR_WIDE_PATH, full, NULL) : 0;
     free(wide);
     if (len == 0 || len >= LR_WIDE_PATH) {
         free(full);
         errno = full == NULL ? ENOMEM : ENAMETOOLONG;
         return NULL;
     }
-    memcpy(full, L"\\\\?\\", 4 * sizeof(*full));
+    mark_as_long(full);
     return full;
 }
 
