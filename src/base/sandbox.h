@@ -37,9 +37,10 @@ struct lr_sandbox_needs {
     const char *file;    /* can be read; NULL: none */
 };
 
-/* From now on this process reads only these files and the system's libraries, and writes only
- * into needs->scratch.  It may use GPUs, but has no network, no new processes and no core
- * dumps, as far as the system supports that. */
+/* TMPDIR names needs->scratch from now on, on every system.  Linux: from now on this process
+ * reads only these files and the system's libraries, and writes only into needs->scratch.  It
+ * may use GPUs, but has no network, no new processes and no core dumps, as far as the system
+ * supports that. */
 LR_MUST_USE lr_code lr_sandbox_enter(const struct lr_sandbox_needs *needs,
                                      struct lr_error *err);
 
