@@ -4,12 +4,12 @@
 # COMPONENTS: NAME|MODULE|PACKAGE|LICENCE|HOW each (cmake/dependencies.cmake); BUNDLED:
 # NAME|VERSION|LICENCE|FILE, libraries that travel with us; NPM: the folder whose lock file names the
 # page's packages.  Neither time nor folder is written: two builds give the same bytes.
-# CROSS: the folder of tools/cross with pkg-config's files, whose versions count, not this machine's.
+# CROSS: the folder of tools/cross with pkg-config's files, whose versions count, not this machine's.  What
+# has no such file comes from a package of this machine in cross builds, too.
 find_program(PKG_CONFIG pkg-config)
+find_program(DPKG dpkg-query)
 if(CROSS)
     set(ENV{PKG_CONFIG_LIBDIR} ${CROSS}/lib/pkgconfig)
-else()
-    find_program(DPKG dpkg-query)
 endif()
 file(REMOVE_RECURSE ${OUT}/licenses)
 file(MAKE_DIRECTORY ${OUT}/licenses)
@@ -59,14 +59,20 @@ foreach(line IN LISTS COMPONENTS)
     list(GET line 3 licence)
     list(GET line 4 how)
     set(known)
-    if(DPKG)
-        execute_process(COMMAND ${DPKG} -W -f "\${Version};\${Architecture};\${source:Upstream-Version};\${db:Status-Abbrev}" ${package}
+    if(DPKG AND (NOT CROSS OR module STREQUAL "-"))
+        execute_process(COMMAND ${DPKG} -W -f "\${Version};\${Architecture};\${db:Status-Abbrev}" ${package}
                         OUTPUT_VARIABLE known ERROR_QUIET)
     endif()
-    if(known MATCHES ";ii *$")
+    if(module MATCHES "^=(.*)")
+        set(version ${CMAKE_MATCH_1})
+        set(purl "pkg:generic/${name}@${version}")
+    elseif(known MATCHES ";ii *$")
         list(GET known 0 packaged)
         list(GET known 1 machine)
-        list(GET known 2 version)
+        # Without Debian's parts.  The source package may have the version of something else: gcc for
+        # MinGW-w64, and llhttp.
+        string(REGEX REPLACE "^[0-9]+:" "" version "${packaged}")
+        string(REGEX REPLACE "[-~+].*" "" version "${version}")
         string(REPLACE "+" "%2B" packaged "${packaged}") # as package URLs are written
         set(purl "pkg:deb/debian/${package}@${packaged}?arch=${machine}")
     else()

@@ -5,8 +5,8 @@ find_package(Threads REQUIRED)
 find_package(PkgConfig REQUIRED)
 
 # lr_component(<name> <module> <package> <licence> <how>): what the SBOM and the licence texts name
-# (cmake/components.cmake).  <module> is pkg-config's name or "", <package> the one that brings it
-# on Debian, <how> linked or loaded.
+# (cmake/components.cmake).  <module> is pkg-config's name, "-" for none, or "=" and the version;
+# <package> is the one that brings it on Debian, <how> linked, shipped or loaded.
 function(lr_component)
     string(JOIN "|" line ${ARGV})
     set_property(GLOBAL APPEND PROPERTY LR_COMPONENTS "${line}")
@@ -46,6 +46,8 @@ lr_dependency(lr_utf8proc libutf8proc libutf8proc-dev MIT)
 if(WIN32) # parts of the compiler's libraries are in every program
     lr_component(mingw-w64 - mingw-w64-common ZPL-2.1 linked)
     lr_component(libgcc - gcc-mingw-w64-base GPL-3.0-with-GCC-exception linked)
+elseif(LR_ZIG AND NOT APPLE) # the version that the compiler's target names (tools/setup-zig)
+    lr_component(glibc =2.31 libc6-dev LGPL-2.1-or-later linked)
 elseif(NOT APPLE)
     lr_component(glibc - libc6-dev LGPL-2.1-or-later linked)
 endif()
@@ -60,7 +62,11 @@ foreach(pair "lr_curl;libcurl;libcurl4-openssl-dev;curl" "lr_libpq;libpq;libpq-d
     list(GET pair 1 module)
     list(GET pair 2 package)
     list(GET pair 3 licence)
-    lr_component(${module} ${module} ${package} ${licence} loaded)
+    if(WIN32 AND module STREQUAL "libcurl") # libcurl.dll is in the archive
+        lr_component(${module} ${module} ${package} ${licence} shipped)
+    elseif(module STREQUAL "libcurl" OR NOT (WIN32 OR APPLE)) # PostgreSQL on Linux only
+        lr_component(${module} ${module} ${package} ${licence} loaded)
+    endif()
     pkg_check_modules(${target}_PC ${module})
     if(NOT ${target}_PC_FOUND)
         message(FATAL_ERROR "${module} is missing: run tools/setup (installs ${package})")

@@ -77,11 +77,14 @@ for (const target of TARGETS)
       assert.match(fs.readFileSync(path.join(folder, 'README.txt'), 'utf8'), new RegExp(`for ${target}`));
       for (const { name, version } of bom.components) {
         assert.ok(fs.existsSync(path.join(share, `licenses/${name}.txt`)), `no licence text of ${name}`);
-        assert.notEqual(version, '');
+        assert.match(version, /^\d/, name);
       }
-      const names = bom.components.map((part) => part.name);
-      for (const name of ['libuv', 'openssl', 'sqlite3', 'llhttp']) assert.ok(names.includes(name), name);
-      assert.equal(names.includes('glibc'), target.startsWith('linux'));
+      const parts = new Map(bom.components.map((part) => [part.name, part]));
+      for (const name of ['libuv', 'openssl', 'sqlite3', 'llhttp']) assert.ok(parts.has(name), name);
+      const isLinux = target.startsWith('linux');
+      assert.equal(parts.get('glibc')?.version, isLinux ? OLDEST_GLIBC : undefined);
+      assert.equal(parts.has('libpq'), isLinux, 'PostgreSQL can be used on Linux only');
+      assert.equal(parts.get('libcurl').scope, target.startsWith('windows') ? 'required' : 'optional');
     });
 
     it('SHA256SUMS has every file, and its sum', () => {
