@@ -181,6 +181,13 @@ if (TARGETS.includes('linux-x64'))
       assert.match(stdout, /Tokyo/);
     });
 
+    it('a link elsewhere starts the program', () => {
+      const link = path.join(work, 'link to llm-router');
+      fs.symlinkSync(path.join(unpacked('linux-x64'), 'llm-router'), link);
+      const version = path.basename(unpacked('linux-x64')).split('-')[2];
+      assert.ok(execFileSync(link, ['version'], { encoding: 'utf8', cwd: '/' }).includes(version));
+    });
+
     it('on a system without glibc the start script says what is missing', () => {
       const root = path.join(work, 'musl');
       for (const name of ['bin', 'opt']) fs.mkdirSync(path.join(root, name), { recursive: true });
