@@ -1,4 +1,4 @@
-// windows-x64 in Wine: a node of a fleet whose router runs on Linux, and a Windows service.
+// windows-x64 in Wine: a node of a fleet whose router runs on Linux, a Windows service, and what is Linux's only.
 //   LR_BUILD  the build folder of windows-x64; build/release has the Linux programs
 import assert from 'node:assert/strict';
 import fs from 'node:fs';
@@ -90,6 +90,13 @@ test('a stream of a Linux node goes on in its middle on a node of Windows', asyn
     assert.ok(answer.text.includes(`${i} ${text}`), 'nothing is missing, and nothing comes twice');
   });
   assert.ok((await metric(router, 'continuations_total')) > 0, 'a stream went on in its middle');
+});
+
+test('a PostgreSQL database is refused with the reason', () => {
+  const database = ['--database', 'postgres://x/y', '--listen', '127.0.0.1:0'];
+  const done = wine(PROGRAM, 'router', ...database, '--data-dir', own(path.join(home, 'router')));
+  assert.notEqual(done.status, 0);
+  assert.match(done.text, /a PostgreSQL database can be used on Linux only: leave --database out/);
 });
 
 test('as a service of Windows it serves, and a stop of the service drains', async (t) => {
