@@ -167,7 +167,7 @@ test('an alert is silenced by API and command line for a time, which ends by its
       'm',
     ),
   );
-  assert.match((await cli(['alerts', 'silence', String(id), '--for', '2s', ...remote])).stdout, /^silenced until 20/);
+  assert.match((await cli(['alerts', 'silence', String(id), '--for', '5s', ...remote])).stdout, /^silenced until 20/);
   assert.equal(await counted(), 0);
   await until('the silence has ended by itself', async () => (await counted()) === 1);
   const actions = (await call(`${router.url}/v0/audit`)).json.audit.map((a) => `${a.action} ${a.target}`);

@@ -122,6 +122,11 @@ export async function startBrowser() {
       };
       await page.goto(url);
       if (wait) await page.locator('h1').first().waitFor();
+      // The page listens to keys after its first paint only: a key that is pressed before is lost.
+      if (wait)
+        await page.evaluate(
+          () => new Promise((done) => requestAnimationFrame(() => setTimeout(() => setTimeout(done)))),
+        );
       return page;
     },
   };

@@ -2,6 +2,7 @@
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
 import { startPostgres } from '../support/postgres.mjs';
+import { makeGated } from './fleet.mjs';
 import {
   call,
   cli,
@@ -18,6 +19,7 @@ import {
 
 const left = [];
 let alone; // a router for limits that need no other
+let slow; // its model that answers when a test lets it
 const REQUESTS = LONG ? 1000 : 100;
 let database, model;
 
@@ -67,8 +69,9 @@ async function spend(routers, key, many, stop = () => false) {
 before(async () => {
   database = startPostgres();
   model = makeEcho('paid');
+  slow = makeGated('slow');
   alone = await router();
-  left.push(await startNode(alone, { args: ['--model', model, '--model', makeEcho('slow', { step_ms: 50 })] }));
+  left.push(await startNode(alone, { args: ['--model', model, '--model', slow.model] }));
   await until('online', async () => (await online(alone)) === 1);
   for (const id of ['paid', 'slow']) await register(alone, id);
 });
@@ -160,6 +163,7 @@ test('a hard budget refuses with 429 and the date of the next month, a soft one 
 
 test('a key has limits on concurrency, bytes and addresses, and its client reads x-ratelimit headers', async () => {
   const r = alone;
+  slow.open(1000);
   await until('it serves', async () => (await ask(r, undefined, { model: 'slow' })).status === 200);
   const key = await make(r, {
     concurrent_requests: 2,
@@ -168,11 +172,13 @@ test('a key has limits on concurrency, bytes and addresses, and its client reads
     tokens_per_minute: 6000,
   });
   const long = { model: 'slow', ...say('x '.repeat(100)), max_tokens: 20 };
+  slow.open(0);
   const running = [ask(r, key.key, long), ask(r, key.key, long)];
   await until('two run', async () => (await self(r, key.key)).limits.concurrent_requests.used === 2);
   const third = await ask(r, key.key, long);
   assert.equal(third.status, 429);
   assert.match(third.json.error.message, /runs 2 requests, and may have 2 at once/);
+  slow.open(1000);
   for (const answer of await Promise.all(running)) assert.equal(answer.status, 200);
   const free = await ask(r, key.key, { model: 'slow' });
   assert.equal(free.status, 200);

@@ -54,7 +54,8 @@ const shown = async (page) => (await page.answer.locator('.prose').textContent()
 
 test('an answer grows while it is streamed, and ends with its figures', async () => {
   const page = await open('slow');
-  const said = 'The quick brown fox jumps over the lazy dog, again and again and again.';
+  // Five seconds: a browser that begins to read a second late must not change the speed much.
+  const said = 'The quick brown fox jumps over the lazy dog, again and again and again. '.repeat(3).trim();
   // The page itself notes each state of the answer that it shows: the test may be too slow to see them.
   await page.evaluate(() => {
     globalThis.seen = [];
@@ -75,7 +76,7 @@ test('an answer grows while it is streamed, and ends with its figures', async ()
   const facts = await page.answer.locator('.turn-facts').textContent();
   assert.match(facts, new RegExp(`^${said.length + 1} tokens`), 'a byte each, and the end');
   const speed = Number(facts.match(/([\d.,]+) tokens\/s/)[1]);
-  assert.ok(speed > 2 && speed < 60, `${speed} tokens/s at 25 ms a step`);
+  assert.ok(speed > 2 && speed < 80, `${speed} tokens/s at 25 ms a step`);
   assert.match(facts, /first token after \d+/);
   await page.getByText('The answer is complete.').waitFor({ state: 'attached' });
   page.watch.assertClean();

@@ -125,6 +125,7 @@ test('without an alert the page is calm only if no node is offline and no model 
 test('charts have a time axis, and a legend where there are two lines', async () => {
   const page = await browser.open(router.url);
   const first = card(page, 'Time to first token');
+  await first.locator('.legend li').nth(1).waitFor(); // charts come after the heading
   assert.deepEqual(await first.locator('.legend li').allTextContents(), ['p50', 'p99']);
   assert.equal(await card(page, 'Waiting').locator('.legend').count(), 0);
   await first.locator('.u-axis').nth(1).waitFor();

@@ -84,6 +84,7 @@ test('a key is created, shown once, used, counted in the usage, revoked, and ref
   assert.match(key, /^lr-[0-9A-Za-z]{43}$/);
   await page.look('keys-made', { fullPage: false });
   await dialog.getByRole('button', { name: 'Copy' }).click();
+  await dialog.getByText('Copied').waitFor();
   assert.equal(await page.evaluate(() => navigator.clipboard.readText()), key);
   await dialog.getByRole('button', { name: 'Done' }).click();
   await row(page, 'Hanako').waitFor();

@@ -104,7 +104,7 @@ test('the demo snapshot is registered from the hub; progress shows per node and 
     .locator('table')
     .first()
     .getByText(/^(on disk|ready)$/)
-    .waitFor({ timeout: 30000 });
+    .waitFor();
   await page.getByRole('row', { name: new RegExp(SHARD) }).waitFor(); // of the manifest
   await page.getByRole('button', { name: 'Load on n0' }).click();
   await page.locator('table').first().getByText('ready', { exact: true }).waitFor();

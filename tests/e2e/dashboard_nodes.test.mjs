@@ -32,7 +32,7 @@ let router, browser, engines, node, args;
 before(async () => {
   engines = tempDir('engines');
   copyEngine(engines, 'echo');
-  router = keep(await startRouter({ args: ['--allow-cpu-nodes', '--node-timeout', '3s'] }));
+  router = keep(await startRouter({ args: ['--allow-cpu-nodes'] }));
   args = ['--engines-dir', engines, '--model', makeEcho('slow', { step_ms: 20 }), '--model', makeEcho('second')];
   node = keep(await startNode(router, { name: 'n0', args }));
   await until('the node is online', async () => (await online(router)) === 1);

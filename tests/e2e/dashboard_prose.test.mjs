@@ -95,6 +95,7 @@ test('an answer is rendered: tables, lists, tasks, quotes, code with colours and
         if (size === 'desktop' && lang === 'en') {
           await page.context().grantPermissions(['clipboard-read', 'clipboard-write']);
           await answer.locator('.code-head button').click();
+          await answer.locator('.code-head').getByText('Copied').waitFor();
           assert.match(await page.evaluate(() => navigator.clipboard.readText()), /^def area.*\*\* 2 {2}# almost$/s);
         }
         page.watch.assertClean();
@@ -106,6 +107,7 @@ test('while an answer grows, its finished blocks stay the same elements', async 
   const page = await ask('slow', SAMPLE);
   const table = await page.waitForSelector('.prose td.right');
   await page.ended();
+  await page.answer.locator('math').nth(1).waitFor(); // what draws formulas arrives when the first one is there
   assert.equal(await table.evaluate((cell) => cell.isConnected), true);
   const text = await page.answer.locator('.prose').textContent();
   await page.reload();

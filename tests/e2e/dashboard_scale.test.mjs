@@ -64,17 +64,19 @@ after(async () => {
   await router?.stop('SIGKILL');
 });
 
-// Processor time of the page's main thread: other processes of the machine do not count.
+// Processor time of the page's main thread, and the time that passed: other processes of the machine do not count.
 async function cost(page, fn) {
   const session = await page.context().newCDPSession(page);
   await session.send('Performance.enable', { timeDomain: 'threadTicks' });
   const spent = async () =>
     1000 * (await session.send('Performance.getMetrics')).metrics.find((m) => m.name === 'TaskDuration').value;
-  const before = await spent();
+  const before = await spent(),
+    begun = performance.now();
   await fn();
-  const ms = (await spent()) - before;
+  const ms = (await spent()) - before,
+    real = performance.now() - begun;
   await session.detach();
-  return ms;
+  return { ms, real };
 }
 const PRESS_MS = 50; // three frames: a key press that takes longer is felt
 const LIVE_SHARE = 0.25; // of a processor, with lists that are read again all the time
@@ -122,7 +124,7 @@ test('the list of models opens, is filtered, sorted and paged', async () => {
     await page.getByText('1–50 of 1,000').waitFor();
   });
   await page.look('scale-models');
-  const press = await cost(page, () =>
+  const { ms: press } = await cost(page, () =>
     page.evaluate(async () => {
       const input = document.querySelector('input[type=search]');
       for (const text of ['o', 'or', 'org', 'org-', 'org-3']) {
@@ -166,7 +168,8 @@ test('an open page of a big fleet leaves the processor to others: the lists, the
     await page.visit(hash);
     await page.locator('.tally, tbody tr, .fleet-box').first().waitFor();
     const seconds = LONG ? 10 : 3;
-    const share = (await cost(page, () => sleep(1000 * seconds))) / (1000 * seconds);
+    const { ms, real } = await cost(page, () => sleep(1000 * seconds));
+    const share = ms / real;
     console.log(`# ${hash}: ${Math.round(100 * share)} % of a processor`);
     assert.ok(share < LIVE_SHARE, `${hash}: ${share}`);
   }

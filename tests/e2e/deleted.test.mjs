@@ -1,15 +1,16 @@
 // A model is deleted while it answers: its requests continue, or end with an error; none hangs.
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { addNode, allIdle, fleet } from './fleet.mjs';
-import { call, makeEcho, nodes, online, register, say, stopwatch, stream, until } from './support.mjs';
+import { addNode, allIdle, fleet, makeGated } from './fleet.mjs';
+import { call, nodes, online, register, say, stopwatch, stream, until } from './support.mjs';
 
 const TEXT = '0123456789'.repeat(6);
 
 // A stream whose model is deleted, and whose only node is then killed.
 async function deletedAndKilled(id, args = []) {
-  const model = makeEcho(id, { step_ms: 30 });
+  const { model, open } = makeGated(id);
   const { router, all } = await fleet(1, model, { args });
+  open(10);
   let begun;
   const running = stream(
     router.url,
@@ -24,6 +25,7 @@ async function deletedAndKilled(id, args = []) {
   const gone = await call(`${router.url}/v0/models/${id}`, { method: 'DELETE' });
   assert.equal(gone.status, 200, gone.text);
   await all[0].stop('SIGKILL');
+  open(1000);
   return { model, router, node: all[0], running };
 }
 

@@ -3,7 +3,7 @@ import assert from 'node:assert/strict';
 import path from 'node:path';
 import { test } from 'node:test';
 import { makeRandomModel } from '../support/random_model.mjs';
-import { addNode, allIdle, fleet, inflight, keep, makeFaulty, makeKey, metric, used } from './fleet.mjs';
+import { addNode, allIdle, fleet, inflight, keep, makeFaulty, makeGated, makeKey, metric, used } from './fleet.mjs';
 import {
   call,
   DEMO,
@@ -28,17 +28,17 @@ const moves = async (router) => (await metric(router, 'continuations_total')) + 
 async function killOneOfThree(model, asks) {
   const { router, all } = await fleet(3, model);
   const calm = await Promise.all(asks.map((ask) => stream(router.url, ask)));
-  const begun = []; // the nodes of streams that have some tokens
+  const names = Object.fromEntries((await nodes(router)).map((n) => [n.id, n.name]));
+  let begun = 0; // streams that have some tokens
   const disturbed = asks.map((ask) =>
     stream(router.url, ask, {
       onChunk: (out) => {
-        if (out.chunks === 3) begun.push(out.headers.get('x-llm-router-node'));
+        if (out.chunks !== 3 || ++begun !== Math.ceil(asks.length / 4)) return;
+        const name = names[out.headers.get('x-llm-router-node')];
+        all.find((n) => n.name === name).child.kill('SIGKILL'); // at once: its answers are short
       },
     }),
   );
-  await until('streams run', () => begun.length >= Math.ceil(asks.length / 4));
-  const target = (await nodes(router)).find((n) => n.id === begun.at(-1));
-  all.find((n) => n.name === target.name).child.kill('SIGKILL');
   const out = await Promise.all(disturbed);
   out.forEach((o, i) => {
     assert.equal(o.status, 200);
@@ -85,12 +85,15 @@ test('kill -9 of one node of three, random weights, temperature 1 with a seed: n
 });
 
 test('a frozen node (SIGSTOP) delays no request longer than the limit, and requests on other nodes are unaffected', async () => {
-  const { router, all } = await fleet(2, makeEcho('slow', { step_ms: 30 }));
+  const { model, open } = makeGated('slow', { step_ms: 30 });
+  const { router, all } = await fleet(2, model);
+  open(5);
   const ask = { model: 'slow', ...say('x'.repeat(60)) };
   const running = Array.from({ length: 6 }, () => stream(router.url, ask));
   await until('both work', async () => (await inflight(router)).every((n) => n > 0));
   all[0].child.kill('SIGSTOP');
   const watch = stopwatch();
+  open(1000);
   const out = await Promise.all(running);
   assert.ok(out.every((o) => o.done && !o.error && o.text === 'x'.repeat(60)));
   assert.ok(watch.ms < 12000, 'five seconds of silence and the answer itself');
@@ -111,7 +114,7 @@ test('the only node is killed in the middle of a stream and started again: the s
     {
       key: key.key,
       onChunk: (out) => {
-        if (out.text.length === 10) killed = all[0].stop('SIGKILL');
+        if (out.text.length >= 10) killed ??= all[0].stop('SIGKILL');
       },
     },
   );
@@ -130,12 +133,15 @@ test('the only node is killed in the middle of a stream and started again: the s
 });
 
 test('n answers of which some were moved to another node: each is complete, and the usage is the sum', async () => {
-  const { router, all } = await fleet(2, makeEcho('many', { step_ms: 30 }));
+  const { model, open } = makeGated('many', { step_ms: 30 });
+  const { router, all } = await fleet(2, model);
+  open(5);
   const key = await makeKey(router);
   const body = { model: 'many', n: 4, ...say('abcdefghij'.repeat(4)) };
   const running = call(`${router.url}/v1/chat/completions`, { body, key: key.key });
   await until('both work', async () => (await inflight(router)).every((n) => n > 0));
   all[1].child.kill('SIGKILL');
+  open(1000);
   const answer = await running;
   assert.equal(answer.status, 200, answer.text);
   assert.deepEqual(
@@ -197,11 +203,12 @@ test('a worker crashes in the middle of an answer: the answer continues; a promp
 
 test('a worker that hangs is killed by its node: its answers continue on another node, whether they have tokens or not', async () => {
   const once = path.join(tempDir('once'), 'struck');
-  const { router } = await fleet(2, makeFaulty('stuck', { step_ms: 5, hang: 'step', after_tokens: 5, once }), {
+  const { router } = await fleet(2, makeFaulty('stuck', { step_ms: 50, hang: 'step', after_tokens: 5, once }), {
     args: ['--keep-alive', '500ms'],
     nodeArgs: ['--step-timeout', '2s', '--max-sequences', '1'],
   });
-  // One slot: of those sent to the node that hangs, the others have no token yet.
+  // One slot: of those sent to the node that hangs, the others have no token yet.  An answer takes half a second, and all
+  // four arrive before the first one has ended.
   const all = await Promise.all(
     Array.from({ length: 4 }, () => stream(router.url, { model: 'stuck', ...say('0123456789') })),
   );

@@ -2,7 +2,7 @@
 import fs from 'node:fs';
 import path from 'node:path';
 import { after } from 'node:test';
-import { call, makeEcho, nodes, online, register, startNode, startRouter, until } from './support.mjs';
+import { call, makeEcho, nodes, online, register, startNode, startRouter, tempDir, until } from './support.mjs';
 import { startProxy } from '../support/proxy.mjs';
 
 const left = [];
@@ -60,6 +60,15 @@ export const inflight = async (router) => (await nodes(router)).map((n) => n.mod
 
 export const allIdle = (router, ms) =>
   until('no slot is taken', async () => (await inflight(router)).every((n) => n === 0), ms);
+
+// A model whose answers stand still where a test needs it, however slow the machine is: its n-th token comes when
+// open(n) was called.
+export function makeGated(id, testing = {}) {
+  const gate = path.join(tempDir('gate'), 'gate');
+  const open = (count) => fs.writeFileSync(gate, 'x'.repeat(count));
+  open(0);
+  return { model: makeEcho(id, { gate, ...testing }), open };
+}
 
 // A model of the engine that breaks on command (engines/testing/testing.h).
 export function makeFaulty(id, testing) {

@@ -7,7 +7,7 @@ import path from 'node:path';
 import { test } from 'node:test';
 import { startLoad } from '../support/load.mjs';
 import { startPostgres } from '../support/postgres.mjs';
-import { fleet, keep, makeKey } from './fleet.mjs';
+import { fleet, keep, makeGated, makeKey } from './fleet.mjs';
 import { BIN, call, cli, LONG, makeEcho, nodes, say, sleep, startRouter, stream, tempDir, until } from './support.mjs';
 
 const PER_SECOND = LONG ? 500 : 50;
@@ -19,12 +19,18 @@ const takeOver = async (router, { args = [], ...more } = {}) =>
 // Resolves once the stream has begun, with its end.
 const begin = (url, body) =>
   new Promise((begun, fail) => {
-    const done = stream(url, body, { onChunk: (out) => out.text.length === 3 && begun({ done }) });
+    const done = stream(url, body, { onChunk: (out) => out.text.length >= 3 && begun({ done }) });
     done.catch(fail);
   });
 
 const handles = (router) => fs.readdirSync(`/proc/${router.pid}/fd`).length;
 const memory = (router) => Number(fs.readFileSync(`/proc/${router.pid}/status`, 'utf8').match(/VmRSS:\s+(\d+)/)[1]);
+
+// Of a key; two rows where an hour has ended meanwhile.
+const requestsOf = async (router, key) =>
+  (await call(`${router.url}/v0/usage`)).json.usage
+    .filter((u) => u.key === key.id)
+    .reduce((sum, u) => sum + u.requests, 0);
 
 const isWhole = async (router, count) => {
   const all = await nodes(router);
@@ -63,10 +69,7 @@ test('0 requests fail while a new router and then a new binary take over, and se
   await until('all nodes are online and ready', () => isWhole(third, 2));
   const { sent, chats, failures } = await load.stop();
   assert.deepEqual([failures.length, failures.slice(0, 5)], [0, []], `of ${sent} requests`);
-  await until('every answer is counted once', async () => {
-    const row = (await call(`${third.url}/v0/usage`)).json.usage.find((u) => u.key === key.id);
-    return row?.requests === chats;
-  });
+  await until('every answer is counted once', async () => (await requestsOf(third, key)) === chats);
   assert.equal((await call(`${third.url}/v0/alerts`)).json.alerts.length, 0);
   assert.ok(handles(third) <= before.handles + 16, `${handles(third)} handles, ${before.handles} before`);
   assert.ok(memory(third) <= before.memory * 1.5 + 20000, `${memory(third)} KB, ${before.memory} KB before`);
@@ -95,20 +98,20 @@ test('with PostgreSQL 0 requests fail while a new router takes over, and keys, s
   await until('all nodes are online and ready', () => isWhole(next, 2));
   const { sent, chats, failures } = await load.stop();
   assert.deepEqual([failures.length, failures.slice(0, 5)], [0, []], `of ${sent} requests`);
-  await until('every answer is counted once', async () => {
-    const row = (await call(`${next.url}/v0/usage`)).json.usage.find((u) => u.key === key.id);
-    return row?.requests === chats;
-  });
+  await until('every answer is counted once', async () => (await requestsOf(next, key)) === chats);
   assert.equal((await call(`${next.url}/v0/alerts`)).json.alerts.length, 0);
 });
 
 test('running and waiting requests of the old router are finished by it', async () => {
-  const { router } = await fleet(1, makeEcho('one', { step_ms: 20 }), { nodeArgs: ['--max-sequences', '1'] });
+  const { model, open } = makeGated('one', { step_ms: 20 });
+  const { router } = await fleet(1, model, { nodeArgs: ['--max-sequences', '1'] });
+  open(5);
   const text = '0123456789'.repeat(LONG ? 10 : 3); // at full size longer than --node-timeout
   const running = await begin(router.url, { model: 'one', ...say(text) });
   const waiting = Array.from({ length: 6 }, () => stream(router.url, { model: 'one', ...say(text) }));
   await until('some wait', async () => (await call(`${router.url}/v0/explain?model=one`)).json.queued >= 3);
   const next = await takeOver(router);
+  open(1000);
   const answer = await call(`${next.url}/v1/chat/completions`, { body: { model: 'one', ...say('hi') } });
   assert.equal(answer.json.choices[0].message.content, 'hi', 'the new router serves beside the old one');
   for (const out of await Promise.all([running.done, ...waiting]))
@@ -117,7 +120,9 @@ test('running and waiting requests of the old router are finished by it', async 
 });
 
 test('a change that the old router makes on an open connection is known to the new router', async () => {
-  const { router } = await fleet(1, makeEcho('slow', { step_ms: 30 }));
+  const { model, open } = makeGated('slow');
+  const { router } = await fleet(1, model);
+  open(5);
   const running = await begin(router.url, { model: 'slow', ...say('x'.repeat(80)) });
   const agent = new http.Agent({ keepAlive: true, maxSockets: 1 });
   const ask = (method, at, body) =>
@@ -140,6 +145,7 @@ test('a change that the old router makes on an open connection is known to the n
     (await call(`${next.url}/v0/keys`)).json.keys.some((k) => k.name === 'late'),
   );
   agent.destroy();
+  open(1000);
   assert.equal((await running.done).done, true);
   assert.equal((await router.ended).code, 0);
 });

@@ -28,7 +28,8 @@ before(async () => {
   await register(router, 'kept');
   await call(`${router.url}/v0/keys`, { body: { name: 'kept' } });
   token = (await call(`${router.url}/v0/nodes/tokens`, { body: {} })).json.key;
-  await until('all is written', async () => (await call(`${router.url}/v0/audit`)).json.audit.length >= 3);
+  // Two tokens, the node, the model and the key.
+  await until('all is written', async () => (await call(`${router.url}/v0/audit`)).json.audit.length >= 5);
 });
 after(async () => {
   await Promise.all(left.map((p) => p.stop('SIGKILL')));

@@ -86,17 +86,20 @@ test('figures: a stats event each second, and /v0/stats for charts, both equal t
   const flowing = seconds.filter((s) => s.tokens_per_second > 0);
   assert.ok(flowing.length >= 2, 'tokens count while they flow, not when the request ends');
   assert.ok(flowing.some((s) => s.in_flight === 1));
-  assert.ok(
-    flowing.at(-1).inter_token_ms.p50 > 1 && flowing.at(-1).inter_token_ms.p99 >= flowing.at(-1).inter_token_ms.p50,
-  );
-  assert.ok(seconds.at(-1).first_token_ms.p50 > 0);
+  // On a busy machine most tokens may come in bursts, and the first one may be longer ago than percentiles look back.
+  assert.ok(flowing.some((s) => s.inter_token_ms.p99 > 1));
+  assert.ok(flowing.every((s) => s.inter_token_ms.p99 >= s.inter_token_ms.p50));
+  assert.ok(seconds.some((s) => s.first_token_ms.p50 > 0));
   const history = (await call(`${router.url}/v0/stats?step=1`)).json;
+  for (const { tokens_per_second: rate } of flowing) assert.ok(history.tokens_per_second.includes(rate), `${rate}`);
   for (const column of [history.tokens_per_second, history.queue, history.first_token_ms.p99])
     assert.equal(column.length, history.time.length);
   const { text } = await call(`${router.url}/metrics`);
   const counted =
     Number(text.match(/inter_token_seconds_count (\d+)/)[1]) + Number(text.match(/first_token_seconds_count (\d+)/)[1]);
-  const summed = history.tokens_per_second.reduce((sum, n) => sum + n, 0);
+  // A second of a busy machine may be longer than a second.
+  const at = (s) => Date.parse(s.time) / 1000;
+  const summed = seconds.reduce((sum, s, i) => sum + (i && s.tokens_per_second * (at(s) - at(seconds[i - 1]))), 0);
   assert.ok(Math.abs(summed - counted) <= 0.1 * counted, `${summed} of ${counted}`);
   assert.equal((await call(`${router.url}/v0/stats?step=0`)).status, 400);
   assert.equal((await call(`${router.url}/v0/stats?step=61`)).status, 400);
@@ -160,8 +163,10 @@ test('events of a node reach the router as alerts: a hanging engine, a refused e
   assert.match(killed.advice, /step-timeout/);
   const waiting = await alert(router, 'model_waiting', (a) => a.open);
   assert.equal(waiting.subject, 'hangs');
-  assert.ok(ear.of('alert').some((e) => e.kind === 'watchdog_kill'));
-  assert.ok(ear.of('node.model').some((e) => e.model === 'hangs' && e.state === 'loading' && e.name === 'ill'));
+  await until('the events of it', () => ear.of('alert').some((e) => e.kind === 'watchdog_kill'));
+  await until('the event of the load', () =>
+    ear.of('node.model').some((e) => e.model === 'hangs' && e.state === 'loading' && e.name === 'ill'),
+  );
   assert.equal(ear.of('node.engine_refused').filter((e) => e.name === 'ill').length, 1, 'told once');
   await ear.stop();
   await node.stop('SIGKILL');

@@ -307,7 +307,10 @@ test('kill -9 of a node in the middle of streams: they continue with the text of
   const { router, all } = await fleet(2, DEMO);
   const key = await makeKey(router);
   const [open, paid] = [clientOf(router, await makeKey(router)), clientOf(router, key)];
-  const asks = Array.from({ length: 6 }, (_, i) => body(`Count from ${i} to ${i + 30}`, { max_tokens: 120, thinking }));
+  // Long answers: a kill that comes late on a busy machine still hits the middle of them.
+  const asks = Array.from({ length: 6 }, (_, i) =>
+    body(`Count from ${i} to ${i + 900}`, { max_tokens: 600, thinking }),
+  );
   const calm = await Promise.all(asks.map((ask) => open.messages.stream(ask).finalMessage()));
   let begun = 0;
   const disturbed = asks.map((ask) => {

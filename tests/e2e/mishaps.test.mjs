@@ -23,7 +23,7 @@ import {
 import { keep, makeKey } from './fleet.mjs';
 
 const fails = async (args, message, code = 1) => {
-  const error = await promisify(execFile)(BIN, args, { timeout: 10000 }).then(
+  const error = await promisify(execFile)(BIN, args, { timeout: 60000 }).then(
     () => assert.fail(`${args.join(' ')} worked`),
     (e) => e,
   );

@@ -7,9 +7,9 @@ import { addNode, allIdle, fleet, inflight, keep, metric } from './fleet.mjs';
 import { call, makeEcho, nodes, online, register, say, startRouter, stopwatch, stream, until } from './support.mjs';
 
 const LIMIT_MS = 5000; // of silence, looked at once a second
-const SLACK_MS = 3500; // that second, the answer itself, and a busy machine
+const SLACK_MS = 4500; // that second, the answer itself, which takes two, and a busy machine
 
-const TEXT = '0123456789'.repeat(5);
+const TEXT = '0123456789'.repeat(10);
 
 // Streams on both nodes; `harm` then strikes the proxy of the first.
 async function strikeRunning(harm) {
@@ -211,10 +211,10 @@ describe('a faulty network', { concurrency: 3 }, () => {
       return Buffer.from(text.replace(/\r\nUpgrade: [^\r]*/, ''), 'latin1');
     };
     proxy.reset(); // links that the router has opened already
-    const begun = Date.now();
+    const watch = stopwatch();
     const answer = await call(`${router.url}/v1/chat/completions`, { body: { model: 'm', ...say('hi') } });
     assert.deepEqual([answer.status, spoiled], [200, 1], answer.text);
-    assert.ok(Date.now() - begun < LIMIT_MS, `${Date.now() - begun} ms`);
+    assert.ok(watch.ms < LIMIT_MS, `${watch.real} ms`);
     await allIdle(router);
     assert.equal(await online(router), 1);
   });

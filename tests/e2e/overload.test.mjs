@@ -52,7 +52,8 @@ test('a request that would wait longer than queue-wait is told when the queue wi
   const many = Array.from({ length: 70 }, (_, i) =>
     stream(router.url, { model: 'slow', ...say('x'.repeat(10 + (i % 20))) }),
   );
-  await until('all wait', async () => (await explain()).queued > 50);
+  // Not all of them: on a busy machine the first are served before the last are sent.
+  await until('many wait', async () => (await explain()).queued > 40);
   await until('its speed is known', async () => (await explain()).queued < 40);
   const refused = await stream(router.url, { model: 'slow', ...say('hi') });
   const watch = stopwatch();
@@ -154,7 +155,9 @@ test('a node that is full of requests of other clients answers busy: the request
 });
 
 test('a request that waited longer than queue-timeout gets 503 and the setting is named', async () => {
-  const { router } = await fleet(1, makeEcho('stuck', { step_ms: 50 }), {
+  const gate = path.join(tempDir('gate'), 'gate');
+  fs.writeFileSync(gate, '');
+  const { router } = await fleet(1, makeEcho('stuck', { gate }), {
     args: ['--queue-timeout', '500ms'],
     nodeArgs: ['--max-sequences', '1'],
   });
@@ -167,6 +170,7 @@ test('a request that waited longer than queue-timeout gets 503 and the setting i
   assert.equal(refused.status, 503);
   assert.ok(Number(refused.headers.get('retry-after')) >= 1);
   assert.match(refused.json.error.message, /setting queue-timeout/);
+  fs.writeFileSync(gate, 'x'.repeat(100));
   for (const out of await Promise.all(long)) assert.equal(out.text, 'x'.repeat(16));
 });
 
@@ -193,7 +197,9 @@ test('a request that waits at a node for its model is dropped there when queue-t
 });
 
 test('a client that disconnects while it waits leaves the queue', async () => {
-  const { router } = await fleet(1, makeEcho('wait', { step_ms: 50 }), {
+  const gate = path.join(tempDir('gate'), 'gate');
+  fs.writeFileSync(gate, '');
+  const { router } = await fleet(1, makeEcho('wait', { gate }), {
     args: ['--queue', '1'],
     nodeArgs: ['--max-sequences', '1'],
   });
@@ -209,7 +215,10 @@ test('a client that disconnects while it waits leaves the queue', async () => {
   controller.abort();
   assert.equal(await leaves, 'left');
   await until('its place is free', async () => (await queued()) === 0, 3000);
-  assert.equal((await stream(router.url, { model: 'wait', ...say('hi') })).text, 'hi');
+  const next = stream(router.url, { model: 'wait', ...say('hi') });
+  await until('the next one waits', async () => (await queued()) === 1);
+  fs.writeFileSync(gate, 'x'.repeat(100));
+  assert.equal((await next).text, 'hi');
   await Promise.all(long);
 });
 

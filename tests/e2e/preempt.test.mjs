@@ -6,13 +6,14 @@ import path from 'node:path';
 import { test } from 'node:test';
 import { allIdle, fleet, makeKey, metric } from './fleet.mjs';
 import { takeFrames, TYPE, VERSION } from '../support/link.mjs';
-import { call, makeEcho, say, sleep, stream, until } from './support.mjs';
+import { call, makeEcho, say, sleep, stopwatch, stream, until } from './support.mjs';
 
 const text = (i, length) => `${i}:`.padEnd(length, 'abcdefghijklmnopqrstuvwxyz0123456789');
 
 // Answers of a key, each as long as asked for; `now` is what has come so far.
 function ask(router, key, model, says, { signal, ...more } = {}) {
-  const self = { says, begun: Date.now(), now: '' };
+  const self = { says, now: '' },
+    watch = stopwatch();
   self.ended = stream(
     router.url,
     { model, ...say(says), ...more, stream_options: { include_usage: true } },
@@ -20,7 +21,7 @@ function ask(router, key, model, says, { signal, ...more } = {}) {
       key: key.key,
       signal,
       onChunk: (out) => {
-        if (out.text !== '') self.first ??= Date.now() - self.begun;
+        if (out.text !== '') self.first ??= watch.ms;
         self.now = out.text;
       },
     },

@@ -54,6 +54,8 @@ const total = (rows, name) => rows.reduce((n, row) => n + Number(row[name] ?? 0)
 
 test('usage by day, model, key and owner has the same sums in every form, with costs', async () => {
   for (const r of routers) {
+    const today = () => new Date().toISOString().slice(0, 10);
+    const begun = today();
     const keys = [
       await make(r, { name: '=a', owner: 'red' }),
       await make(r, { name: 'b"c', owner: 'red' }),
@@ -108,7 +110,8 @@ test('usage by day, model, key and owner has the same sums in every form, with c
       .map((row) => row.key_name)
       .sort();
     assert.deepEqual(named, ["'=a", 'b"c', 'd']);
-    assert.equal((await usage(r, 'by=day')).json.usage[0].day, new Date().toISOString().slice(0, 10));
+    const [{ day }] = (await usage(r, 'by=day')).json.usage;
+    assert.ok([begun, today()].includes(day), `${day}; a day may have ended meanwhile`);
     for (const query of ['by=week', 'format=xml', 'by=request', 'by=request,key&format=csv', 'by=key&since=x'])
       assert.equal((await call(`${r.url}/v0/usage?${query}`)).status, 400, query);
   }

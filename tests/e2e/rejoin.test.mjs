@@ -37,7 +37,7 @@ async function whole(router, count) {
   await until('every node is online', async () => (await online(router)) === count, 20000);
   await until(
     'every model is ready',
-    async () => (await nodes(router)).every((n) => n.models[0].state === 'ready'),
+    async () => (await nodes(router)).every((n) => n.models[0]?.state === 'ready'),
     20000,
   );
   assert.equal((await ask(router)).status, 200);
@@ -215,6 +215,7 @@ describe('nodes and their router', { concurrency: 4 }, () => {
     const model = makeEcho('m');
     const all = [];
     for (const name of ['a', 'b', 'c']) all.push(await addNode(router, model, { name, args }));
+    await until('all have joined', async () => (await online(router)) === 3);
     await register(router, 'm');
     await whole(router, 3);
     for (const node of all) assert.equal(node.log.match(/router\.joined/g).length, 1, 'one join each, then heartbeats');

@@ -2,6 +2,7 @@
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
 import { SCHEMES, SIZES, startBrowser } from './browser.mjs';
+import { makeGated } from './fleet.mjs';
 import { call, LONG, makeEcho, nodes, register, say, startNode, startRouter, stream, until } from './support.mjs';
 
 const SECRET = 'swordfish';
@@ -10,12 +11,13 @@ const keep = (process) => {
   left.push(process);
   return process;
 };
+const slow = makeGated('slow');
 let router, browser, admin, key, first;
 
 before(async () => {
   router = keep(await startRouter({ args: ['--allow-cpu-nodes', '--require-key', '--node-timeout', '3s'] }));
   admin = router.adminKey;
-  const args = ['--model', makeEcho('echo'), '--model', makeEcho('slow', { step_ms: 40 })];
+  const args = ['--model', makeEcho('echo'), '--model', slow.model];
   first = keep(await startNode(router, { name: 'one', args }));
   await until('the node is there', async () => (await nodes(router)).some((n) => n.online));
   await register(router, 'echo');
@@ -105,7 +107,8 @@ test('filters, search and pages; a wrong filter is a 400; a key of role api may 
 test('in the browser: a request appears while it runs, with its phase; its node dies, and the timeline shows the failover', async () => {
   const page = await open('#/requests?model=slow');
   await page.getByRole('heading', { level: 1, name: 'Requests' }).waitFor();
-  const second = keep(await startNode(router, { name: 'two', args: ['--model', makeEcho('slow', { step_ms: 20 })] }));
+  const second = keep(await startNode(router, { name: 'two', args: ['--model', slow.model] }));
+  slow.open(20); // the answer stands still in its middle until its node is dead
   let tokens = 0;
   const words = Array.from({ length: 120 }, (_, i) => `w${i}`).join(' ');
   const answer = stream(
@@ -120,6 +123,7 @@ test('in the browser: a request appears while it runs, with its phase; its node 
   );
   const holder = (await list('?status=running')).requests[0].node_name;
   await (holder === 'one' ? first : second).stop('SIGKILL');
+  slow.open(1000);
   await answer;
   await row.getByText('200', { exact: true }).waitFor();
   await row.getByRole('cell').nth(3).click();

@@ -83,7 +83,7 @@ test('a model that is deleted and registered again while the other router is awa
   process.kill(second.pid, 'SIGCONT');
   await until(
     'the other has the new one',
-    async () => (await list(second)).manifest_sha256 === wanted.manifest_sha256,
+    async () => (await list(second))?.manifest_sha256 === wanted.manifest_sha256,
     4000,
   );
   for (const router of [first, second])

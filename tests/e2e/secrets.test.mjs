@@ -26,11 +26,17 @@ const keep = (process) => {
 after(() => Promise.all(all.map((p) => p.stop('SIGKILL'))));
 
 const cpu = ['--allow-cpu-nodes'];
-const read = (pid, what) =>
-  fs
-    .readFileSync(`/proc/${pid}/${what}`, 'latin1')
-    .split('\0')
-    .filter((text) => text !== '');
+// Empty where the process has ended meanwhile.
+const read = (pid, what) => {
+  try {
+    return fs
+      .readFileSync(`/proc/${pid}/${what}`, 'latin1')
+      .split('\0')
+      .filter((text) => text !== '');
+  } catch {
+    return [];
+  }
+};
 const childrenOf = (pid) =>
   fs.readFileSync(`/proc/${pid}/task/${pid}/children`, 'utf8').trim().split(' ').filter(Boolean).map(Number);
 const secretOf = (node) => JSON.parse(fs.readFileSync(path.join(node.dir, 'node-identity.json'), 'utf8')).secret;

@@ -329,7 +329,7 @@ test('usage is exact: whole answers, n answers, a stop string, clients that disc
 test('tokens that the engine computed before the cancel arrived are counted, too', async () => {
   const { router, all } = await fleet(1, makeEcho('ahead', { step_ms: 1 }), { proxied: true });
   const key = await makeKey(router);
-  Object.assign(all[0].proxy, { mode: 'delay', every: 300 }); // so that it is well ahead
+  Object.assign(all[0].proxy, { mode: 'delay', every: 1000 }); // so that it is well ahead, on a busy machine too
   const out = await stream(
     router.url,
     { model: 'ahead', stop: ['34'], ...say('0123456789'.repeat(300)) },

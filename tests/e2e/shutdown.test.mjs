@@ -3,7 +3,7 @@ import assert from 'node:assert/strict';
 import fs from 'node:fs';
 import path from 'node:path';
 import { test } from 'node:test';
-import { fleet, keep, makeKey } from './fleet.mjs';
+import { fleet, keep, makeGated, makeKey } from './fleet.mjs';
 import {
   call,
   LONG,
@@ -24,7 +24,7 @@ const begin = (url, body, key) =>
     const done = stream(url, body, {
       key,
       onChunk: (out) => {
-        if (out.text.length === 3) begun({ done });
+        if (out.text.length >= 3) begun({ done });
       },
     }).catch(() => 'cut');
   });
@@ -36,7 +36,9 @@ const answers = (url) =>
   );
 
 test('SIGTERM: running streams finish, new requests get 503 with Retry-After, then the router is gone', async () => {
-  const { router } = await fleet(1, makeEcho('slow', { step_ms: 40 }));
+  const { model, open } = makeGated('slow');
+  open(5);
+  const { router } = await fleet(1, model);
   const text = '0123456789'.repeat(4);
   const running = await Promise.all(
     Array.from({ length: 3 }, () => begin(router.url, { model: 'slow', ...say(text) })),
@@ -51,6 +53,7 @@ test('SIGTERM: running streams finish, new requests get 503 with Retry-After, th
   assert.equal(refused.status, 503);
   assert.ok(Number(refused.headers.get('retry-after')) >= 1);
   assert.match(refused.json.error.message, /shutting down/);
+  open(100);
   for (const { done } of running) {
     const out = await done;
     assert.deepEqual([out.error, out.text, out.done], [null, text, true]);
@@ -59,11 +62,14 @@ test('SIGTERM: running streams finish, new requests get 503 with Retry-After, th
 });
 
 test('requests in the queue at SIGTERM are served, too', async () => {
-  const { router } = await fleet(1, makeEcho('one', { step_ms: 20 }), { nodeArgs: ['--max-sequences', '1'] });
+  const { model, open } = makeGated('one');
+  const { router } = await fleet(1, model, { nodeArgs: ['--max-sequences', '1'] });
   const text = '0123456789';
   const all = Array.from({ length: 6 }, () => stream(router.url, { model: 'one', ...say(text) }));
   await until('some wait', async () => (await call(`${router.url}/v0/explain?model=one`)).json.queued === 3);
   router.child.kill('SIGTERM');
+  await until('it drains', () => /router\.drain/.test(router.log));
+  open(100);
   for (const out of await Promise.all(all)) assert.deepEqual([out.error, out.text], [null, text]);
   assert.equal((await router.ended).code, 0);
 });

@@ -212,11 +212,12 @@ test('the openai client: parse, stream with its helper, and an unsupported schem
 
 test('a node dies in the middle: the answer continues like an undisturbed one, and is complete', async () => {
   const { router, all } = await fleet(2, noise());
+  const longest = 600; // a kill that comes late on a busy machine still hits the middle
   const asks = Array.from({ length: 8 }, (_, i) => ({
     model: 'noise',
     seed: i,
     temperature: 1,
-    max_tokens: 400,
+    max_tokens: longest,
     response_format: asSchema(person),
     stream_options: { include_usage: true },
     ...say('Hello'),
@@ -238,7 +239,7 @@ test('a node dies in the middle: the answer continues like an undisturbed one, a
       [o.status, o.error, o.done, o.text, o.reasoning],
       [200, null, true, calm[i].text, calm[i].reasoning],
     );
-    if (o.usage.completion_tokens < 400) assert.ok(fits(person, JSON.parse(o.text)), o.text);
+    if (o.usage.completion_tokens < longest) assert.ok(fits(person, JSON.parse(o.text)), o.text);
   });
   assert.ok((await metric(router, 'continuations_total')) > 0, 'somebody was moved');
 });

@@ -170,7 +170,7 @@ test('a collector that is away, slow or busy costs no request: batches are repea
   own.answer = () => ({ status: 400 });
   await ask();
   await until('it is counted', async () => (await metric('trace_spans_refused_total', it)) === 1);
-  assert.match(it.log, /trace\.not_sent.*answered 400/);
+  await until('the log has it', () => /trace\.not_sent.*answered 400/.test(it.log));
   own.close();
   await ask();
   const stopping = Date.now();

@@ -134,12 +134,11 @@ test('an aborted stream ends on the node too', async () => {
     stream.controller.abort();
     break;
   }
-  const end = Date.now() + 5000;
-  for (;;) {
-    const { json } = await call(`${up.url}/v0/models`);
-    if (json.models[0].nodes[0].inflight === 0) break;
-    assert.ok(Date.now() < end, 'the generation still runs');
-  }
+  await until(
+    'the generation has ended',
+    async () => (await call(`${up.url}/v0/models`)).json.models[0].nodes[0].inflight === 0,
+    5000,
+  );
 });
 
 test('the prefix cache of one key does not speed up requests of another key', async () => {
@@ -273,7 +272,7 @@ test('SIGHUP: up and its node open the log again, reload, and a running stream c
 
 test('up is ready although its worker died before the node had joined, and the first request loads the model', async () => {
   const log = path.join(tempDir('log'), 'up.log');
-  const starts = startUp({ args: ['--model', makeEcho('early'), '--log-file', log], ms: 15000 });
+  const starts = startUp({ args: ['--model', makeEcho('early'), '--log-file', log] });
   const pid = await until(
     'the worker is ready',
     () => fs.existsSync(log) && fs.readFileSync(log, 'utf8').match(/worker\.ready .*?pid=(\d+)/)?.[1],
@@ -333,6 +332,7 @@ test('SIGTERM: a running stream is finished, then router, node and worker are go
   assert.equal(out.text, text);
   assert.ok(out.done);
   assert.deepEqual(await other.ended, { code: 0, signal: null });
-  const order = [...other.log.matchAll(/(node\.drain|worker\.left)/g)].map((m) => m[1]);
-  assert.deepEqual(order, ['node.drain', 'worker.left']);
+  const order = () => [...other.log.matchAll(/(node\.drain|worker\.left)/g)].map((m) => m[1]);
+  await until('the log is whole', () => order().length === 2);
+  assert.deepEqual(order(), ['node.drain', 'worker.left']);
 });

@@ -49,7 +49,12 @@ test('a Vulkan device that computes on the processor is a CPU: auto never takes 
 });
 
 test('up --device vulkan answers with the demo model', async () => {
-  const up = keep(await startUp({ args: ['--device', 'vulkan', '--model', 'models/demo', '--step-timeout', '2m'] }));
+  const up = keep(
+    await startUp({
+      args: ['--device', 'vulkan', '--model', 'models/demo', '--step-timeout', '2m'],
+      ms: 300000, // the driver compiles the kernels first, which takes ten seconds and more
+    }),
+  );
   const answer = await call(`${up.url}/v1/chat/completions`, {
     body: { model: 'demo', temperature: 0, messages: [{ role: 'user', content: 'What is 3 + 4?' }] },
   });

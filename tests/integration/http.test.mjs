@@ -5,6 +5,7 @@ import http from 'node:http';
 import path from 'node:path';
 import { after, before, test } from 'node:test';
 import { fileURLToPath } from 'node:url';
+import { until } from '../support/scene.mjs';
 
 const root = path.resolve(path.dirname(fileURLToPath(import.meta.url)), '../..');
 const program = process.env.LR_NET_SERVER ?? path.join(root, 'build/release/tests/net_server');
@@ -78,15 +79,19 @@ test('a body over the limit gets 413 and the reason', async () => {
 });
 
 test('events arrive one by one, as soon as they are sent', async () => {
-  const answer = await fetch(`${base}/sse?events=5&gap_ms=40&size=3`);
-  assert.equal(answer.headers.get('content-type'), 'text/event-stream');
-  const times = [];
-  let text = '';
-  for await (const piece of answer.body) {
-    times.push(performance.now());
-    text += Buffer.from(piece);
+  // Where events are held back, no try is good; a busy client may read several at once, and needs some tries.
+  let times;
+  for (let i = 0; i < 20 && !(times?.length >= 4 && times.at(-1) - times[0] > 100); i++) {
+    const answer = await fetch(`${base}/sse?events=5&gap_ms=40&size=3`);
+    assert.equal(answer.headers.get('content-type'), 'text/event-stream');
+    times = [];
+    let text = '';
+    for await (const piece of answer.body) {
+      times.push(performance.now());
+      text += Buffer.from(piece);
+    }
+    assert.equal(text, 'data: xxx\n\n'.repeat(5));
   }
-  assert.equal(text, 'data: xxx\n\n'.repeat(5));
   assert.ok(times.length >= 4, 'events were held back');
   assert.ok(times.at(-1) - times[0] > 100, 'events came all at once');
 });
@@ -97,7 +102,6 @@ test('an aborted fetch of a silent stream is noticed', async () => {
   const answer = await fetch(`${base}/idle`, { signal: controller.signal });
   assert.equal(answer.status, 200);
   controller.abort();
-  const until = Date.now() + 2000;
-  while ((await number('/left')) === before) assert.ok(Date.now() < until, 'never noticed');
+  await until('it is noticed', async () => (await number('/left')) !== before);
   assert.equal(await number('/left'), before + 1);
 });

@@ -154,7 +154,7 @@ test('verified files that were missing for a moment are served again without a n
     return a.status !== 200 && a;
   });
   assert.equal(refused.status, 503, refused.text);
-  assert.equal((await world.model()).state, 'waiting');
+  await until('it waits', async () => (await world.model()).state === 'waiting'); // it may be in a new try just now
   fs.renameSync(`${world.folder}-away`, world.folder);
   await until('it is served', async () => (await world.chat()).status === 200);
   assert.doesNotMatch(world.node.log, /from=absent to=(fetching|verifying)[^]*from=absent to=(fetching|verifying)/);

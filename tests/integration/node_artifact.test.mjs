@@ -24,7 +24,7 @@ async function answerOf(args) {
   try {
     const answer = await generate(node, question);
     assert.equal(answer.error, null, answer.error?.message);
-    return { ids: answer.ids, log: node.log };
+    return { ids: answer.ids, node }; // its log is whole when it has stopped
   } finally {
     await node.stop();
   }
@@ -46,16 +46,16 @@ describe('an artifact of this backend', () => {
     const node = await startNode({ engines, models, device, args, env });
     try {
       const answer = await generate(node, ask('m', 'x'));
-      return { text: answer.text, log: node.log, model: await node.model('m') };
+      return { text: answer.text, node, model: await node.model('m') };
     } finally {
       await node.stop();
     }
   }
 
   it('is preferred, and the log says so', async () => {
-    const { text, log } = await loaded({});
+    const { text, node } = await loaded({});
     assert.equal(text, 'artifact');
-    assert.match(log, /worker\.start model=m .*weights=\S*\/metal\/model\.bin/);
+    assert.match(node.log, /worker\.start model=m .*weights=\S*\/metal\/model\.bin/);
   });
   it('is not, with --no-artifacts or on another backend', async () => {
     assert.equal((await loaded({ args: ['--no-artifacts'] })).text, 'safetensors');
@@ -64,9 +64,9 @@ describe('an artifact of this backend', () => {
   // Found broken when it is probed, and only when it is loaded.
   for (const bytes of ['broken', 'ART, but broken further on'])
     it(`that is corrupt ("${bytes}") is replaced by the safetensors, with a warning`, async () => {
-      const { text, log, model } = await loaded({ bytes });
+      const { text, node, model } = await loaded({ bytes });
       assert.equal(text, 'safetensors');
-      assert.match(log, /warn model\.artifact_refused model=m artifact=\S*model\.bin reason=".*no artifact/);
+      assert.match(node.log, /warn model\.artifact_refused model=m artifact=\S*model\.bin reason=".*no artifact/);
       assert.equal(model.state, 'ready');
     });
   it('of DirectML that is forced fails the load and says where to get the runtime', async () => {
@@ -93,16 +93,16 @@ describe('the demo model on the gptoss engine', () => {
     execFileSync(BIN, ['debug', 'write-metal', '--model', demo, '--output', artifact]);
     const original = await answerOf([]);
     assert.ok(original.ids.length > 3);
-    assert.match(original.log, /worker\.start .*weights="the model's own"/);
+    assert.match(original.node.log, /worker\.start .*weights="the model's own"/);
     const forced = await answerOf(['--artifact', artifact]);
-    assert.match(forced.log, /worker\.start .*weights=\S*model\.bin/);
+    assert.match(forced.node.log, /worker\.start .*weights=\S*model\.bin/);
     assert.deepEqual(forced.ids, original.ids);
 
     fs.truncateSync(artifact, 1000);
     const broken = await answerOf(['--artifact', artifact]);
     // The engine itself may fall back, or the node after the engine refused.
-    assert.match(broken.log, /warn (engine\.log|model\.artifact_refused) .*model\.bin/);
-    assert.match(broken.log, /weights=safetensors/);
+    assert.match(broken.node.log, /warn (engine\.log|model\.artifact_refused) .*model\.bin/);
+    assert.match(broken.node.log, /weights=safetensors/);
     assert.deepEqual(broken.ids, original.ids);
   });
 

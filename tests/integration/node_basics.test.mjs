@@ -316,7 +316,9 @@ describe('a node starts and stops', () => {
   });
 
   it('drains on SIGTERM: running requests finish, new requests get 503, then it exits', async () => {
-    const node = await startNode({ args: ['--engine', 'echo', '--engine-options', '{"step_ms":20}'] });
+    const gate = path.join(tempDir('gate'), 'gate');
+    fs.writeFileSync(gate, '....');
+    const node = await startNode({ args: ['--engine', 'echo', '--engine-options', JSON.stringify({ gate })] });
     const stream = events(node, ask('echo', 'a long answer that takes a while'));
     let text = '';
     for (let i = 0; i < 4; i++) await stream.next();
@@ -325,6 +327,7 @@ describe('a node starts and stops', () => {
     const refused = await node.post('/v0/generate', ask('echo', 'x'));
     assert.equal(refused.status, 503);
     assert.ok(refused.headers.get('retry-after'));
+    fs.writeFileSync(gate, '.'.repeat(99));
     let last;
     for await (const event of stream) {
       last = event;

@@ -77,7 +77,9 @@ describe('the health of GPUs', () => {
     const lines = ['temp=50 dbe=0', 'temp=50 dbe=0', 'temp=50 dbe=0'];
     node.use(lines.map((line, i) => (i === sick ? 'temp=50 dbe=1' : line)));
     await until('the GPU is faulty', async () => (await node.gpu(sick)).faulty);
-    assert.match(node.log, new RegExp(`gpu\\.faulty pool=${pool} reason=.*1 uncorrectable error`));
+    await until('the log says so', () =>
+      new RegExp(`gpu\\.faulty pool=${pool} reason=.*1 uncorrectable error`).test(node.log),
+    );
     const second = generate(node, ask('m', 'next'));
     for await (const event of stream) {
       assert.notEqual(event.event, 'error');

@@ -62,7 +62,7 @@ describe('a model recovers without help', { concurrency: 3 }, () => {
 
   it('after one crash and two kills while it loaded', async () => {
     const models = tempDir('models');
-    makeModel(models, 'm', 'faulty', { load_ms: 600, step_ms: 20 });
+    makeModel(models, 'm', 'faulty', { load_ms: 1500, step_ms: 20 });
     const node = await start({ models });
     await serves(node, 'm');
     const cut = generate(node, ask('m', 'x'.repeat(300)));
@@ -256,6 +256,6 @@ describe('a pinned model', () => {
     await kill(node, 'pinned');
     await kill(node, 'other');
     await ready(node, 'pinned');
-    assert.equal((await node.model('other')).state, 'present', 'nobody wants the other');
+    await until('nobody wants the other', async () => (await node.model('other')).state === 'present');
   });
 });

@@ -34,7 +34,7 @@ describe('the watchdog', () => {
     makeModel(models, 'steady', 'echo', { step_ms: 10 });
     node = await startNode({
       models,
-      args: ['--step-timeout', '500ms', '--load-timeout', '800ms', '--prefill-chunk', '8'],
+      args: ['--step-timeout', '1s', '--load-timeout', '800ms', '--prefill-chunk', '8'],
     });
   });
   after(() => node.stop());
@@ -50,7 +50,7 @@ describe('the watchdog', () => {
     let last = stopwatch();
     let gap = 0;
     const steady = (async () => {
-      for await (const event of events(node, ask('steady', 's'.repeat(120)))) {
+      for await (const event of events(node, ask('steady', 's'.repeat(240)))) {
         if (event.event === 'token') {
           gap = Math.max(gap, last.ms);
           last = stopwatch();
@@ -76,7 +76,7 @@ describe('the watchdog', () => {
     const took = [watch.real, watch.ms];
     assert.deepEqual([answer.error, answer.text], [null, 'a story']);
     assert.match(node.log, /request\.lost .*no progress for \d+ ms.*step-timeout/);
-    assert.ok(took[0] >= 500 && took[1] < 1500, `${took} ms`);
+    assert.ok(took[0] >= 1000 && took[1] < 2000, `${took} ms`);
     await until('the worker is gone', () => !isAlive(pid), 1000);
     const { claims } = await ram(); // and what it held: the only claim is its successor's
     assert.deepEqual(
@@ -133,9 +133,9 @@ describe('the watchdog', () => {
   it('does not kill a prefill that takes twice its limit and makes progress', async () => {
     const before = await kills();
     const start = Date.now();
-    const answer = await generate(node, ask('prefills-long', 'p'.repeat(8 * 12)));
+    const answer = await generate(node, ask('prefills-long', 'p'.repeat(8 * 24)));
     assert.equal(answer.done.reason, 'stop');
-    assert.ok(Date.now() - start > 2 * 500);
+    assert.ok(Date.now() - start > 2 * 1000);
     assert.equal(await kills(), before);
   });
 
@@ -262,10 +262,10 @@ describe('a crash', () => {
   });
 
   it('an engine that uses more memory than it stated is killed, and its memory is freed', async () => {
-    const answer = await generate(node, ask('liar', 'x'));
-    assert.equal(answer.text, 'x');
-    const { pid } = await node.worker('liar');
-    assert.ok(rss(pid) > 500_000_000);
+    const answer = generate(node, ask('liar', 'x'));
+    const { pid } = await until('a worker', () => node.worker('liar'));
+    await until('it uses them', () => rss(pid) > 500_000_000);
+    assert.equal((await answer).text, 'x');
     await until('found out', () => /memory\.overuse model=liar/.test(node.log), 5000);
     await until('it is gone', () => !isAlive(pid), 2000);
     assert.equal(rss(pid), 0);
@@ -347,7 +347,7 @@ describe('a crash', () => {
       const w = await node.worker('well');
       return w.live === 0 && w.stats.pages_in_use === 0;
     });
-    assert.ok(countFds(node) <= fds + 8, `${fds} descriptors became ${countFds(node)}`);
+    await until(`there are ${fds} descriptors again, or eight more`, () => countFds(node) <= fds + 8);
     // Memory is where it was: nothing reserved or counted for the dead, no growth in the node.
     const { rss: baseline, ...claims } = before;
     assert.deepEqual(await footprint(), claims);
