@@ -6,7 +6,9 @@ check_pie_supported(LANGUAGES C)
 # Debian's compilers may bring a level of their own; -U keeps the redefinition silent.
 add_compile_options($<$<COMPILE_LANGUAGE:C>:-U_FORTIFY_SOURCE> $<$<COMPILE_LANGUAGE:C>:-D_FORTIFY_SOURCE=3>)
 add_compile_options(-fstack-protector-strong -fstack-clash-protection)
-add_link_options(-Wl,-z,relro,-z,now -Wl,-z,noexecstack)
+if(NOT APPLE OR LR_ZIG) # Apple's linker knows no -z
+    add_link_options(-Wl,-z,relro,-z,now -Wl,-z,noexecstack)
+endif()
 if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
     add_compile_options(-fcf-protection=full)
     # The linker marks a file for shadow stacks only when every object says that it can use them,
