@@ -484,6 +484,31 @@ static void a_system_may_reset_a_gpu_so_no_submission_takes_seconds(void **state
     free_model(&m);
 }
 
+static void a_matrix_in_parts_counts_as_much_and_is_several_submissions(void **state)
+{
+    const struct shape *shape = &shapes[5];
+    const struct act token = {{1}, false, true};
+    struct made_model m;
+    struct play p = {0};
+
+    (void)state;
+    assert_non_null(strstr(shape->extra, "binding_bytes"));
+    spy_on(gptoss_vulkan_host());
+    make_model(&m, shape);
+    open_both(&p, &m, shape, "vulkan:0");
+    assert_true(spy.b->unembed.part_count > 1 && spy.b->layers[0].down.part_count > 1);
+    play_at_pace(&p, &m, 1e-9, &token);
+    uint64_t work = gpu_step_work(spy.b, &(struct gpu_shape){.rows = 1, .keys = 1});
+    assert_in_range(spy.work, work - work / 100, work); /* a part's share may be rounded */
+    /* The logits alone are more than the limit. */
+    uint64_t limit = spy.b->unembed.rows * spy.b->unembed.columns / 2;
+    play_at_pace(&p, &m, pace_for(limit), &token);
+    assert_true(spy.most_work <= limit + 1);
+    gpu_close(spy.b);
+    p.cpu->close(p.reference);
+    free_model(&m);
+}
+
 #ifdef LR_FAKE_METAL
 static void by_the_metal_host_too(void **state)
 {
@@ -504,6 +529,7 @@ int main(void)
         cmocka_unit_test(random_weights_are_those_of_their_definition),
         cmocka_unit_test(every_kernel_that_this_device_can_run_was_launched),
         cmocka_unit_test(a_system_may_reset_a_gpu_so_no_submission_takes_seconds),
+        cmocka_unit_test(a_matrix_in_parts_counts_as_much_and_is_several_submissions),
 #ifdef LR_FAKE_METAL
         cmocka_unit_test(by_the_metal_host_too),
 #endif

@@ -357,10 +357,32 @@ static lr_code submit_pieces(struct forward *f, struct pieces *p, struct gpu_lis
         code = submit_piece(f, p, l, from, n);
         from += n;
     }
-    if (from > 0 && from <= l->count)
+    if (from > 0)
         memmove(l->commands, l->commands + from, (l->count - from) * sizeof(*l->commands));
     l->count -= from;
     return code;
+}
+
+/* Waits for the pieces and frees them.  code: LR_OK, or why not all were submitted. */
+static lr_code end_pieces(struct forward *f, struct pieces *p, lr_code code)
+{
+    struct gptoss_backend *b = f->b;
+
+    if (code == LR_OK)
+        code = b->host->wait(b->device, p->ticket, f->err);
+    for (uint32_t i = 0; code == LR_OK && i < p->count; i++)
+        b->host->forget(b->device, p->recordings[i]);
+    free(p->recordings); /* after a failure the device's close() has the rest */
+    return code;
+}
+
+static lr_code run_list(struct forward *f, struct gpu_list *l)
+{
+    struct pieces pieces = {0};
+    lr_code code = submit_pieces(f, &pieces, l, true);
+
+    gpu_list_free(l);
+    return end_pieces(f, &pieces, code);
 }
 
 static lr_code run_layers(struct forward *f)
@@ -382,13 +404,9 @@ static lr_code run_layers(struct forward *f)
     gpu_list_free(&list);
     if (code == LR_OK)
         fill_masks(f->batch);
-    if (code == LR_OK)
-        code = b->host->wait(b->device, pieces.ticket, f->err);
+    code = end_pieces(f, &pieces, code);
     if (code == LR_OK)
         learn_pace(f, start, pieces.work);
-    for (uint32_t i = 0; code == LR_OK && i < pieces.count; i++)
-        b->host->forget(b->device, pieces.recordings[i]);
-    free(pieces.recordings); /* after a failure the device's close() has the rest */
     return code;
 }
 
@@ -404,8 +422,7 @@ static lr_code bring_logits(struct forward *f)
             f->listed - first < GPU_LOGIT_ROWS ? f->listed - first : GPU_LOGIT_ROWS;
         struct gpu_list list = {0};
         gpu_add_logits(b, &list, &f->shape, true, first, count);
-        code = gpu_run(b, &list, f->err);
-        gpu_list_free(&list);
+        code = run_list(f, &list);
         for (uint32_t i = 0; i < count && code == LR_OK; i++) {
             if (i % GPU_HOST_THREADS == 0) {
                 uint32_t rows[GPU_HOST_THREADS], n = 0;
@@ -437,8 +454,7 @@ static lr_code sample_rows(struct forward *f, uint32_t first, struct gptoss_step
         struct gpu_list list = {0};
         gpu_add_logits(b, &list, &f->shape, true, first + at, n);
         gpu_add_sampling(b, &list, &f->shape, first + at, n);
-        code = gpu_run(b, &list, f->err);
-        gpu_list_free(&list);
+        code = run_list(f, &list);
         if (code == LR_OK)
             code = collect(b, wanted + at, n, f->err);
     }
