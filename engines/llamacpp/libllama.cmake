@@ -1,4 +1,4 @@
-# Looks for libllama and asks it for its version.  Sets LLAMACPP_FOUND, and then
+# Looks for libllama and finds out its version.  Sets LLAMACPP_FOUND, and then
 #   LLAMACPP_INCLUDE       where llama.h is
 #   LLAMACPP_DIR           where the library is
 #   LLAMACPP_LIBRARY_NAME  its file name
@@ -28,10 +28,28 @@ function(llamacpp_ask_version include library)
     unset(compiled CACHE)
 endfunction()
 
+# A build for another system runs nothing: the version is read from the library's file.  The name of a
+# pinned library has the first part of its version (libllama.v0.5.0.so is "0.5.0" or "0.5.0-dev").
+function(llamacpp_read_version library)
+    if(library MATCHES "\\.v([0-9]+\\.[0-9]+\\.[0-9]+)\\.[a-z]+$")
+        string(REPLACE "." "\\." base ${CMAKE_MATCH_1})
+        file(STRINGS ${library} texts REGEX "^${base}(-[a-z0-9]+)?$")
+        list(REMOVE_DUPLICATES texts)
+        list(LENGTH texts count)
+        if(count EQUAL 1)
+            set(LLAMACPP_BUILT_FOR ${texts} PARENT_SCOPE)
+        endif()
+    endif()
+endfunction()
+
 # llamacpp_take(<headers> <library> <bundled>): this libllama is used, where its version fits.
 macro(llamacpp_take include library bundled)
     set(LLAMACPP_BUILT_FOR "")
-    llamacpp_ask_version(${include} ${library})
+    if(CMAKE_CROSSCOMPILING)
+        llamacpp_read_version(${library})
+    else()
+        llamacpp_ask_version(${include} ${library})
+    endif()
     if(LLAMACPP_BUILT_FOR)
         set(LLAMACPP_FOUND TRUE)
         set(LLAMACPP_INCLUDE ${include})

@@ -96,13 +96,24 @@ static bool find(void *handle, const char *name, void *function, size_t size)
     return symbol != NULL;
 }
 
+static bool is_windows(void)
+{
+    static const char name[] = LLAMACPP_LIBRARY_NAME;
+
+    return strcmp(strrchr(name, '.'), ".dll") == 0;
+}
+
 lr_code llamacpp_library_open(const char *path, const char *version,
                               struct llamacpp_library *out, struct lr_error *err)
 {
     memset(out, 0, sizeof(*out));
     void *handle = lr_library_open(path);
     if (handle == NULL)
-        return lr_fail(err, LR_INTERNAL, "cannot open libllama: %s", lr_library_error());
+        return lr_fail(err, LR_INTERNAL, "cannot open libllama (%s): %s%s", path,
+                       lr_library_error(),
+                       is_windows() ? ": install the runtime of Visual C++ 2015 to 2022 "
+                                      "(docs/llamacpp.md)"
+                                    : "");
     if (!find(handle, "llama_version", &out->llama_version, sizeof(out->llama_version)))
         return lr_fail(err, LR_ABI_MISMATCH,
                        "%s does not say its version; this engine was built for libllama %s",
@@ -182,16 +193,14 @@ lr_code llamacpp_library_load_backend(const struct llamacpp_library *lib, const 
                                       struct lr_error *err)
 {
     static char loaded[16];
-    /* macOS, too, gives a library that is only ever opened at run time the ending .so. */
-    static const char library_name[] = LLAMACPP_LIBRARY_NAME;
-    bool is_windows = strcmp(strrchr(library_name, '.'), ".dll") == 0;
     char path[LR_PATH_MAX], folder[LR_PATH_MAX], complaint[256];
 
     if (strcmp(loaded, kind) == 0)
         return LR_OK;
     locate(path, folder);
+    /* macOS, too, gives a library that is only ever opened at run time the ending .so. */
     (void)snprintf(path, sizeof(path), "%.4000s/device-%s%s", folder, kind,
-                   is_windows ? ".dll" : ".so");
+                   is_windows() ? ".dll" : ".so");
     if (!lr_file_exists(path))
         return LR_OK;
     llamacpp_library_forget_complaint();

@@ -52,6 +52,26 @@ const gptoss = {
   'windows-x64': { backends: ['cpu', 'cuda', 'vulkan'], opens: ['nvcuda.dll', 'vulkan-1.dll'] },
   'macos-arm64': { backends: ['cpu', 'vulkan', 'metal'], opens: ['libvulkan.1.dylib', 'Metal.framework/Metal'] },
 };
+// What llama.cpp computes on, which of its libraries lie beside the llama_cpp engine, and what they may need of
+// the system.
+const llama = {
+  'linux-x64': {
+    backends: ['cpu', 'vulkan'],
+    files: [/^libllama\.v/, /^libggml\.v/, /^libggml-base\.so$/, /^libggml-cpu-x64\.so$/, /^device-vulkan\.so$/],
+    system: /^(lib(c|m|gcc_s|stdc\+\+|vulkan)|ld-linux[-\w]*)\.so\.\d$/,
+  },
+  'linux-arm64': {
+    backends: ['cpu'],
+    files: [/^libllama\.v/, /^libggml\.v/, /^libggml-base\.so$/, /^libggml-cpu-armv8\.0_1\.so$/],
+    system: /^(lib(c|m|gcc_s|stdc\+\+)|ld-linux[-\w]*)\.so\.\d$/,
+  },
+  'windows-x64': {
+    backends: ['cpu'],
+    files: [/^llama\.v/, /^ggml\.v/, /^ggml-base\.dll$/, /^ggml-cpu-x64\.dll$/],
+    system: /^(kernel32|advapi32|(msvcp|vcruntime)140(_1)?|api-ms-win-crt-[-\w]+)\.dll$/i,
+  },
+};
+const LLAMA_GLIBC = '2.34';
 // How many kernels the GPU backends have.
 const KERNELS = fs
   .readFileSync(path.join(ROOT, 'engines/gptoss/backend/shaders/kernels.def'), 'utf8')
@@ -115,6 +135,33 @@ for (const target of TARGETS)
       for (const name of gptoss[target].opens) assert.notEqual(bytes.indexOf(name), -1, name);
       assert.ok(count(bytes, SPIRV) >= KERNELS, `${count(bytes, SPIRV)} kernels for Vulkan`);
       if (backends.includes('metal')) assert.ok(count(bytes, MSL) >= KERNELS, `${count(bytes, MSL)} kernels for Metal`);
+    });
+
+    const title = 'the llama_cpp engine has llama.cpp beside it, whose libraries need only each other and the system';
+    it(title, { skip: !llama[target] }, () => {
+      const folder = path.join(enginesOf(unpacked(target)), 'llama_cpp');
+      const { backends, library } = JSON.parse(fs.readFileSync(path.join(folder, 'manifest.json')));
+      assert.deepEqual(backends, llama[target].backends);
+      const files = fs.readdirSync(folder).filter((name) => name !== 'manifest.json' && name !== library);
+      for (const wanted of llama[target].files)
+        assert.ok(
+          files.some((name) => wanted.test(name)),
+          `no ${wanted}`,
+        );
+      for (const name of files) {
+        const file = path.join(folder, name);
+        const read = { linux: elf, windows: pe, macos: macho }[target.split('-')[0]](file);
+        const others = read.libraries.map((needed) => needed.replace(/^@rpath\//, ''));
+        assert.deepEqual(
+          others.filter((needed) => !files.includes(needed) && !llama[target].system.test(needed)),
+          [],
+          name,
+        );
+        for (const version of read.versions ?? []) assert.ok(older(version, LLAMA_GLIBC), `${name}: ${version}`);
+      }
+      const bom = JSON.parse(fs.readFileSync(path.join(unpacked(target), 'share/llm-router/sbom.cdx.json'), 'utf8'));
+      const version = bom.components.find((part) => part.name === 'llama.cpp')?.version;
+      assert.ok(fs.readFileSync(path.join(folder, library)).includes(`${version}\0`), `built for ${version}`);
     });
 
     it('nothing names a folder of the machine that built it', () => {

@@ -11,7 +11,8 @@
 #include "base/file.h"
 
 void *lr_library_open(const char *path); /* a path, or a name that the system looks for */
-void *lr_library_symbol(void *library, const char *name); /* NULL: there is none */
+/* In the library or in those that it needs; NULL: there is none. */
+void *lr_library_symbol(void *library, const char *name);
 void lr_library_close(void *library);
 const char *lr_library_error(void);
 

@@ -27,9 +27,30 @@ void *lr_library_open(const char *path)
     return library;
 }
 
+/* A symbol of the libraries that this one needs, which its list of imports names. */
+static FARPROC symbol_of_needed(HMODULE library, const char *name)
+{
+    const char *base = (const char *)library;
+    const IMAGE_DOS_HEADER *dos = (const void *)base;
+    const IMAGE_NT_HEADERS *head = (const void *)(base + dos->e_lfanew);
+    DWORD at = head->OptionalHeader.DataDirectory[IMAGE_DIRECTORY_ENTRY_IMPORT].VirtualAddress;
+    FARPROC symbol = NULL;
+
+    if (at == 0)
+        return NULL;
+    for (const IMAGE_IMPORT_DESCRIPTOR *needed = (const void *)(base + at);
+         needed->Name != 0 && symbol == NULL; needed++) {
+        HMODULE other = GetModuleHandleA(base + needed->Name);
+        symbol = other != NULL ? GetProcAddress(other, name) : NULL;
+    }
+    return symbol;
+}
+
 void *lr_library_symbol(void *library, const char *name)
 {
     FARPROC symbol = GetProcAddress(library, name);
+    if (symbol == NULL)
+        symbol = symbol_of_needed(library, name);
     void *out;
     memcpy(&out, &symbol, sizeof(out));
     last_error = symbol == NULL ? GetLastError() : 0;
