@@ -52,8 +52,8 @@ const gptoss = {
   'windows-x64': { backends: ['cpu', 'cuda', 'vulkan'], opens: ['nvcuda.dll', 'vulkan-1.dll'] },
   'macos-arm64': { backends: ['cpu', 'vulkan', 'metal'], opens: ['libvulkan.1.dylib', 'Metal.framework/Metal'] },
 };
-// What llama.cpp computes on, which of its libraries lie beside the llama_cpp engine, and what they may need of
-// the system.
+// What llama.cpp computes on, which of its libraries lie beside the llama_cpp engine, what they may need of the
+// system, and the oldest system that has it.
 const llama = {
   'linux-x64': {
     backends: ['cpu', 'vulkan'],
@@ -70,8 +70,14 @@ const llama = {
     files: [/^llama\.v/, /^ggml\.v/, /^ggml-base\.dll$/, /^ggml-cpu-x64\.dll$/],
     system: /^(kernel32|advapi32|(msvcp|vcruntime)140(_1)?|api-ms-win-crt-[-\w]+)\.dll$/i,
   },
+  'macos-arm64': {
+    backends: ['cpu', 'metal'],
+    files: [/^libllama\./, /^libggml\./, /^libggml-base\.dylib$/, /^libggml-cpu-apple_m1\.so$/, /^device-metal\.so$/],
+    system: /^\/(usr\/lib|System)\//,
+  },
 };
 const LLAMA_GLIBC = '2.34';
+const LLAMA_MACOS = '14.0';
 // How many kernels the GPU backends have.
 const KERNELS = fs
   .readFileSync(path.join(ROOT, 'engines/gptoss/backend/shaders/kernels.def'), 'utf8')
@@ -137,8 +143,7 @@ for (const target of TARGETS)
       if (backends.includes('metal')) assert.ok(count(bytes, MSL) >= KERNELS, `${count(bytes, MSL)} kernels for Metal`);
     });
 
-    const title = 'the llama_cpp engine has llama.cpp beside it, whose libraries need only each other and the system';
-    it(title, { skip: !llama[target] }, () => {
+    it('the llama_cpp engine has llama.cpp beside it, whose libraries need only each other and the system', () => {
       const folder = path.join(enginesOf(unpacked(target)), 'llama_cpp');
       const { backends, library } = JSON.parse(fs.readFileSync(path.join(folder, 'manifest.json')));
       assert.deepEqual(backends, llama[target].backends);
@@ -158,6 +163,11 @@ for (const target of TARGETS)
           name,
         );
         for (const version of read.versions ?? []) assert.ok(older(version, LLAMA_GLIBC), `${name}: ${version}`);
+        if (target.startsWith('macos')) {
+          assert.ok(older(read.oldest, LLAMA_MACOS), `${name}: ${read.oldest}`);
+          assert.ok(read.signature.isRight, name);
+          assert.ok(fs.readFileSync(file).includes('@loader_path\0'), `${name} looks for others beside it`);
+        }
       }
       const bom = JSON.parse(fs.readFileSync(path.join(unpacked(target), 'share/llm-router/sbom.cdx.json'), 'utf8'));
       const version = bom.components.find((part) => part.name === 'llama.cpp')?.version;
