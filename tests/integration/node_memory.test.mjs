@@ -256,7 +256,10 @@ describe('a limit for GPU memory (fake NVML)', () => {
     }
     const { error } = await generate(node, ask('large', 'x'));
     assert.equal(error.code, 'OUT_OF_VRAM');
-    assert.match(error.message, /160\d{6} bytes.*150000000 bytes of .*vram-limit is 150000000 bytes.*9\.\d MiB are missing/);
+    assert.match(
+      error.message,
+      /160\d{6} bytes.*150000000 bytes of .*vram-limit is 150000000 bytes.*9\.\d MiB are missing/,
+    );
     assert.match(error.message, /raise vram-limit, or lower max-context/);
     await node.stop();
   });

@@ -93,8 +93,11 @@ static const struct wire_fleet_model models[] = {
 };
 
 static struct wire_fleet_pool pools[] = {
-    {TEXT("ram"), TEXT("RAM"), 137438953472, 4294967296, {0}},
-    {TEXT("GPU-1f"), TEXT("NVIDIA H200"), 150754820096, 17179869184, {0}},
+    {.name = TEXT("ram"), .title = TEXT("RAM"), .total = 137438953472, .used = 4294967296},
+    {.name = TEXT("GPU-1f"),
+     .title = TEXT("NVIDIA H200"),
+     .total = 150754820096,
+     .used = 17179869184},
 };
 
 static const char *const event_texts[] = {"{\"event\":\"model.ready\",\"model\":\"a\"}",
