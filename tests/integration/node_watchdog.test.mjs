@@ -318,7 +318,8 @@ describe('a crash', () => {
           assert.equal(answer.text, text);
           answered++;
         } else {
-          assert.match(answer.error.message, /died twice/);
+          // The second: on a busy machine three workers in a row may die before they have given a token.
+          assert.match(answer.error.message, /died twice|failures in a row; tried again/);
         }
       }
     });
