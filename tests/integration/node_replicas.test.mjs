@@ -69,7 +69,7 @@ describe('replicas', () => {
   it('wanted ones that do not come have a reason, which is logged once and goes when they are there', async () => {
     const answer = await (await node.post('/v0/models/m/replicas?count=8')).json();
     assert.equal(answer.replicas_reason, 'the node has 3 GPUs');
-    await sleep(500); // some looks later
+    await sleep(500); // the node compares wanted and running replicas several times
     assert.equal((await node.model('m')).replicas_reason, 'the node has 3 GPUs');
     assert.equal(node.log.match(/replica\.missing model=m .*reason="the node has 3 GPUs"/g).length, 1);
     await node.post('/v0/models/m/replicas?count=3');

@@ -35,7 +35,7 @@ LR_MUST_USE lr_code node_vulkan_list(struct wire_device out[WIRE_VULKAN_MAX], si
 /* This system has Metal, or LR_METAL_LIBRARY names a stand-in for it (tests). */
 bool node_has_metal(void);
 
-/* What a machine has. */
+/* The GPUs of the machine, as its drivers list them. */
 struct node_machine {
     bool has_nvidia;
     bool has_metal;
