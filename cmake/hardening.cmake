@@ -5,7 +5,13 @@ include(CheckPIESupported)
 check_pie_supported(LANGUAGES C)
 # Debian's compilers may bring a level of their own; -U keeps the redefinition silent.
 add_compile_options($<$<COMPILE_LANGUAGE:C>:-U_FORTIFY_SOURCE> $<$<COMPILE_LANGUAGE:C>:-D_FORTIFY_SOURCE=3>)
-add_compile_options(-fstack-protector-strong -fstack-clash-protection)
+add_compile_options(-fstack-protector-strong)
+# The clang that compiles for arm64 warns that it ignores this option.
+include(CheckCCompilerFlag)
+check_c_compiler_flag("-Werror -fstack-clash-protection" LR_STACK_CLASH)
+if(LR_STACK_CLASH)
+    add_compile_options(-fstack-clash-protection)
+endif()
 if(NOT APPLE OR LR_ZIG) # Apple's linker knows no -z
     add_link_options(-Wl,-z,relro,-z,now -Wl,-z,noexecstack)
 endif()

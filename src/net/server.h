@@ -90,7 +90,7 @@ void net_server_own_sockets(struct net_server *server);
  * runs on loop 0 when no connection and no request is left; it never runs if a handler never
  * ends its request.  A second call, from the same thread, sets another
  * deadline.  Thread: any. */
-enum { NET_SERVER_NO_DEADLINE = UINT32_MAX };
+#define NET_SERVER_NO_DEADLINE UINT32_MAX /* too large for an enumerator */
 void net_server_stop(struct net_server *server, uint32_t deadline_ms, net_loop_fn on_stopped,
                      void *arg);
 
