@@ -158,7 +158,8 @@ void fixture_act_smaller(struct gptoss_backend *b)
     }
 #include "engines/gptoss/backend/cuda/kernels.def"
     memset(b->overlaps, 0, sizeof(b->overlaps));
-    b->has_token = b->filters.has = false;
+    b->token_rows = b->attend_rows = 0;
+    b->filters.has = false;
     b->target.shared_per_block = 99 << 10;
 }
 

@@ -32,7 +32,7 @@ void test_parallel(uint32_t count, void (*fn)(void *ctx, uint32_t i), void *ctx)
 enum {
     FIXTURE_CONTEXT = 8192,
     FIXTURE_TOKENS = 512,
-    FIXTURE_PAGES = 128,
+    FIXTURE_PAGES = 256,
     FIXTURE_SEQUENCES = 300
 };
 

@@ -2,7 +2,8 @@
  * all layers of a full-size model with random weights, then the whole step.
  *
  * kernels_time [SHAPE [CONTEXT [ROWS...]]]: by default "20b", 576 and 8 32 64.  "pROWS", up to
- * p2048, are one prompt's, the first at position CONTEXT.  An operation is captured
+ * p2048, are one prompt's, the first at position CONTEXT; "sROWS" are computed without the
+ * kernels of token.cu and attend_layer.cu.  An operation is captured
  * as a graph of one launch a layer, so weights come from memory and not from L2; times include
  * the cost of a dependent launch.  At the end, the sampling with filters.  Needs an NVIDIA GPU.
  */
@@ -267,10 +268,15 @@ int main(int argc, char **argv)
     memset(usable, 0xFF, (size_t)(model->vocab_rows + 31) / 32 * 4);
     test_must(api->plan(&model->config, &options, &plan, &err), &err, "plan");
     test_must(api->open(&host, model, usable, &options, &plan, &b, &err), &err, "open");
+    const uint32_t token_rows = b->token_rows, attend_rows = b->attend_rows;
     if (argc > 3)
-        for (int i = 3; i < argc; i++)
-            time_rows(b, (uint32_t)strtoul(argv[i] + (argv[i][0] == 'p'), NULL, 10),
-                      argv[i][0] == 'p', context);
+        for (int i = 3; i < argc; i++) {
+            const bool prompt = argv[i][0] == 'p', separate = argv[i][0] == 's';
+            b->token_rows = separate ? 0 : token_rows;
+            b->attend_rows = separate ? 0 : attend_rows;
+            time_rows(b, (uint32_t)strtoul(argv[i] + (prompt || separate), NULL, 10), prompt,
+                      context);
+        }
     else
         for (uint32_t rows = 8; rows <= 64; rows *= rows == 8 ? 4 : 2)
             time_rows(b, rows, false, context);

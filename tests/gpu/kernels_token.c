@@ -1,8 +1,9 @@
-/* tests/gpu/kernels_token.c - the kernel that runs all layers of a single token, if the GPU has
- * it: one layer at a time, each step compared with its reference from the device's previous
- * values, over contexts that end within a page, at its end, behind the window, and in many
- * blocks; then several layers in one launch, because a layer's first weights are loaded during
- * the one before. */
+/* tests/gpu/kernels_token.c - the kernels that run all layers of one token or of two, if the
+ * GPU has them: one layer at a time, each step compared with its reference from the device's
+ * previous values, over contexts that end within a page, at its end, behind the window, and in
+ * many blocks; then several layers in one launch, because a layer's first weights are loaded
+ * during the one before; and with as many blocks as smaller GPUs have.  In the same way the
+ * kernel of attend_layer.cu for 3 to 8 tokens, and whole steps with it. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -26,11 +27,13 @@ struct token_case {
     const struct model_gptoss_layer *l;
     uint16_t *pool; /* pages of this layer's kind, as on the device */
     uint64_t page_bytes;
-    uint32_t table[TABLE];
-    uint32_t position, id;
-    float qkv[2 * TOKEN_QKV_ROWS], out[2 * TOKEN_HIDDEN], residual[TOKEN_HIDDEN];
-    uint32_t words[WIDTH]; /* of mixed, as on the device */
-    uint16_t mixed[WIDTH], inner[TOKEN_TOPK * TOKEN_INNER];
+    uint32_t rows; /* tokens of the step */
+    struct token_row {
+        uint32_t table[TABLE];
+        uint32_t position, id;
+        float qkv[2 * TOKEN_QKV_ROWS], out[2 * TOKEN_HIDDEN], residual[TOKEN_HIDDEN];
+        uint16_t mixed[WIDTH], inner[TOKEN_TOPK * TOKEN_INNER];
+    } row[ATTEND_ROWS_MAX], *o; /* o: the row that is checked */
     double q[WIDTH], wanted[WIDTH];
 };
 
@@ -38,7 +41,7 @@ struct token_case {
 static uint16_t *key_at(const struct token_case *t, uint32_t part, uint32_t head,
                         uint32_t position)
 {
-    uint32_t page = t->table[position / CUDA_PAGE_TOKENS];
+    uint32_t page = t->o->table[position / CUDA_PAGE_TOKENS];
     return t->pool + page * (t->page_bytes / 2) +
            (size_t)t->layer->kind_index * 2 * TOKEN_KV_HEADS * CUDA_PAGE_TOKENS * 64 +
            (((size_t)part * TOKEN_KV_HEADS + head) * CUDA_PAGE_TOKENS +
@@ -51,79 +54,135 @@ static void put_inputs(struct token_case *t, bool both)
 {
     struct fixture *fixture = t->fixture;
     const struct gptoss_backend *b = fixture->b;
-    uint32_t slot = t->table[t->position / CUDA_PAGE_TOKENS] * CUDA_PAGE_TOKENS +
-                    t->position % CUDA_PAGE_TOKENS;
     const bool second = both || t->layer->sliding;
-    const struct cuda_seq seq = {
-        .position = t->position, .count = 1, .table_count = second ? TABLE : 0};
+    struct cuda_seq seqs[ATTEND_ROWS_MAX] = {0};
+    uint32_t ids[ATTEND_ROWS_MAX], slots[ATTEND_ROWS_MAX], at[ATTEND_ROWS_MAX];
     /* The window's entries follow the full ones; a full layer reads only its own. */
-    uint32_t tables[2 * TABLE];
+    static uint32_t tables[ATTEND_ROWS_MAX][2 * TABLE];
     memset(tables, 0xFF, sizeof(tables));
-    memcpy(tables + (second ? TABLE : 0), t->table, sizeof(t->table));
-    if (both)
-        memcpy(tables, t->table, sizeof(t->table));
-    fixture_put(fixture, fixture_input(fixture, b->at.tokens), &t->id, 4);
-    fixture_put(fixture, fixture_input(fixture, b->at.seqs), &seq, sizeof(seq));
+    for (uint32_t i = 0; i < t->rows; i++) {
+        const struct token_row *o = &t->row[i];
+        ids[i] = o->id;
+        at[i] = o->position;
+        slots[i] = o->table[o->position / CUDA_PAGE_TOKENS] * CUDA_PAGE_TOKENS +
+                   o->position % CUDA_PAGE_TOKENS;
+        seqs[i] = (struct cuda_seq){.position = o->position,
+                                    .count = 1,
+                                    .first_row = i,
+                                    .table_start = i * 2 * TABLE,
+                                    .table_count = second ? TABLE : 0};
+        memcpy(tables[i] + (second ? TABLE : 0), o->table, sizeof(o->table));
+        if (both)
+            memcpy(tables[i], o->table, sizeof(o->table));
+    }
+    fixture_put(fixture, fixture_input(fixture, b->at.tokens), ids, t->rows * 4);
+    fixture_put(fixture, fixture_input(fixture, b->at.seqs), seqs, t->rows * sizeof(*seqs));
     fixture_put(fixture, fixture_input(fixture, b->at.tables), tables, sizeof(tables));
-    fixture_put(fixture, fixture_input(fixture, b->at.row_full), &slot, 4);
-    fixture_put(fixture, fixture_input(fixture, b->at.row_window), &slot, 4);
+    fixture_put(fixture, fixture_input(fixture, b->at.row_pos), at, t->rows * 4);
+    fixture_put(fixture, fixture_input(fixture, b->at.row_full), slots, t->rows * 4);
+    fixture_put(fixture, fixture_input(fixture, b->at.row_window), slots, t->rows * 4);
+}
+
+/* The memory for what blocks exchange, and the number of tokens that it is for. */
+static uint32_t set_number(const struct token_case *t)
+{
+    return t->rows <= 2 ? t->rows - 1 : t->rows <= 4 ? 2 : 3;
+}
+static struct token_args *set_of(const struct token_case *t)
+{
+    return &t->fixture->b->token[set_number(t)];
 }
 
 /* Words that look like those of the previous layer: all ones except for the round bit `bit`
  * (token_exchange.cuh).  A read before the new value is written gives a wrong result. */
-static void poison_old(struct fixture *fixture, const void *at, size_t bytes, uint32_t bit)
+static void poison_old(struct token_case *t, const void *at, size_t words, uint32_t bit)
 {
-    static uint32_t words[2 * TOKEN_QKV_ROWS];
+    static uint32_t old[2 * ATTEND_ROWS_MAX * TOKEN_QKV_ROWS];
     uint32_t layers;
-    fixture_get(fixture, fixture->b->token.sync + 2, &layers, 4);
-    for (size_t i = 0; i < bytes / 4; i++)
-        words[i] = layers % 2 != 0 ? UINT32_MAX : ~bit;
-    fixture_put(fixture, at, words, bytes);
+    fixture_get(t->fixture, set_of(t)->sync + 2, &layers, 4);
+    for (size_t i = 0; i < words; i++)
+        old[i] = layers % 2 != 0 ? UINT32_MAX : ~bit;
+    fixture_put(t->fixture, at, old, words * 4);
+}
+
+static void poison_exchange(struct token_case *t)
+{
+    const struct token_args *a = set_of(t);
+    const struct gptoss_backend *b = t->fixture->b;
+    const size_t rows = 1u << set_number(t);
+    poison_old(t, a->qkv_sums, 2 * rows * TOKEN_QKV_ROWS, ROUND_OF_SUM);
+    poison_old(t, a->out_sums, 2 * rows * TOKEN_HIDDEN, ROUND_OF_SUM);
+    poison_old(t, a->down_sums, 2 * rows * TOKEN_HIDDEN, ROUND_OF_SUM);
+    poison_old(t, a->router_sums,
+               rows * t->fixture->config->experts * (uint32_t)b->device.multiprocessors,
+               ROUND_OF_SUM);
+    poison_old(t, a->mixed, rows * WIDTH, ROUND_OF_SUM);
+    poison_old(t, a->inner, rows * TOKEN_TOPK * TOKEN_INNER / 2, ROUND_OF_PAIR);
+}
+
+/* What blocks exchanged, and the residual, to `t`. */
+static void collect(struct token_case *t)
+{
+    struct fixture *fixture = t->fixture;
+    const struct token_args *a = set_of(t);
+    const size_t rows = 1u << set_number(t);
+    for (uint32_t i = 0; i < t->rows; i++) {
+        struct token_row *o = &t->row[i];
+        static uint32_t words[WIDTH];
+        for (uint32_t part = 0; part < 2; part++) {
+            fixture_get(fixture, a->qkv_sums + (part * rows + i) * TOKEN_QKV_ROWS,
+                        o->qkv + (size_t)part * TOKEN_QKV_ROWS, TOKEN_QKV_ROWS * 4);
+            fixture_get(fixture, a->out_sums + (part * rows + i) * TOKEN_HIDDEN,
+                        o->out + (size_t)part * TOKEN_HIDDEN, TOKEN_HIDDEN * 4);
+        }
+        fixture_get(fixture, a->mixed + (size_t)i * WIDTH, words, sizeof(words));
+        for (uint32_t k = 0; k < WIDTH; k++)
+            o->mixed[k] = (uint16_t)(words[k] >> 16);
+        fixture_get(fixture, a->inner + (size_t)i * TOKEN_TOPK * TOKEN_INNER, o->inner,
+                    sizeof(o->inner));
+        for (uint32_t k = 0; k < TOKEN_TOPK * TOKEN_INNER; k++)
+            o->inner[k] &= (uint16_t)~ROUND_OF_PAIR;
+        fixture_get(fixture, a->residual + (size_t)i * TOKEN_HIDDEN, o->residual,
+                    sizeof(o->residual));
+    }
 }
 
 /* Runs layers of a table on the device; the last layer's results go to `t`. */
 static void launch(struct token_case *t, const struct token_layer *layers, uint32_t count)
 {
-    struct fixture *fixture = t->fixture;
-    struct gptoss_backend *b = fixture->b;
-    struct token_args all = b->token, *a = &b->token;
+    struct token_args *a = set_of(t), all = *a;
     struct lr_error err = {0};
     a->layers = layers;
     a->layer_count = count;
-    poison_old(fixture, a->qkv_sums, sizeof(t->qkv), ROUND_OF_SUM);
-    poison_old(fixture, a->out_sums, sizeof(t->out), ROUND_OF_SUM);
-    poison_old(fixture, a->down_sums, 2 * TOKEN_HIDDEN * 4, ROUND_OF_SUM);
-    poison_old(fixture, a->router_sums, (size_t)TOKEN_SMS_MIN * fixture->config->experts * 4,
-               ROUND_OF_SUM);
-    poison_old(fixture, a->mixed, sizeof(t->words), ROUND_OF_SUM);
-    poison_old(fixture, a->inner, sizeof(t->inner), ROUND_OF_PAIR);
-    fixture_poison(fixture, a->residual, sizeof(t->residual));
-    test_must(cuda_token_launch(b, &err), &err, "one token");
-    fixture_get(fixture, a->qkv_sums, t->qkv, sizeof(t->qkv));
-    fixture_get(fixture, a->out_sums, t->out, sizeof(t->out));
-    fixture_get(fixture, a->mixed, t->words, sizeof(t->words));
-    for (uint32_t i = 0; i < WIDTH; i++)
-        t->mixed[i] = (uint16_t)(t->words[i] >> 16);
-    fixture_get(fixture, a->inner, t->inner, sizeof(t->inner));
-    for (uint32_t i = 0; i < TOKEN_TOPK * TOKEN_INNER; i++)
-        t->inner[i] &= (uint16_t)~ROUND_OF_PAIR;
-    fixture_get(fixture, a->residual, t->residual, sizeof(t->residual));
+    poison_exchange(t);
+    fixture_poison(t->fixture, a->residual, (size_t)t->rows * TOKEN_HIDDEN * 4);
+    test_must(cuda_token_launch(t->fixture->b, t->rows, &err), &err, "the layers of a step");
+    collect(t);
     *a = all;
 }
 
-static void run_layer(struct token_case *t, uint32_t index)
+/* The written K and V of all tokens, to the host's copy. */
+static void collect_pages(struct token_case *t)
 {
     struct fixture *fixture = t->fixture;
     struct gptoss_backend *b = fixture->b;
     uint64_t head_bytes = CUDA_PAGE_TOKENS * 128;
-    launch(t, b->token.layers + index, 1);
-    const char *page =
-        (const char *)(uintptr_t)(t->layer->sliding ? b->window_memory : b->full_memory) +
-        t->table[t->position / CUDA_PAGE_TOKENS] * t->page_bytes +
-        t->layer->kind_index * 2 * TOKEN_KV_HEADS * head_bytes;
-    for (uint32_t i = 0; i < 2 * TOKEN_KV_HEADS; i++)
-        fixture_get(fixture, page + i * head_bytes + t->position % CUDA_PAGE_TOKENS * 128,
-                    key_at(t, i / TOKEN_KV_HEADS, i % TOKEN_KV_HEADS, t->position), 128);
+    for (t->o = t->row; t->o < t->row + t->rows; t->o++) {
+        const char *page =
+            (const char *)(uintptr_t)(t->layer->sliding ? b->window_memory : b->full_memory) +
+            t->o->table[t->o->position / CUDA_PAGE_TOKENS] * t->page_bytes +
+            t->layer->kind_index * 2 * TOKEN_KV_HEADS * head_bytes;
+        for (uint32_t i = 0; i < 2 * TOKEN_KV_HEADS; i++)
+            fixture_get(fixture,
+                        page + i * head_bytes + t->o->position % CUDA_PAGE_TOKENS * 128,
+                        key_at(t, i / TOKEN_KV_HEADS, i % TOKEN_KV_HEADS, t->o->position), 128);
+    }
+}
+
+static void run_layer(struct token_case *t, uint32_t index)
+{
+    launch(t, set_of(t)->layers + index, 1);
+    collect_pages(t);
 }
 
 /* A head of the device's qkv, by dimension: sums of both blocks and bias, not rotated. */
@@ -132,7 +191,7 @@ static void device_head(const struct token_case *t, uint32_t head, const uint16_
 {
     for (uint32_t d = 0; d < 64; d++) {
         uint32_t row = (head * 4 + d % 32 / 8) * 16 + d % 8 + d / 32 * 8;
-        out[d] = (double)t->qkv[row] + (double)t->qkv[TOKEN_QKV_ROWS + row] +
+        out[d] = (double)t->o->qkv[row] + (double)t->o->qkv[TOKEN_QKV_ROWS + row] +
                  test_from_bf16(bias[d]);
     }
 }
@@ -167,8 +226,8 @@ static void check_pages(struct token_case *t, const char *name)
         const uint16_t *bias = h < 8 ? t->l->k_bias + h * 64 : t->l->v_bias + (h - 8) * 64;
         device_head(t, TOKEN_HEADS + h, bias, head);
         if (h < 8)
-            reference_rope(t->fixture->config, t->position, head);
-        worst = fmax(worst, test_error_bf16(key_at(t, h / 8, h % 8, t->position), head, 64));
+            reference_rope(t->fixture->config, t->o->position, head);
+        worst = fmax(worst, test_error_bf16(key_at(t, h / 8, h % 8, t->o->position), head, 64));
     }
     test_check(worst, TEST_LIMIT, "%s: K and V in their page", name);
 }
@@ -177,16 +236,16 @@ static void attend_head(void *ctx, uint32_t h)
 {
     struct token_case *t = ctx;
     uint32_t window = t->layer->sliding ? t->fixture->config->window : 0;
-    uint32_t low = window != 0 && t->position >= window ? t->position + 1 - window : 0;
-    double *scores = test_alloc(t->position + 1, 8), sink = test_from_bf16(t->l->sinks[h]);
+    uint32_t low = window != 0 && t->o->position >= window ? t->o->position + 1 - window : 0;
+    double *scores = test_alloc(t->o->position + 1, 8), sink = test_from_bf16(t->l->sinks[h]);
     double top = sink, *q = t->q + (size_t)h * 64, *out = t->wanted + (size_t)h * 64;
     device_head(t, h, t->l->q_bias + h * 64, q);
-    reference_rope(t->fixture->config, t->position, q);
+    reference_rope(t->fixture->config, t->o->position, q);
     for (uint32_t d = 0; d < 64; d++) {
         q[d] = test_from_bf16(test_to_bf16(q[d]));
         out[d] = 0;
     }
-    for (uint32_t p = low; p <= t->position; p++) {
+    for (uint32_t p = low; p <= t->o->position; p++) {
         const uint16_t *k = key_at(t, 0, h / 8, p);
         scores[p] = 0;
         for (uint32_t d = 0; d < 64; d++)
@@ -194,7 +253,7 @@ static void attend_head(void *ctx, uint32_t h)
         top = fmax(top, scores[p]);
     }
     double sum = exp(sink - top);
-    for (uint32_t p = low; p <= t->position; p++) {
+    for (uint32_t p = low; p <= t->o->position; p++) {
         const uint16_t *v = key_at(t, 1, h / 8, p);
         double e = exp(scores[p] - top);
         sum += e;
@@ -228,7 +287,7 @@ static void check_experts(struct token_case *t, const char *name, const float *b
         for (uint32_t i = 0; i < TOKEN_INNER; i++)
             inner[k * TOKEN_INNER + i] = reference_swiglu(c, y[2 * i], y[2 * i + 1]) *
                                          weight[k] / (double)TOKEN_INNER_SCALE;
-        reference_widen(t->inner + k * TOKEN_INNER, x, TOKEN_INNER);
+        reference_widen(t->o->inner + k * TOKEN_INNER, x, TOKEN_INNER);
         for (uint32_t i = 0; i < TOKEN_INNER; i++)
             x[i] *= (double)TOKEN_INNER_SCALE;
         reference_expert(&down, choice[k], x, 1, y);
@@ -238,41 +297,61 @@ static void check_experts(struct token_case *t, const char *name, const float *b
                 weight[k] * test_from_bf16(t->l->down.bias[(size_t)choice[k] * c->hidden + d]);
     }
     free(none);
-    test_check(test_error_bf16(t->inner, inner, TOKEN_TOPK * TOKEN_INNER), HIDDEN_LIMIT,
+    test_check(test_error_bf16(t->o->inner, inner, TOKEN_TOPK * TOKEN_INNER), HIDDEN_LIMIT,
                "%s: router, gate and up", name);
-    test_check(test_error_f32(t->residual, want, TOKEN_HIDDEN), TEST_LIMIT, "%s: down", name);
+    test_check(test_error_f32(t->o->residual, want, TOKEN_HIDDEN), TEST_LIMIT, "%s: down",
+               name);
+}
+
+/* q, k, v, attention and output; afterwards `before` is the residual with the output. */
+static void check_attention(struct token_case *t, const char *name, float before[TOKEN_HIDDEN])
+{
+    const struct model_config *c = t->fixture->config;
+    static float got[TOKEN_HIDDEN];
+    static double x[WIDTH], want[TOKEN_HIDDEN];
+    const struct token_row *o = t->o;
+    for (uint32_t i = 0; i < TOKEN_HIDDEN; i++)
+        before[i] =
+            (float)test_from_bf16(t->fixture->model->m.embed[(size_t)o->id * c->hidden + i]);
+    check_qkv(t, name, before);
+    check_pages(t, name);
+    test_parallel(TOKEN_HEADS, attend_head, t);
+    test_check(test_error_bf16(o->mixed, t->wanted, WIDTH), HIDDEN_LIMIT, "%s: attention",
+               name);
+    reference_widen(o->mixed, x, WIDTH);
+    reference_dense(t->l->o_weight, t->l->o_bias, c->hidden, WIDTH, x, 1, want);
+    for (uint32_t i = 0; i < TOKEN_HIDDEN; i++) {
+        got[i] = o->out[i] + o->out[TOKEN_HIDDEN + i];
+        before[i] += got[i];
+    }
+    test_check(test_error_f32(got, want, TOKEN_HIDDEN), TEST_LIMIT, "%s: output", name);
+}
+
+static void name_row(const struct token_case *t, const char *shape, char name[128])
+{
+    (void)snprintf(name, 128, "token %s, %d blocks, row %u of %u, %s layer, position %u", shape,
+                   t->fixture->b->device.multiprocessors, (uint32_t)(t->o - t->row) + 1,
+                   t->rows, t->layer->sliding ? "sliding" : "full", t->o->position);
 }
 
 static void check_layer(struct token_case *t, const char *shape, uint32_t index)
 {
-    const struct model_config *c = t->fixture->config;
-    static float got[TOKEN_HIDDEN], before[TOKEN_HIDDEN], again[TOKEN_HIDDEN];
-    static double x[WIDTH], want[TOKEN_HIDDEN];
-    char name[96];
-    (void)snprintf(name, sizeof(name), "token %s, %s layer, position %u", shape,
-                   t->layer->sliding ? "sliding" : "full", t->position);
+    static float again[TOKEN_ROWS_MAX][TOKEN_HIDDEN];
     put_inputs(t, false);
     run_layer(t, index);
-    memcpy(again, t->residual, sizeof(again));
-    for (uint32_t i = 0; i < TOKEN_HIDDEN; i++)
-        before[i] =
-            (float)test_from_bf16(t->fixture->model->m.embed[(size_t)t->id * c->hidden + i]);
-    check_qkv(t, name, before);
-    check_pages(t, name);
-    test_parallel(TOKEN_HEADS, attend_head, t);
-    test_check(test_error_bf16(t->mixed, t->wanted, WIDTH), HIDDEN_LIMIT, "%s: attention",
-               name);
-    reference_widen(t->mixed, x, WIDTH);
-    reference_dense(t->l->o_weight, t->l->o_bias, c->hidden, WIDTH, x, 1, want);
-    for (uint32_t i = 0; i < TOKEN_HIDDEN; i++) {
-        got[i] = t->out[i] + t->out[TOKEN_HIDDEN + i];
-        before[i] += got[i];
+    for (t->o = t->row; t->o < t->row + t->rows; t->o++) {
+        static float before[TOKEN_HIDDEN];
+        char name[128];
+        name_row(t, shape, name);
+        memcpy(again[t->o - t->row], t->o->residual, sizeof(again[0]));
+        check_attention(t, name, before);
+        check_experts(t, name, before);
     }
-    test_check(test_error_f32(got, want, TOKEN_HIDDEN), TEST_LIMIT, "%s: output", name);
-    check_experts(t, name, before);
     run_layer(t, index);
-    test_check(memcmp(again, t->residual, sizeof(again)) != 0, 0, "%s: the same bits again",
-               name);
+    for (uint32_t i = 0; i < t->rows; i++)
+        test_check(memcmp(again[i], t->row[i].residual, sizeof(again[i])) != 0, 0,
+                   "token %s, %u rows, position %u: the same bits again", shape, t->rows,
+                   t->row[i].position);
 }
 
 /* A slot of the ring that is refilled too early, or a word that is read too early, shows only
@@ -282,20 +361,21 @@ static void test_repeats(struct token_case *t, const char *shape,
 {
     enum { REPEATS = 1000 };
     struct gptoss_backend *b = t->fixture->b;
-    struct token_args all = b->token;
+    struct token_args *a = set_of(t), all = *a;
     struct lr_error err = {0};
-    static float residual[TOKEN_HIDDEN];
+    static float residual[TOKEN_ROWS_MAX][TOKEN_HIDDEN];
     uint32_t wrong = 0;
-    b->token.layers = table;
-    b->token.layer_count = count;
+    a->layers = table;
+    a->layer_count = count;
     for (uint32_t i = 0; i < REPEATS; i++) {
-        test_must(cuda_token_launch(b, &err), &err, "one token");
-        fixture_get(t->fixture, b->token.residual, residual, sizeof(residual));
-        wrong += memcmp(residual, t->residual, sizeof(residual)) != 0;
+        test_must(cuda_token_launch(b, t->rows, &err), &err, "the layers of a step");
+        fixture_get(t->fixture, a->residual, residual, t->rows * sizeof(residual[0]));
+        for (uint32_t k = 0; k < t->rows; k++)
+            wrong += memcmp(residual[k], t->row[k].residual, sizeof(residual[k])) != 0;
     }
-    b->token = all;
-    test_check(wrong, 0, "token %s: %d runs of %u layers give the same bits", shape, REPEATS,
-               count);
+    *a = all;
+    test_check(wrong, 0, "token %s, %u rows: %d runs of %u layers give the same bits", shape,
+               t->rows, REPEATS, count);
 }
 
 /* The model's layers in turn, more and more in one launch: compares the q, k, v of the last
@@ -309,32 +389,158 @@ static void test_chain(struct token_case *t, const char *shape)
     struct token_layer chain[CHAIN];
     const struct token_layer *table =
         (const void *)b->ws.expert_out; /* memory that this kernel does not use */
-    static float before[TOKEN_HIDDEN];
+    static float before[TOKEN_ROWS_MAX][TOKEN_HIDDEN];
     for (uint32_t i = 0; i < CHAIN; i++)
-        fixture_get(t->fixture, b->token.layers + i % layers, &chain[i], sizeof(chain[i]));
+        fixture_get(t->fixture, set_of(t)->layers + i % layers, &chain[i], sizeof(chain[i]));
     fixture_put(t->fixture, table, chain, sizeof(chain));
-    t->position = 200;
-    for (uint32_t k = 0; k < TABLE; k++)
-        t->table[k] = k % 4;
+    for (uint32_t i = 0; i < t->rows; i++) {
+        t->row[i].position = 200 - 70 * i;
+        for (uint32_t k = 0; k < TABLE; k++)
+            t->row[i].table[k] = k % 4 + 4 * i;
+    }
     put_inputs(t, true);
     launch(t, table, 1);
     for (uint32_t count = 2; count <= CHAIN; count++) {
-        char name[96];
-        (void)snprintf(name, sizeof(name), "token %s, %u layers", shape, count);
         t->l = &t->fixture->model->layers[(count - 1) % layers];
-        memcpy(before, t->residual, sizeof(before));
+        for (uint32_t i = 0; i < t->rows; i++)
+            memcpy(before[i], t->row[i].residual, sizeof(before[i]));
         launch(t, table, count);
-        check_qkv(t, name, before);
+        for (t->o = t->row; t->o < t->row + t->rows; t->o++) {
+            char name[96];
+            (void)snprintf(name, sizeof(name), "token %s, row %u of %u, %u layers", shape,
+                           (uint32_t)(t->o - t->row) + 1, t->rows, count);
+            check_qkv(t, name, before[t->o - t->row]);
+        }
     }
     test_repeats(t, shape, table, CHAIN);
 }
 
-static void test_positions(struct fixture *fixture, const char *shape, struct test_random *r)
+/* ---- attend_layer.cu ---- */
+
+/* What the kernel reads: the embedding as the residual, and normalized. */
+static void put_residual(struct token_case *t)
 {
-    static const uint32_t positions[] = {0, 1, 63, 64, 127, 128, 200, 1000, 5000, 8100};
+    const struct model_config *c = t->fixture->config;
+    const struct gptoss_backend *b = t->fixture->b;
+    static float residual[TOKEN_HIDDEN];
+    static double x[TOKEN_HIDDEN];
+    static uint16_t normed[TOKEN_HIDDEN];
+    for (uint32_t n = 0; n < t->rows; n++) {
+        for (uint32_t i = 0; i < TOKEN_HIDDEN; i++)
+            residual[i] = (float)test_from_bf16(
+                t->fixture->model->m.embed[(size_t)t->row[n].id * c->hidden + i]);
+        reference_norm(c, residual, t->l->attn_norm, x);
+        for (uint32_t i = 0; i < TOKEN_HIDDEN; i++)
+            normed[i] = test_to_bf16(x[i]);
+        fixture_put(t->fixture, b->ws.residual + (size_t)n * TOKEN_HIDDEN, residual,
+                    sizeof(residual));
+        fixture_put(t->fixture, b->ws.normed + (size_t)n * TOKEN_HIDDEN, normed,
+                    sizeof(normed));
+    }
+}
+
+static void check_choice(struct token_case *t, const char *name, const float *residual)
+{
+    const struct model_config *c = t->fixture->config;
+    const struct gptoss_backend *b = t->fixture->b;
+    const size_t row = (size_t)(t->o - t->row);
+    static double normalized[TOKEN_HIDDEN], wanted[TOKEN_HIDDEN];
+    static uint16_t normed[TOKEN_HIDDEN];
+    uint32_t choice[TOKEN_TOPK], got[TOKEN_TOPK], different = 0;
+    double weight[TOKEN_TOPK];
+    float got_weight[TOKEN_TOPK];
+    reference_norm(c, residual, t->l->mlp_norm, normalized);
+    (void)reference_route(c, t->l, normalized, choice, weight);
+    fixture_get(t->fixture, b->ws.choice + row * TOKEN_TOPK, got, sizeof(got));
+    fixture_get(t->fixture, b->ws.weight + row * TOKEN_TOPK, got_weight, sizeof(got_weight));
+    fixture_get(t->fixture, b->ws.normed + row * TOKEN_HIDDEN, normed, sizeof(normed));
+    for (uint32_t k = 0; k < TOKEN_TOPK; k++)
+        different += got[k] != choice[k];
+    for (uint32_t i = 0; i < TOKEN_HIDDEN; i++)
+        wanted[i] = (double)residual[i];
+    test_check(test_error_f32(t->o->residual, wanted, TOKEN_HIDDEN), TEST_LIMIT, "%s: residual",
+               name);
+    test_check(test_error_bf16(normed, normalized, TOKEN_HIDDEN), TEST_LIMIT, "%s: norm", name);
+    test_check(different, 0, "%s: choice of experts", name);
+    test_check(test_error_f32(got_weight, weight, TOKEN_TOPK), TEST_LIMIT,
+               "%s: weights of experts", name);
+}
+
+static void run_attend(struct token_case *t, uint32_t index)
+{
+    struct lr_error err = {0};
+    put_residual(t);
+    poison_exchange(t);
+    test_must(cuda_attend_launch(t->fixture->b, index, t->rows, &err), &err,
+              "a layer without its experts");
+    collect(t);
+}
+
+static void check_attend(struct token_case *t, const char *shape, uint32_t index)
+{
+    put_inputs(t, false);
+    run_attend(t, index);
+    collect_pages(t);
+    for (t->o = t->row; t->o < t->row + t->rows; t->o++) {
+        static float before[TOKEN_HIDDEN];
+        char name[128];
+        name_row(t, shape, name);
+        check_attention(t, name, before);
+        check_choice(t, name, before);
+    }
+}
+
+/* Whole steps, in which each kernel may start before the one ahead of it ends: the same bits
+ * again and again, and nearly those of the separate kernels. */
+static void test_steps(struct token_case *t, const char *shape)
+{
+    enum { REPEATS = 300 };
+    struct gptoss_backend *b = t->fixture->b;
+    const struct cuda_shape step = {.rows = t->rows, .decode_rows = t->rows};
+    const size_t count = (size_t)t->rows * TOKEN_HIDDEN;
+    float *first = test_alloc(count, 4), *again = test_alloc(count, 4);
+    double *apart = test_alloc(count, 8);
+    struct lr_error err = {0};
+    uint32_t wrong = 0, rows = b->attend_rows;
+    put_inputs(t, true);
+    for (uint32_t i = 0; i <= REPEATS; i++) {
+        test_must(cuda_launch_layers(b, &step, &err), &err, "the layers of a step");
+        fixture_get(t->fixture, b->ws.residual, i == 0 ? first : again, count * 4);
+        wrong += i != 0 && memcmp(first, again, count * 4) != 0;
+    }
+    test_check(wrong, 0, "token %s, %u rows: %d steps give the same bits", shape, t->rows,
+               REPEATS);
+    b->attend_rows = 0;
+    test_must(cuda_launch_layers(b, &step, &err), &err, "the layers of a step");
+    b->attend_rows = rows;
+    fixture_get(t->fixture, b->ws.residual, again, count * 4);
+    for (size_t i = 0; i < count; i++)
+        apart[i] = (double)again[i];
+    test_check(test_error_f32(first, apart, count), 2e-2,
+               "token %s, %u rows: a step like that of separate kernels", shape, t->rows);
+    free(first);
+    free(again);
+    free(apart);
+}
+
+/* ---- positions ---- */
+
+enum { POSITIONS = 10 };
+/* Of the first token; each token after it has that of the next entry. */
+static const uint32_t long_positions[POSITIONS] = {0,   1,   63,   64,   127,
+                                                   128, 200, 1000, 5000, 8100};
+/* Where eight tokens need pages of their own. */
+static const uint32_t short_positions[POSITIONS] = {0,   1,   63,   64,   127,
+                                                    128, 200, 1000, 1500, 2000};
+
+static void test_positions(struct fixture *fixture, const char *shape, uint32_t rows,
+                           uint32_t first_position, struct test_random *r)
+{
     struct token_case *t = test_alloc(1, sizeof(*t));
+    const uint32_t *positions = rows <= 2 ? long_positions : short_positions;
+    t->fixture = fixture;
+    t->rows = rows;
     for (uint32_t index = 0; index < fixture->config->layers; index++) {
-        t->fixture = fixture;
         t->layer = &fixture->b->layers[index];
         t->l = &fixture->model->layers[index];
         bool sliding = t->layer->sliding;
@@ -348,17 +554,41 @@ static void test_positions(struct fixture *fixture, const char *shape, struct te
                     (const void *)(uintptr_t)(sliding ? fixture->b->window_memory
                                                       : fixture->b->full_memory),
                     t->pool, pages * t->page_bytes);
-        for (size_t i = 0; i < sizeof(positions) / sizeof(positions[0]); i++) {
-            t->position = positions[i];
-            t->id = test_random_below(r, fixture->config->vocab);
-            for (uint32_t k = 0; k < TABLE; k++)
-                t->table[k] = (k * 37 + 5) % pages; /* the last page is used only once */
-            check_layer(t, shape, index);
+        for (uint32_t i = first_position; i < POSITIONS; i++) {
+            for (uint32_t n = 0; n < rows; n++) {
+                struct token_row *o = &t->row[n];
+                o->position = positions[(i + n) % POSITIONS];
+                o->id = test_random_below(r, fixture->config->vocab);
+                /* Each token has pages of its own; its last page is used only once. */
+                for (uint32_t k = 0; k < TABLE; k++)
+                    o->table[k] = (k * 37 + 5) % (pages / rows) * rows + n;
+            }
+            if (rows <= fixture->b->token_rows)
+                check_layer(t, shape, index);
+            else
+                check_attend(t, shape, index);
         }
         free(t->pool);
     }
-    test_chain(t, shape);
+    if (rows <= fixture->b->token_rows)
+        test_chain(t, shape);
+    else
+        test_steps(t, shape);
     free(t);
+}
+
+/* As on GPUs with fewer multiprocessors: long contexts have fewer blocks. */
+static void test_blocks(struct fixture *fixture, const char *shape, uint32_t rows,
+                        struct test_random *r)
+{
+    static const int blocks[] = {TOKEN_SMS_MIN, 114, 0};
+    const int all = fixture->b->device.multiprocessors;
+    test_positions(fixture, shape, rows, 0, r);
+    for (uint32_t i = 0; blocks[i] != 0 && blocks[i] < all; i++) {
+        fixture->b->device.multiprocessors = blocks[i];
+        test_positions(fixture, shape, rows, POSITIONS - 2, r);
+    }
+    fixture->b->device.multiprocessors = all;
 }
 
 void test_token(struct test_random *r)
@@ -366,19 +596,25 @@ void test_token(struct test_random *r)
     static const struct test_shape shapes[] = {
         {"20b", 2, 2880, 2880, 64, 8, 32, 4, 100, 128, false, false},
         {"64 experts, ties", 1, 2880, 2880, 64, 8, 64, 4, 100, 128, true, false},
+        {"128 experts", 1, 2880, 2880, 64, 8, 128, 4, 100, 128, false, false},
     };
     for (size_t i = 0; i < sizeof(shapes) / sizeof(shapes[0]); i++) {
         struct fixture fixture;
         fixture_open(&fixture, &shapes[i], 300 + i);
         int sms = fixture.b->device.multiprocessors;
         bool there = fixture.b->target.has[CUDA_token_layers];
-        test_check(fixture.b->has_token !=
+        test_check((fixture.b->token_rows == TOKEN_ROWS_MAX) !=
                        (there && sms >= TOKEN_SMS_MIN && sms <= TOKEN_SMS_MAX),
                    0, "token %s: runs where it can", shapes[i].name);
         if (!there)
             printf("     not in the code for this GPU, so not tested: token_layers\n");
-        if (fixture.b->has_token)
-            test_positions(&fixture, shapes[i].name, r);
+        test_check((fixture.b->attend_rows == ATTEND_ROWS_MAX) !=
+                       (fixture.b->token_rows == TOKEN_ROWS_MAX),
+                   0, "token %s: attend_layer runs where it can", shapes[i].name);
+        for (uint32_t rows = 1; rows <= fixture.b->token_rows; rows++)
+            test_blocks(&fixture, shapes[i].name, rows, r);
+        for (uint32_t rows = 3; rows <= fixture.b->attend_rows; rows += rows == 5 ? 3 : 1)
+            test_blocks(&fixture, shapes[i].name, rows, r);
         fixture_close(&fixture);
     }
 }

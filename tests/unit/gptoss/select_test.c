@@ -128,7 +128,8 @@ static void a_step_of_gptoss_on_hopper_takes_the_measured_kernels(void **state)
         assert_int_equal(product_of(cuda_select_logits(&t, &m.unembed, want[i].rows)),
                          want[i].logits);
     }
-    assert_true(cuda_target_has_token(&t, &m.config));
+    assert_int_equal(cuda_target_token_rows(&t, &m.config), 2);
+    assert_int_equal(cuda_target_attend_rows(&t, &m.config), 8);
 }
 
 static void other_gpus_have_a_kernel_for_every_number_of_rows(void **state)
@@ -147,7 +148,8 @@ static void other_gpus_have_a_kernel_for_every_number_of_rows(void **state)
                      CUDA_rows_tiled_gate_up);
     assert_int_equal(cuda_select_attention(&t, &m.config, false, 0, 0, 9).at[0].kernel,
                      CUDA_attention_prefill);
-    assert_false(cuda_target_has_token(&t, &m.config));
+    assert_int_equal(cuda_target_token_rows(&t, &m.config), 0);
+    assert_int_equal(cuda_target_attend_rows(&t, &m.config), 0);
     assert_false(cuda_target_is_prompt(&t, 2048));
 }
 

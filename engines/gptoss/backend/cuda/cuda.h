@@ -6,7 +6,7 @@
  *   kernels.def  every kernel, and its module
  *   select.c  which kernels an operation launches, as a function without a device
  *   products.c  dense products       experts.c  experts
- *   token.c   one kernel for all layers of a single token, where it can run
+ *   token.c   one kernel for all layers of one token or of two, where it can run
  *   random.c  random weights, and the measured memory bandwidth
  *   cuda.c    open and close         forward.c  one step: inputs to the device, results back
  *   filter.c  sampling with penalties, masks and filters on the device
@@ -147,8 +147,12 @@ struct gptoss_backend {
     const float *rope;
     struct cuda_workspace ws;
     struct cuda_inputs at;
-    struct token_args token; /* complete if has_token */
-    bool has_token;
+    /* Steps of up to token_rows tokens are one kernel each; for 1, 2, 4 and 8 tokens, each with
+     * memory of its own for what blocks exchange. */
+    struct token_args token[TOKEN_SETS];
+    uint32_t token_rows;
+    uint32_t
+        attend_rows; /* layers of steps of up to so many tokens begin with attend_layer.cu's */
 
     uint8_t *turn_inputs[CUDA_TURNS];    /* pinned: a step's copy may still wait for its turn */
     uint8_t *host_inputs;                /* those of the last step: turn_inputs[turn] */
@@ -329,12 +333,18 @@ lr_code cuda_launch_chosen(struct gptoss_backend *b, const struct cuda_choices *
  * which every block of the kernel reads, and behind it a zero, its number. */
 enum { TOKEN_ROW_BYTES = TOKEN_HIDDEN * 2 };
 
-/* Computes the layout of the memory that the single-token kernel writes (base 0: only the size)
+/* Computes the layout of the memory that the kernels of token.cu write (base 0: only the size)
  * and returns its bytes; 0 for a model of another shape. */
-uint64_t cuda_token_place(struct token_args *a, const struct model_config *c, uint64_t base);
-/* After weights and workspace are placed: checks whether the kernel can run on this device. */
+uint64_t cuda_token_place(struct token_args all[TOKEN_SETS], const struct model_config *c,
+                          uint64_t base);
+/* After weights and workspace are placed: checks which of the kernels this device can run. */
 lr_code cuda_token_open(struct gptoss_backend *b, struct lr_error *err);
-/* All layers of the step's only token: inputs -> pages, residual. */
-lr_code cuda_token_launch(struct gptoss_backend *b, struct lr_error *err);
+/* All layers of a step of up to token_rows single tokens: inputs -> pages, residual. */
+lr_code cuda_token_launch(struct gptoss_backend *b, uint32_t rows, struct lr_error *err);
+/* All of a layer but its experts, for up to attend_rows single tokens: ws.normed (the layer's
+ * input) and the residual -> pages, residual, ws.normed (the experts' input), choice, weight.
+ */
+lr_code cuda_attend_launch(struct gptoss_backend *b, uint32_t layer, uint32_t rows,
+                           struct lr_error *err);
 
 #endif

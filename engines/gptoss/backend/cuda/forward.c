@@ -66,7 +66,7 @@ static void add_step(struct gptoss_backend *b, struct forward *f, const struct g
 /* The kernel for a single token reads the token's row of the embedding table in the inputs. */
 static bool needs_row(const struct gptoss_backend *b, uint32_t rows)
 {
-    return rows == 1 && b->host_embed != NULL && b->has_token;
+    return rows == 1 && b->host_embed != NULL && b->token_rows != 0;
 }
 
 /* Rows on the device: single tokens first, prompts after them. */

@@ -177,11 +177,25 @@ static bool norms_ahead(const struct gptoss_backend *b, uint32_t rows)
     return experts.at[experts.count - 1].operand == CUDA_ON_SUM && qkv.count == 2;
 }
 
+/* True when all of a layer but its experts is one kernel. */
+static bool attends(const struct gptoss_backend *b, const struct cuda_shape *s)
+{
+    return s->rows <= b->attend_rows && s->decode_rows == s->rows && b->trace == NULL;
+}
+
 /* normed: the layer before has normalized the rows; next_norm: for the next layer, or NULL. */
 static lr_code layer(struct gptoss_backend *b, const struct cuda_layer *l,
                      const struct cuda_shape *s, bool normed, const uint16_t *next_norm,
                      struct lr_error *err)
 {
+    if (attends(b, s)) {
+        lr_code done =
+            normed ? LR_OK
+                   : cuda_launch_norm(b, l->attn_norm, NULL, b->ws.normed, NULL, s->rows, err);
+        if (done == LR_OK)
+            done = cuda_attend_launch(b, (uint32_t)(l - b->layers), s->rows, err);
+        return done == LR_OK ? cuda_launch_experts(b, l, s->rows, next_norm, err) : done;
+    }
     lr_code code = cuda_launch_qkv(b, l, s->rows, normed, err);
     if (code == LR_OK)
         code = cuda_launch_attention(b, l, s, err);
@@ -199,8 +213,9 @@ static lr_code layer(struct gptoss_backend *b, const struct cuda_layer *l,
 lr_code cuda_launch_layers(struct gptoss_backend *b, const struct cuda_shape *s,
                            struct lr_error *err)
 {
-    if (s->rows == 1 && s->decode_rows == 1 && b->has_token && b->trace == NULL)
-        return cuda_token_launch(b, err);
+    if (s->rows != 0 && s->rows <= b->token_rows && s->decode_rows == s->rows &&
+        b->trace == NULL)
+        return cuda_token_launch(b, s->rows, err);
     uint32_t hidden = b->config->hidden;
     uint32_t *tokens = (uint32_t *)(void *)(b->ws.inputs + b->at.tokens);
     void *arguments[] = {&tokens, &b->embed, &b->ws.residual, &hidden};

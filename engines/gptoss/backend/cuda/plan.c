@@ -169,7 +169,7 @@ uint64_t cuda_place_workspace(struct gptoss_backend *b, const struct model_confi
     w->filter_input = place(&at, cuda_filter_bytes(c->vocab, (uint32_t)sampled));
     w->usable = place(&at, vocab / 8 + 64);
     b->logit_stride = (uint32_t)vocab;
-    uint64_t token = cuda_token_place(&b->token, c, at.base + at.used);
+    uint64_t token = cuda_token_place(b->token, c, at.base + at.used);
     (void)place(&at, token);
     return at.used;
 }

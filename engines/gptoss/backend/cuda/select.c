@@ -115,10 +115,21 @@ bool cuda_fits_token(const struct model_config *c)
            c->experts <= TOKEN_EXPERTS_MAX && c->layers <= TOKEN_LAYERS_MAX;
 }
 
-bool cuda_target_has_token(const struct cuda_target *t, const struct model_config *c)
+uint32_t cuda_target_token_rows(const struct cuda_target *t, const struct model_config *c)
 {
-    return cuda_fits_token(c) && cuda_target_can_run(t, CUDA_token_layers, TOKEN_DYNAMIC) &&
-           t->multiprocessors >= TOKEN_SMS_MIN && t->multiprocessors <= TOKEN_SMS_MAX;
+    if (!cuda_fits_token(c) || !cuda_target_can_run(t, CUDA_token_layers, TOKEN_DYNAMIC) ||
+        t->multiprocessors < TOKEN_SMS_MIN || t->multiprocessors > TOKEN_SMS_MAX)
+        return 0;
+    return cuda_target_can_run(t, CUDA_token_layers_2, TOKEN_DYNAMIC_2) ? 2 : 1;
+}
+
+uint32_t cuda_target_attend_rows(const struct cuda_target *t, const struct model_config *c)
+{
+    return cuda_target_token_rows(t, c) != 0 &&
+                   cuda_target_can_run(t, CUDA_attend_layer_4, ATTEND_DYNAMIC_4) &&
+                   cuda_target_can_run(t, CUDA_attend_layer_8, ATTEND_DYNAMIC_8)
+               ? ATTEND_ROWS_MAX
+               : 0;
 }
 
 /* ---- dense products ---- */

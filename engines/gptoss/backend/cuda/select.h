@@ -5,7 +5,11 @@
  * that a test without a GPU sees every choice for every GPU.
  *
  *   rows        any shape and GPU                          added by Hopper's code
- *   1           rows_1_32                                  token_layers: all layers, one kernel
+ *   1, 2        as the following                           token_layers, token_layers_2: all
+ *                                                          layers, one kernel
+ *   1           rows_1_32
+ *   3 .. 8      as the following                           attend_layer_4, attend_layer_8: all
+ *                                                          of a layer but its experts
  *   2 .. 64     rows_2_64 if the matrix is wide enough,    expert_stream for the experts
  *               else rows_1_32 in passes; experts that
  *               need more shared memory than the GPU has:
@@ -97,9 +101,12 @@ bool cuda_target_is_prompt(const struct cuda_target *t, uint32_t rows);
 /* Tokens of a prompt in one query tile. */
 uint32_t cuda_target_query_tokens(const struct cuda_target *t, const struct model_config *c);
 
-/* True when the single-token kernel supports this shape. */
+/* True when the kernels of token.cu support this shape. */
 bool cuda_fits_token(const struct model_config *c);
-bool cuda_target_has_token(const struct cuda_target *t, const struct model_config *c);
+/* Steps of up to so many tokens are one kernel; 0: none. */
+uint32_t cuda_target_token_rows(const struct cuda_target *t, const struct model_config *c);
+/* Layers of steps of up to so many tokens begin with attend_layer.cu's kernel; 0: none. */
+uint32_t cuda_target_attend_rows(const struct cuda_target *t, const struct model_config *c);
 
 /* The choices.  Of a matrix only `tiles` and `blocks` are read.
  *   qkv        norm (unless the product does it itself), product

@@ -1,31 +1,38 @@
-/* gptoss/backend/cuda/token.c - the persistent kernel for a single token (token.cu): where it
- * can run, its memory and its launch.  Where it cannot run, launch.c's kernels do the same. */
+/* gptoss/backend/cuda/token.c - the persistent kernels for a step of one token and of two
+ * (token.cu): where they can run, their memory and their launch.  Where they cannot run,
+ * launch.c's kernels do the same. */
 #include <stdlib.h>
+#include <string.h>
 
 #include "engines/gptoss/backend/cuda/cuda.h"
 
 enum { TOKEN_THREADS = 12 * 32 };
 
-uint64_t cuda_token_place(struct token_args *a, const struct model_config *c, uint64_t base)
+uint64_t cuda_token_place(struct token_args all[TOKEN_SETS], const struct model_config *c,
+                          uint64_t base)
 {
     uint64_t used = 0;
-    *a = (struct token_args){0};
+    memset(all, 0, TOKEN_SETS * sizeof(*all));
     if (!cuda_fits_token(c))
         return 0;
+    for (uint32_t i = 0; i < TOKEN_SETS; i++) {
+        struct token_args *a = &all[i];
+        const uint64_t rows = 1u << i;
 #define PLACE(member, bytes)                                                                   \
     a->member = (void *)(uintptr_t)(base + used);                                              \
     used = (used + (bytes) + 255) / 256 * 256
-    PLACE(layers, c->layers * sizeof(struct token_layer));
-    PLACE(qkv_sums, 2 * TOKEN_QKV_ROWS * 4);
-    PLACE(out_sums, 2 * TOKEN_HIDDEN * 4);
-    PLACE(down_sums, 2 * TOKEN_HIDDEN * 4);
-    PLACE(router_sums, (uint64_t)TOKEN_SMS_MAX * c->experts * 4);
-    PLACE(mixed, TOKEN_HEADS * CUDA_HEAD_DIM * 4);
-    PLACE(inner, TOKEN_TOPK * TOKEN_INNER * 2);
-    PLACE(partial, TOKEN_HEADS * TOKEN_SPLITS * (CUDA_HEAD_DIM + 2) * 4);
-    PLACE(tickets, TOKEN_KV_HEADS * 4);
-    PLACE(sync, 3 * 4);
+        PLACE(layers, c->layers * sizeof(struct token_layer));
+        PLACE(qkv_sums, 2 * rows * TOKEN_QKV_ROWS * 4);
+        PLACE(out_sums, 2 * rows * TOKEN_HIDDEN * 4);
+        PLACE(down_sums, 2 * rows * TOKEN_HIDDEN * 4);
+        PLACE(router_sums, rows * TOKEN_SMS_MAX * c->experts * 4);
+        PLACE(mixed, rows * TOKEN_HEADS * CUDA_HEAD_DIM * 4);
+        PLACE(inner, rows * TOKEN_TOPK * TOKEN_INNER * 2);
+        PLACE(partial, rows * TOKEN_HEADS * TOKEN_SPLITS * (CUDA_HEAD_DIM + 2) * 4);
+        PLACE(tickets, rows * TOKEN_KV_HEADS * 4);
+        PLACE(sync, 3 * 4);
 #undef PLACE
+    }
     return used;
 }
 
@@ -55,14 +62,10 @@ static struct token_layer describe(const struct gptoss_backend *b, const struct 
     };
 }
 
-lr_code cuda_token_open(struct gptoss_backend *b, struct lr_error *err)
+static lr_code open_one(struct gptoss_backend *b, struct token_args *a, struct lr_error *err)
 {
     const struct model_config *c = b->config;
-    struct token_args *a = &b->token;
     uint8_t *in = b->ws.inputs;
-    b->has_token = cuda_target_has_token(&b->target, c);
-    if (!b->has_token)
-        return LR_OK;
     a->layer_count = c->layers;
     a->experts = c->experts;
     a->eps = (float)c->rms_eps;
@@ -92,21 +95,65 @@ lr_code cuda_token_open(struct gptoss_backend *b, struct lr_error *err)
     return copied == CUDA_SUCCESS ? LR_OK : cuda_fail(b->cu, copied, "the layers' table", err);
 }
 
-lr_code cuda_token_launch(struct gptoss_backend *b, struct lr_error *err)
+lr_code cuda_token_open(struct gptoss_backend *b, struct lr_error *err)
 {
-    /* Blocks wait for each other, so all must be resident. */
+    lr_code code = LR_OK;
+    b->token_rows = cuda_target_token_rows(&b->target, b->config);
+    b->attend_rows = cuda_target_attend_rows(&b->target, b->config);
+    for (uint32_t i = 0; i < TOKEN_SETS && b->token_rows != 0 && code == LR_OK; i++)
+        code = open_one(b, &b->token[i], err);
+    /* The inputs have room for one row of an embedding table in host memory. */
+    if (b->host_embed != NULL && b->token_rows > 1)
+        b->token_rows = 1;
+    return code;
+}
+
+/* All blocks wait for each other, so there are as many as multiprocessors. */
+static CUlaunchConfig config_of(const struct gptoss_backend *b, uint32_t shared,
+                                CUlaunchAttribute *attribute)
+{
+    return (CUlaunchConfig){.gridDimX = (uint32_t)b->device.multiprocessors,
+                            .gridDimY = 1,
+                            .gridDimZ = 1,
+                            .blockDimX = TOKEN_THREADS,
+                            .blockDimY = 1,
+                            .blockDimZ = 1,
+                            .sharedMemBytes = shared,
+                            .hStream = b->stream,
+                            .attrs = attribute,
+                            .numAttrs = 1};
+}
+
+lr_code cuda_attend_launch(struct gptoss_backend *b, uint32_t layer, uint32_t rows,
+                           struct lr_error *err)
+{
+    const bool small = rows <= 4;
+    /* It may start before the kernel ahead of it ends; then all of its blocks are resident
+     * before the next kernel starts. */
+    CUlaunchAttribute overlap = {.id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION,
+                                 .value.programmaticStreamSerializationAllowed = 1};
+    CUlaunchConfig config = config_of(b, small ? ATTEND_DYNAMIC_4 : ATTEND_DYNAMIC_8, &overlap);
+    struct attend_args a = {.t = b->token[small ? 2 : 3],
+                            .rows = rows,
+                            .layer = layer,
+                            .normed = b->ws.normed,
+                            .choice = b->ws.choice,
+                            .weight = b->ws.weight};
+    void *arguments[] = {&a};
+    return cuda_launch_with(b, small ? CUDA_attend_layer_4 : CUDA_attend_layer_8, &config,
+                            arguments, err);
+}
+
+lr_code cuda_token_launch(struct gptoss_backend *b, uint32_t rows, struct lr_error *err)
+{
+    static const struct {
+        enum cuda_kernel kernel;
+        uint32_t shared;
+    } of[TOKEN_ROWS_MAX] = {{CUDA_token_layers, TOKEN_DYNAMIC},
+                            {CUDA_token_layers_2, TOKEN_DYNAMIC_2}};
     CUlaunchAttribute together = {.id = CU_LAUNCH_ATTRIBUTE_COOPERATIVE,
                                   .value.cooperative = 1};
-    CUlaunchConfig config = {.gridDimX = (uint32_t)b->device.multiprocessors,
-                             .gridDimY = 1,
-                             .gridDimZ = 1,
-                             .blockDimX = TOKEN_THREADS,
-                             .blockDimY = 1,
-                             .blockDimZ = 1,
-                             .sharedMemBytes = TOKEN_DYNAMIC,
-                             .hStream = b->stream,
-                             .attrs = &together,
-                             .numAttrs = 1};
-    void *arguments[] = {&b->token};
-    return cuda_launch_with(b, CUDA_token_layers, &config, arguments, err);
+    CUlaunchConfig config = config_of(b, of[rows - 1].shared, &together);
+    void *arguments[] = {&b->token[rows - 1]};
+    return cuda_launch_with(b, of[rows - 1].kernel, &config, arguments, err);
 }

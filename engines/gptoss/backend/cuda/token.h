@@ -1,5 +1,6 @@
-/* gptoss/backend/cuda/token.h - arguments of the persistent decode kernel (token.cu),
- * shared by host C and device code.  Plain data; pointers are device addresses.
+/* gptoss/backend/cuda/token.h - arguments of the persistent decode kernels (token.cu), for a
+ * step of one token and for a step of two; shared by host C and device code.  Plain data;
+ * pointers are device addresses.
  */
 #ifndef GPTOSS_CUDA_TOKEN_H
 #define GPTOSS_CUDA_TOKEN_H
@@ -15,9 +16,15 @@ enum {
     TOKEN_TOPK = 4,
     TOKEN_EXPERTS_MAX = 128, /* 32, 64 or 128 */
     TOKEN_LAYERS_MAX = 36,
-    TOKEN_SPLITS = 16,      /* blocks that share the keys of a KV head */
-    TOKEN_SHARED = 232448,  /* shared memory of a block on Hopper */
-    TOKEN_DYNAMIC = 224768, /* of it, what the launch asks for */
+    TOKEN_ROWS_MAX = 2,        /* tokens of a step that is one kernel */
+    ATTEND_ROWS_MAX = 8,       /* tokens of a step whose layers begin with attend_layer.cu's */
+    TOKEN_SETS = 4,            /* of token_args: for 1, 2, 4 and 8 tokens */
+    TOKEN_SPLITS = 16,         /* most blocks that share the keys of a KV head, of all tokens */
+    TOKEN_SHARED = 232448,     /* shared memory of a block on Hopper */
+    TOKEN_DYNAMIC = 224768,    /* of it, what the launch asks for, with one token */
+    TOKEN_DYNAMIC_2 = 224256,  /* with two */
+    ATTEND_DYNAMIC_4 = 228608, /* of attend_layer.cu, with up to four tokens */
+    ATTEND_DYNAMIC_8 = 226816, /* with up to eight */
     TOKEN_QKV_ROWS = (TOKEN_HEADS + 2 * TOKEN_KV_HEADS) * 64,
     TOKEN_SMS_MIN = 104, /* with fewer, a block has more tiles than its sums have room for */
     TOKEN_SMS_MAX = 180, /* with more, a tile is spread over more than two blocks */
@@ -48,24 +55,34 @@ struct token_args {
     uint32_t experts;
     float eps;
     float limit; /* SwiGLU clamp */
-    /* the step's inputs, one token */
+    /* the step's inputs, [tokens] */
     const uint16_t *embed;
     const uint32_t *token;
     const float *rope;
     const struct cuda_seq *seq;
     const uint32_t *tables;
     const uint32_t *slot_full, *slot_window;
-    /* values that blocks exchange in L2 */
-    float *qkv_sums;    /* [2][TOKEN_QKV_ROWS]: a tile's sums come from at most two blocks */
-    float *out_sums;    /* [2][TOKEN_HIDDEN] */
-    float *down_sums;   /* [2][TOKEN_HIDDEN] */
-    float *router_sums; /* [blocks][experts] */
-    uint32_t *mixed;    /* [heads * 64] attention's output */
-    uint16_t *inner;    /* [topk][TOKEN_INNER], divided by TOKEN_INNER_SCALE */
-    float *partial;     /* [kv head][split][8][66] */
-    uint32_t *tickets;  /* [kv head], zero between launches */
+    /* values that blocks exchange in L2; a tile's sums come from at most two blocks */
+    float *qkv_sums;    /* [2][tokens][TOKEN_QKV_ROWS] */
+    float *out_sums;    /* [2][tokens][TOKEN_HIDDEN] */
+    float *down_sums;   /* [2][tokens][TOKEN_HIDDEN] */
+    float *router_sums; /* [tokens][blocks][experts] */
+    uint32_t *mixed;    /* [tokens][heads * 64] attention's output */
+    uint16_t *inner;    /* [tokens][topk][TOKEN_INNER], divided by TOKEN_INNER_SCALE */
+    float *partial;     /* [token, kv head][split][8][66] */
+    uint32_t *tickets;  /* [token, kv head], zero between launches */
     uint32_t *sync;     /* [3]: arrivals so far; their number when the kernel starts; layers */
-    float *residual;    /* out: [TOKEN_HIDDEN] */
+    float *residual;    /* out: [tokens][TOKEN_HIDDEN] */
+};
+
+/* Of attend_layer.cu. */
+struct attend_args {
+    struct token_args t; /* not read: layer_count, embed, token */
+    uint32_t rows;       /* tokens of the step, at most those of the kernel */
+    uint32_t layer;
+    uint16_t *normed; /* in: the layer's input, normalized; out: that of the experts; bf16 */
+    uint32_t *choice; /* out: [rows][topk] */
+    float *weight;
 };
 
 #endif

@@ -1,8 +1,8 @@
-/* gptoss/backend/cuda/token_attend.cuh - attention of one token, as a step of token.cu.
+/* gptoss/backend/cuda/token_attend.cuh - attention of a token, as a step of token.cu.
  *
- * Block b works for KV head b % 8.  Keys and values come through the ring, a page (64 tokens) a
- * piece, loaded before the query is known.  While the context is short one block has all keys
- * of a head; else the last block of a head to finish merges.
+ * Block b works for KV head b % 8 of a token (token_plan.cuh).  Keys and values come through
+ * the ring, a page (64 tokens) a piece, loaded before the query is known.  While the context is
+ * short one block has all keys of a head; else the last block of a head to finish merges.
  */
 #ifndef GPTOSS_CUDA_TOKEN_ATTEND_CUH
 #define GPTOSS_CUDA_TOKEN_ATTEND_CUH
@@ -19,7 +19,6 @@ struct attend_early {
     uint16_t q_bias[2];  /* of dimensions d and d + 32 of this thread's query head */
     uint16_t kv_bias[2]; /* of the token's own K or V */
     uint16_t sinks[2];   /* of heads tid / 64 and tid / 64 + 4 */
-    uint32_t position;
 
     __device__ __forceinline__ float sink(int i) const /* log2 domain */
     {
@@ -30,8 +29,9 @@ struct attend_early {
 template <class C> struct attention_step {
     C &c;
     const token_layer &l;
+    const key_group group;
     const key_run keys;
-    const uint32_t kv_head, position;
+    const uint32_t kv_head;
 
     static __device__ __forceinline__ uint32_t tile_row(uint32_t head, uint32_t d)
     {
@@ -49,7 +49,7 @@ template <class C> struct attention_step {
     /* The token's own key is the last one. */
     __device__ __forceinline__ bool has_token() const
     {
-        return keys.last == position / CUDA_PAGE_TOKENS + 1;
+        return keys.last == group.position / CUDA_PAGE_TOKENS + 1;
     }
 
     __device__ __forceinline__ void ask(attend_early &e) const
@@ -74,9 +74,9 @@ template <class C> struct attention_step {
     };
     __device__ __forceinline__ pair load_pair(uint32_t head) const
     {
-        const float *in = c.a.qkv_sums + tile_row(head, c.lane);
-        return {{hear(in), hear(in + TOKEN_QKV_ROWS)},
-                {hear(in + 8), hear(in + TOKEN_QKV_ROWS + 8)}};
+        const float *in = c.a.qkv_sums + group.token * TOKEN_QKV_ROWS + tile_row(head, c.lane),
+                    *rest = in + C::TOKENS * TOKEN_QKV_ROWS;
+        return {{hear(in), hear(rest)}, {hear(in + 8), hear(rest + 8)}};
     }
     __device__ __forceinline__ bool is_new(const pair &p) const
     {
@@ -134,7 +134,7 @@ template <class C> struct attention_step {
     /* The page in the ring was copied before the token existed: adds the token's K and V. */
     __device__ __forceinline__ void patch(uint8_t *piece)
     {
-        uint4 *row = reinterpret_cast<uint4 *>(piece) + position % CUDA_PAGE_TOKENS * 8;
+        uint4 *row = reinterpret_cast<uint4 *>(piece) + group.position % CUDA_PAGE_TOKENS * 8;
         const uint4 *fresh = reinterpret_cast<const uint4 *>(c.s.fresh);
         if (c.lane < 8)
             row[c.lane] = fresh[c.lane];
@@ -150,10 +150,10 @@ template <class C> struct attention_step {
         for (uint32_t p = keys.first; p < keys.last; p++) {
             uint8_t *piece = c.take(2 * KEY_BYTES);
             uint32_t first = p * CUDA_PAGE_TOKENS + turn * 16;
-            bool seen = turn < 4 && first <= position &&
-                        (l.window == 0 || first + 15 + l.window > position);
+            bool seen = turn < 4 && first <= group.position &&
+                        (l.window == 0 || first + 15 + l.window > group.position);
             if (seen) {
-                bool newest = first + 16 > position;
+                bool newest = first + 16 > group.position;
                 if (newest)
                     patch(piece);
                 keys16 k;
@@ -169,14 +169,15 @@ template <class C> struct attention_step {
 
     __device__ __forceinline__ void tell_mixed(uint32_t head, uint32_t d, float v) const
     {
-        tell(c.a.mixed + (kv_head * GROUP + head) * 64 + d,
+        tell(c.a.mixed + ((group.token * TOKEN_KV_HEADS + kv_head) * GROUP + head) * 64 + d,
              (uint32_t)to_bf16(v) << 16 | (c.round != 0 ? ROUND_OF_SUM : 0));
     }
 
     template <int W> __device__ __forceinline__ void merge(const attend_early &e, float *parts)
     {
-        token_shared &s = c.s;
-        float *partial = c.a.partial + (size_t)kv_head * TOKEN_SPLITS * GROUP * PARTIAL;
+        auto &s = c.s;
+        float *partial = c.a.partial + (size_t)(group.token * TOKEN_KV_HEADS + kv_head) *
+                                           TOKEN_SPLITS * GROUP * PARTIAL;
 #pragma unroll
         for (uint32_t i = 0; i < 2; i++) {
             uint32_t head = c.tid / 64 + i * 4, d = c.tid % 64;
@@ -195,7 +196,7 @@ template <class C> struct attention_step {
                 float base = fmaxf(top, e.sink(i)), keep = exp2f(top - base);
                 tell_mixed(head, d, value * keep / (sum * keep + exp2f(e.sink(i) - base)));
             } else {
-                float *out = partial + (blockIdx.x / TOKEN_KV_HEADS * GROUP + head) * PARTIAL;
+                float *out = partial + (group.split * GROUP + head) * PARTIAL;
                 out[2 + d] = value;
                 if (d == 0) {
                     out[0] = top;
@@ -208,7 +209,7 @@ template <class C> struct attention_step {
         __threadfence();
         c.meet();
         if (c.tid == 0) {
-            uint32_t *ticket = c.a.tickets + kv_head;
+            uint32_t *ticket = c.a.tickets + group.token * TOKEN_KV_HEADS + kv_head;
             s.is_last = atomicAdd(ticket, 1) == keys.active - 1;
             if (s.is_last)
                 *ticket = 0;
@@ -219,30 +220,38 @@ template <class C> struct attention_step {
             merge_blocks(e, partial);
     }
 
-    /* All loads are started at once: 16 blocks one after the other would take 16 latencies. */
+    /* Loads of several blocks are started at once, because one after the other each would take
+     * a latency: of all blocks if one token can have all. */
     __device__ __forceinline__ void merge_blocks(const attend_early &e, const float *partial)
     {
+        constexpr uint32_t N = C::TOKENS <= 2 ? TOKEN_SPLITS / C::TOKENS : 4;
 #pragma unroll 1
         for (uint32_t i = 0; i < 2; i++) {
-            uint32_t head = c.tid / 64 + i * 4, d = c.tid % 64;
-            float tops[TOKEN_SPLITS], of[TOKEN_SPLITS], values[TOKEN_SPLITS];
-            float sink = e.sink(i), top = sink, sum = 0, value = 0;
+            const uint32_t head = c.tid / 64 + i * 4, d = c.tid % 64;
+            const float sink = e.sink(i);
+            float top = sink, sum = 0, value = 0;
+#pragma unroll 1
+            for (uint32_t first = 0; first < keys.active; first += N) {
+                float tops[N], of[N], values[N], before = top;
 #pragma unroll
-            for (uint32_t p = 0; p < TOKEN_SPLITS; p++) {
-                const float *in = partial + (p * GROUP + head) * PARTIAL;
-                bool real = p < keys.active;
-                tops[p] = real ? __ldcg(in) : -INFINITY;
-                of[p] = real ? __ldcg(in + 1) : 0.0f;
-                values[p] = real ? __ldcg(in + 2 + d) : 0.0f;
-            }
+                for (uint32_t p = 0; p < N; p++) {
+                    const float *in = partial + ((first + p) * GROUP + head) * PARTIAL;
+                    bool real = first + p < keys.active;
+                    tops[p] = real ? __ldcg(in) : -INFINITY;
+                    of[p] = real ? __ldcg(in + 1) : 0.0f;
+                    values[p] = real ? __ldcg(in + 2 + d) : 0.0f;
+                }
 #pragma unroll
-            for (uint32_t p = 0; p < TOKEN_SPLITS; p++)
-                top = fmaxf(top, tops[p]);
+                for (uint32_t p = 0; p < N; p++)
+                    top = fmaxf(top, tops[p]);
+                sum *= exp2f(before - top);
+                value *= exp2f(before - top);
 #pragma unroll
-            for (uint32_t p = 0; p < TOKEN_SPLITS; p++) {
-                float keep = exp2f(tops[p] - top);
-                sum += of[p] * keep;
-                value += values[p] * keep;
+                for (uint32_t p = 0; p < N; p++) {
+                    float keep = exp2f(tops[p] - top);
+                    sum += of[p] * keep;
+                    value += values[p] * keep;
+                }
             }
             tell_mixed(head, d, value / (sum + exp2f(sink - top)));
         }
@@ -252,7 +261,7 @@ template <class C> struct attention_step {
     {
         if (!works())
             return;
-        uint16_t *q = reinterpret_cast<uint16_t *>(c.sums + 1024);
+        uint16_t *q = reinterpret_cast<uint16_t *>(c.sums + q_offset<C::TOKENS>);
         float *parts = reinterpret_cast<float *>(c.x); /* [warp][8][PARTIAL] */
         finish_qkv(e, q, slot);
         rows8 rows;
@@ -260,7 +269,7 @@ template <class C> struct attention_step {
         const uint4 *mine = reinterpret_cast<const uint4 *>(q + c.g * 64);
         rows.q[0][0] = mine[c.t];
         rows.q[1][0] = mine[4 + c.t];
-        rows.pos[0] = (int32_t)position;
+        rows.pos[0] = (int32_t)group.position;
         walk<W>(rows);
         gather_sums(rows);
         float *out = parts + (c.warp * GROUP + c.g) * PARTIAL;

@@ -8,7 +8,8 @@
  * One token leaves seven of the eight columns of an mma unused, so each column gets the
  * activations of another block: lane g loads those of column g, one load serves several blocks,
  * and of a block's sums only the column with its own activations is used.  So each block has
- * its own sums, which MXFP4 scales need.
+ * its own sums, which MXFP4 scales need.  With two tokens a dense product is made twice from
+ * the same registers.
  *
  * Bound, with the ring full: most likely the integer pipe, which decodes MXFP4; twelve warps
  * instead of eight are no faster.
@@ -21,7 +22,7 @@
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
 
 template <class C> struct multiplier {
-    enum { W = C::WARPS };
+    enum { W = C::WARPS, R = C::TOKENS };
     C &c;
     const uint32_t g, t; /* of the lane */
 
@@ -52,21 +53,25 @@ template <class C> struct multiplier {
     {
         constexpr int MOST = (2 * OUT_BLOCKS + W - 1) / W; /* of a warp's blocks in a piece */
         static_assert(2 * MOST <= 8, "two columns a block");
-        float low[MOST][4], high[MOST][4];
+        float low[R][MOST][4], high[R][MOST][4];
         uint4 one[MOST], two[MOST];
         uint32_t tile = 0, turn = c.warp, part = plan.part;
 #pragma unroll
         for (int i = 0; i < MOST; i++) {
-            for (int k = 0; k < 4; k++)
-                low[i][k] = high[i][k] = 0;
+            for (int j = 0; j < R; j++)
+                for (int k = 0; k < 4; k++)
+                    low[j][i][k] = high[j][i][k] = 0;
             one[i] = two[i] = make_uint4(0, 0, 0, 0);
         }
 #pragma unroll 1
         for (uint32_t u = plan.first; u < plan.last;) {
             const uint32_t count = units_of_piece(u, plan.last), blocks = count * width,
                            own = turn + g / 2 * W;
-            const uint4 v = reinterpret_cast<const uint4 *>(
-                c.x)[(part * width + min(own, blocks - 1)) * 4 + t];
+            uint4 v[R];
+#pragma unroll
+            for (int j = 0; j < R; j++)
+                v[j] = reinterpret_cast<const uint4 *>(
+                    c.x + j * X_BYTES)[(part * width + min(own, blocks - 1)) * 4 + t];
             const uint4 *w =
                 reinterpret_cast<const uint4 *>(c.take(blocks * 1024)) + turn * 64 + c.lane;
             uint32_t read = 0;
@@ -79,12 +84,16 @@ template <class C> struct multiplier {
                 read ^= one[i].w ^ two[i].w;
             }
             /* A block that does not exist: old data times zero. */
-            const uint32_t real = mask(own < blocks), x0 = (g % 2 == 0 ? v.x : v.y) & real,
-                           x1 = (g % 2 == 0 ? v.z : v.w) & real;
+            const uint32_t real = mask(own < blocks);
 #pragma unroll
-            for (int i = 0; i < MOST; i++) {
-                mma(low[i], one[i].x, one[i].y, one[i].z, one[i].w, x0, x1);
-                mma(high[i], two[i].x, two[i].y, two[i].z, two[i].w, x0, x1);
+            for (int j = 0; j < R; j++) {
+                const uint32_t x0 = (g % 2 == 0 ? v[j].x : v[j].y) & real,
+                               x1 = (g % 2 == 0 ? v[j].z : v[j].w) & real;
+#pragma unroll
+                for (int i = 0; i < MOST; i++) {
+                    mma(low[j][i], one[i].x, one[i].y, one[i].z, one[i].w, x0, x1);
+                    mma(high[j][i], two[i].x, two[i].y, two[i].z, two[i].w, x0, x1);
+                }
             }
             c.release(read);
             u += count;
@@ -92,16 +101,80 @@ template <class C> struct multiplier {
             turn = (turn + 4 * W - blocks) % W;
             if (part != parts && u != plan.last)
                 continue;
-            partial sum = {0, 0};
 #pragma unroll
-            for (uint32_t i = 0; i < MOST; i++) {
-                const uint32_t mine = mask(t == i);
-                sum.low += pick(low[i][0] + low[i][3], mine, 0);
-                sum.high += pick(high[i][0] + high[i][3], mine, 0);
-                for (int k = 0; k < 4; k++)
-                    low[i][k] = high[i][k] = 0;
+            for (int j = 0; j < R; j++) {
+                partial sum = {0, 0};
+#pragma unroll
+                for (uint32_t i = 0; i < MOST; i++) {
+                    const uint32_t mine = mask(t == i);
+                    sum.low += pick(low[j][i][0] + low[j][i][3], mine, 0);
+                    sum.high += pick(high[j][i][0] + high[j][i][3], mine, 0);
+                    for (int k = 0; k < 4; k++)
+                        low[j][i][k] = high[j][i][k] = 0;
+                }
+                store_sums(tile++, sum);
             }
-            store_sums(tile++, sum);
+            part = 0;
+        }
+    }
+
+    /* The same for up to eight tokens: each has a column of the products, and rows g and g + 8
+     * are a fragment. sums: [tile][warp][token][16]. */
+    __device__ __forceinline__ void dense_columns(const step_plan &plan, uint32_t width,
+                                                  uint32_t parts) const
+    {
+        constexpr int MOST = (2 * OUT_BLOCKS + W - 1) / W;
+        float sum[MOST][4];
+        uint4 one[MOST], two[MOST], v[MOST];
+        uint32_t tile = 0, turn = c.warp, part = plan.part;
+#pragma unroll
+        for (int i = 0; i < MOST; i++) {
+            for (int k = 0; k < 4; k++)
+                sum[i][k] = 0;
+            one[i] = two[i] = make_uint4(0, 0, 0, 0);
+        }
+#pragma unroll 1
+        for (uint32_t u = plan.first; u < plan.last;) {
+            const uint32_t count = units_of_piece(u, plan.last), blocks = count * width;
+            const uint4 *x = reinterpret_cast<const uint4 *>(c.x + g % R * x_stride<R>) +
+                             (part * width + turn) * 4 + t;
+            const uint4 *w =
+                reinterpret_cast<const uint4 *>(c.take(blocks * 1024)) + turn * 64 + c.lane;
+            uint32_t read = 0;
+#pragma unroll
+            for (int i = 0; i < MOST; i++) {
+                v[i] = make_uint4(0, 0, 0, 0); /* a block that does not exist */
+                if (turn + i * W < blocks) {
+                    one[i] = w[i * W * 64];
+                    two[i] = w[i * W * 64 + 32];
+                    v[i] = x[i * W * 4];
+                }
+                read ^= one[i].w ^ two[i].w;
+            }
+#pragma unroll
+            for (int i = 0; i < MOST; i++) {
+                mma(sum[i], one[i].x, two[i].x, one[i].y, two[i].y, v[i].x, v[i].y);
+                mma(sum[i], one[i].z, two[i].z, one[i].w, two[i].w, v[i].z, v[i].w);
+            }
+            c.release(read);
+            u += count;
+            part += count;
+            turn = (turn + 4 * W - blocks) % W;
+            if (part != parts && u != plan.last)
+                continue;
+#pragma unroll
+            for (int k = 0; k < 4; k++) {
+                float all = 0;
+#pragma unroll
+                for (int i = 0; i < MOST; i++) {
+                    all += sum[i][k];
+                    sum[i][k] = 0;
+                }
+                if (2 * t < R)
+                    c.sums[((tile * W + c.warp) * R + 2 * t + k % 2) * 16 + g + k / 2 * 8] =
+                        all;
+            }
+            tile++;
             part = 0;
         }
     }
@@ -183,7 +256,9 @@ template <class C> struct multiplier {
             const mxfp4_piece p = down ? down_piece(u, count) : whole_piece();
             const uint8_t *at = c.x + t * 16 + p.first * 128;
             if (down)
-                at += u % DOWN_PARTS / 2 * (TOKEN_INNER * 2);
+                at += choice_of_down<R>(u) * (TOKEN_INNER * 2);
+            else if (R > 1)
+                at += u / (UP_TILES * TOKEN_TOPK) * X_BYTES;
             const uint8_t *piece = c.take(p.bytes());
             const uint4 *v = reinterpret_cast<const uint4 *>(at),
                         *w = reinterpret_cast<const uint4 *>(piece) + c.lane;
