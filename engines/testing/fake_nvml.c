@@ -5,8 +5,9 @@
  * ecc= (corrected) and dbe= (uncorrected) with a number.  A figure that the line does not have
  * is not supported.  xids= counts Xid errors and xid= is their number: each increase of the
  * count is an event.  mig=2 is a GPU that is split into two parts.  lost=1 is a GPU that has
- * fallen off the bus; with lost=health only the figures of its health say so.  The file is read
- * at every call, so that a test can change the numbers while a node runs.
+ * fallen off the bus; with lost=health only the figures of its health say so.  closed=15 is a
+ * GPU that is counted, but cannot be opened: NVML's error 15.  The file is read at every call,
+ * so that a test can change the numbers while a node runs.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,6 +18,7 @@
 enum {
     OK = 0,
     NOT_SUPPORTED = 3,
+    NO_PERMISSION = 4,
     TIMEOUT = 10,
     GPU_IS_LOST = 15,
     FAILED = 999,
@@ -89,6 +91,7 @@ EXPORT int nvmlDeviceGetMemoryInfo(void *device, struct memory *out);
 EXPORT int nvmlDeviceGetComputeRunningProcesses_v3(void *device, unsigned *count,
                                                    struct process *out);
 #ifndef LR_NVML_OLD
+EXPORT const char *nvmlErrorString(int code);
 EXPORT int nvmlDeviceGetUtilizationRates(void *device, struct utilization *out);
 EXPORT int nvmlDeviceGetTemperature(void *device, int sensor, unsigned *out);
 EXPORT int nvmlDeviceGetPowerUsage(void *device, unsigned *out);
@@ -126,6 +129,10 @@ int nvmlDeviceGetCount_v2(unsigned *count)
 
 int nvmlDeviceGetHandleByIndex_v2(unsigned index, void **device)
 {
+    char line[LINE_BYTES];
+    const char *closed = read_line(index, line) ? strstr(line, "closed=") : NULL;
+    if (closed != NULL)
+        return atoi(closed + strlen("closed="));
     *device = &handles[index];
     return index < GPUS_MAX ? OK : FAILED;
 }
@@ -181,6 +188,13 @@ int nvmlDeviceGetComputeRunningProcesses_v3(void *device, unsigned *count, struc
 
 /* ---- health ---- */
 #ifndef LR_NVML_OLD
+
+const char *nvmlErrorString(int code)
+{
+    return code == NO_PERMISSION ? "Insufficient Permissions"
+           : code == GPU_IS_LOST ? "GPU is lost"
+                                 : "Unknown Error";
+}
 
 static unsigned long long xids_told[GPUS_MAX];
 

@@ -16,6 +16,7 @@
 #include "cli/way.h"
 #include "net/client.h"
 #include "node/models/devices.h"
+#include "node/models/nvml.h"
 
 enum { DISK_LEAST_GB = 20, HUB_MS = 5000 };
 
@@ -102,6 +103,23 @@ static bool list_vulkan(struct cli_checks *c)
     return has_gpu;
 }
 
+static void miss_closed_gpu(void *ctx, unsigned number, const char *reason)
+{
+    char title[40];
+    (void)snprintf(title, sizeof(title), "NVIDIA GPU %u", number);
+    cli_check(ctx, false, title, reason);
+}
+
+/* A GPU that NVML counts but cannot open is left out by a node. */
+static void check_nvml(struct cli_checks *c)
+{
+    static struct node_gpu all[NODE_GPUS_MAX];
+    struct node_nvml *nvml = node_nvml_open(NULL);
+    if (nvml != NULL)
+        (void)node_nvml_list(nvml, all, miss_closed_gpu, c);
+    node_nvml_close(nvml);
+}
+
 static void check_gpu(struct cli_checks *c)
 {
     void *driver = lr_library_open_known(LR_LIBRARY_CUDA);
@@ -125,6 +143,7 @@ static void check_gpu(struct cli_checks *c)
         cli_check(c, nvml != NULL, name[1],
                   "it comes with the driver; without it memory cannot be watched");
     }
+    check_nvml(c);
     if (driver != NULL)
         lr_library_close(driver);
     if (nvml != NULL)

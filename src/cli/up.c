@@ -374,7 +374,8 @@ static bool names_cpu(const char *device)
     struct lr_error ignored; /* the node gives the reason */
     if (strncmp(device, "vulkan", 6) != 0)
         return strcmp(device, "cpu") == 0;
-    return node_devices_choose(device, false, &devices, &ignored) == LR_OK && devices.is_cpu;
+    return node_devices_choose(device, false, "", &devices, &ignored) == LR_OK &&
+           devices.is_cpu;
 }
 
 static lr_code start(struct up *up, struct lr_error *err)

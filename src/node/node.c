@@ -52,18 +52,18 @@ static lr_code choose_device(struct node *node, struct lr_error *err)
 {
     struct node_models *models = &node->models;
     const char *wanted = lr_settings_str(node->settings, "device");
-    const char *gpu = node_devices_gpu(wanted);
+    const char *gpu = node_devices_gpu(wanted), *closed = models->pools.gpu_closed;
     bool has_gpus = lr_settings_has(node->settings, "gpus");
     if (gpu != NULL && models->pools.gpus_error.code != LR_OK && !has_gpus)
         return lr_fail(err, LR_UNSUPPORTED,
                        "there is no device %s: nvidia-smi -L lists the GPUs, and "
-                       "CUDA_VISIBLE_DEVICES may hide some",
-                       wanted);
-    if (models->pools.gpus_error.code != LR_OK) {
-        *err = models->pools.gpus_error;
-        return err->code;
-    }
-    lr_code code = node_devices_choose(wanted, models->pools.count > 1, &models->devices, err);
+                       "CUDA_VISIBLE_DEVICES may hide some%s%s",
+                       wanted, closed[0] != '\0' ? "; " : "", closed);
+    if (models->pools.gpus_error.code != LR_OK)
+        return lr_fail(err, models->pools.gpus_error.code, "%s%s%s",
+                       models->pools.gpus_error.text, closed[0] != '\0' ? "; " : "", closed);
+    lr_code code =
+        node_devices_choose(wanted, models->pools.count > 1, closed, &models->devices, err);
     bool is_vulkan = strcmp(models->devices.kind, "vulkan") == 0;
     if (code == LR_OK && has_gpus && (gpu != NULL || is_vulkan))
         code = lr_fail(err, LR_INVALID_ARGUMENT,

@@ -1,9 +1,10 @@
 // The health of GPUs, from a fake NVML: figures, errors that take a GPU out of use, and what routers are told.
 import assert from 'node:assert/strict';
+import { spawnSync } from 'node:child_process';
 import fs from 'node:fs';
 import path from 'node:path';
 import { after, before, describe, it } from 'node:test';
-import { ask, events, generate, makeModel, startNode, tempDir, TESTING, until } from './node_harness.mjs';
+import { ask, BIN, events, generate, makeModel, startNode, tempDir, TESTING, until } from './node_harness.mjs';
 
 const MB = 1_000_000;
 
@@ -157,6 +158,57 @@ it('a GPU that had uncorrectable errors before the node started is not used', as
   assert.equal((await node.worker('m')).pool, 'GPU-fake-1');
   await until('the alert', () => /gpu\.faulty pool=GPU-fake-0/.test(node.log));
   await node.stop();
+});
+
+// NVML's error 15: the GPU is lost; 4: this process may not use it.
+it('a GPU that NVML counts but cannot open is named with the reason and what to do, and the other GPUs serve', async () => {
+  const node = await startWithGpus(['temp=50', 'closed=15', 'closed=4', 'temp=40']);
+  assert.equal((await generate(node, ask('m', 'x'))).text, 'x');
+  const pools = (await node.get('/v0/memory')).pools.map((p) => p.pool);
+  assert.deepEqual(pools, ['ram', 'GPU-fake-0', 'GPU-fake-3']);
+  assert.match(node.log, /gpu\.left_out gpu=1 reason=.*GPU is lost \(error 15\).*restart of the machine/);
+  assert.match(node.log, /gpu\.left_out gpu=2 reason=.*Insufficient Permissions \(error 4\).*access to the GPU/);
+  assert.equal(node.log.match(/gpu\.left_out/g).length, 2);
+  await node.stop();
+});
+
+it('a node that was to use a GPU that cannot be opened says why it does not start', async () => {
+  const file = path.join(tempDir('nvml'), 'nvml');
+  const data = tempDir('data');
+  const start = async (gpus, ...args) => {
+    writer(file)(gpus);
+    const node = [BIN, 'node', '--listen', '127.0.0.1:0', '--data-dir', data, '--no-hf-cache'];
+    const env = { ...process.env, LR_FAKE_NVML: file, VK_ICD_FILENAMES: '/nowhere' };
+    const nvml = ['--nvml-library', path.join(TESTING, 'fake_nvml.so')];
+    const { status, stderr } = spawnSync(node[0], [...node.slice(1), ...nvml, ...args], { env, encoding: 'utf8' });
+    assert.notEqual(status, 0);
+    return stderr;
+  };
+  const why = /NVML cannot open GPU 0: GPU is lost \(error 15\): .*restart of the machine/;
+  for (const args of [[], ['--device', 'cuda']])
+    assert.match(await start(['closed=15'], ...args), new RegExp(`no NVIDIA GPU was found.*${why.source}`));
+  for (const args of [
+    ['--gpus', '0'],
+    ['--device', 'cuda:0'],
+  ])
+    assert.match(await start(['closed=15', 'temp=50'], ...args), new RegExp(`CUDA_VISIBLE_DEVICES.*; ${why.source}`));
+});
+
+it('doctor names a GPU that NVML counts but cannot open', () => {
+  const folder = tempDir('nvml');
+  const file = path.join(folder, 'nvml');
+  fs.symlinkSync(path.join(TESTING, 'fake_nvml.so'), path.join(folder, 'libnvidia-ml.so.1'));
+  const doctor = (gpus) => {
+    writer(file)(gpus);
+    const env = { ...process.env, LR_FAKE_NVML: file, LD_LIBRARY_PATH: folder };
+    const args = ['doctor', '--as', 'node', '--no-hub', '--data-dir', folder];
+    return spawnSync(BIN, args, { env, encoding: 'utf8' }).stdout;
+  };
+  assert.match(
+    doctor(['temp=50', 'closed=15']),
+    /MISS {2}NVIDIA GPU 1\n +NVML cannot open GPU 1: GPU is lost \(error 15\): .*restart of the machine/,
+  );
+  assert.doesNotMatch(doctor(['temp=50', 'temp=50']), /NVIDIA GPU [0-9]/);
 });
 
 it('an NVML without these functions serves as before and reports nothing', async () => {

@@ -167,11 +167,14 @@ static bool pick_one(const char *wanted, const struct wire_device *listed, size_
     return best != NULL && pick_vulkan(best, 1, false, out);
 }
 
-static lr_code no_gpu(bool is_auto, const char *vulkan, struct lr_error *err)
+static lr_code no_gpu(bool is_auto, const char *closed, const char *vulkan,
+                      struct lr_error *err)
 {
     const char *nvml = lr_library_name(LR_LIBRARY_NVML);
-    char why[120] = "NVIDIA has no driver for this system";
-    if (nvml[0] != '\0')
+    char why[256] = "NVIDIA has no driver for this system";
+    if (closed[0] != '\0')
+        (void)snprintf(why, sizeof(why), "%s", closed);
+    else if (nvml[0] != '\0')
         (void)snprintf(why, sizeof(why), "%.80s is missing or lists none", nvml);
     return lr_fail(err, LR_UNSUPPORTED,
                    "no NVIDIA GPU was found (%s)%s%s: start on a machine with a GPU, or pass "
@@ -208,7 +211,7 @@ lr_code node_devices_pick(const char *wanted, const struct node_machine *machine
     else if (is_auto && machine->has_metal)
         set(out, "metal");
     else if (is_cuda || (is_auto && !pick_vulkan(listed, count, true, out)))
-        return no_gpu(is_auto, all, err);
+        return no_gpu(is_auto, machine->nvidia_closed, all, err);
     else if (!is_auto)
         set(out, wanted);
     out->is_cpu = strcmp(wanted, "cpu") == 0;
@@ -220,12 +223,14 @@ bool node_has_metal(void)
     return lr_library_name(LR_LIBRARY_METAL)[0] != '\0' || getenv("LR_METAL_LIBRARY") != NULL;
 }
 
-lr_code node_devices_choose(const char *wanted, bool has_nvidia, struct node_devices *out,
-                            struct lr_error *err)
+lr_code node_devices_choose(const char *wanted, bool has_nvidia, const char *nvidia_closed,
+                            struct node_devices *out, struct lr_error *err)
 {
     struct wire_device listed[WIRE_VULKAN_MAX];
-    struct node_machine machine = {
-        .has_nvidia = has_nvidia, .has_metal = node_has_metal(), .vulkan = listed};
+    struct node_machine machine = {.has_nvidia = has_nvidia,
+                                   .nvidia_closed = nvidia_closed,
+                                   .has_metal = node_has_metal(),
+                                   .vulkan = listed};
     bool asks =
         is_vulkan(wanted) || (strcmp(wanted, "auto") == 0 && !has_nvidia && !machine.has_metal);
     if (asks) {

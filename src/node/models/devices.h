@@ -37,8 +37,8 @@ bool node_has_metal(void);
 
 /* The GPUs of the machine, as its drivers list them. */
 struct node_machine {
-    bool has_nvidia;
-    bool has_metal;
+    bool has_nvidia, has_metal;
+    const char *nvidia_closed; /* why an NVIDIA GPU cannot be opened; "": none is like that */
     const struct wire_device *vulkan; /* Vulkan's list */
     size_t vulkan_count;
 };
@@ -48,9 +48,10 @@ struct node_machine {
 LR_MUST_USE lr_code node_devices_pick(const char *wanted, const struct node_machine *machine,
                                       struct node_devices *out, struct lr_error *err);
 
-/* Both together; asks Vulkan only where the answer depends on it. */
+/* Both together; asks Vulkan only where the answer depends on it.  nvidia_closed as above. */
 LR_MUST_USE lr_code node_devices_choose(const char *wanted, bool has_nvidia,
-                                        struct node_devices *out, struct lr_error *err);
+                                        const char *nvidia_closed, struct node_devices *out,
+                                        struct lr_error *err);
 
 /* The number of "cuda:N" as text; NULL: the word has none. */
 const char *node_devices_gpu(const char *wanted);

@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "base/log.h"
-#include "base/os/library.h"
 #include "base/os/memory.h"
 
 /* ---- RAM ---- */
@@ -28,99 +27,7 @@ static void read_ram(struct node_pools *pools)
     state->used = state->total == total ? used : 0;
 }
 
-/* ---- NVML, prototypes by hand ---- */
-
-struct nvml_memory {
-    unsigned long long total, free, used;
-};
-
-struct nvml_process {
-    unsigned pid;
-    unsigned long long used;
-    unsigned gpu_instance, compute_instance;
-};
-
-struct node_nvml {
-    void *handle;
-    int (*init)(void);
-    int (*shutdown)(void);
-    int (*count)(unsigned *);
-    int (*by_index)(unsigned, void **);
-    int (*uuid)(void *, char *, unsigned);
-    int (*name)(void *, char *, unsigned);
-    int (*memory)(void *, struct nvml_memory *);
-    int (*processes)(void *, unsigned *, struct nvml_process *);
-    /* Of GPUs that are split into parts; NULL: this NVML knows no such GPUs. */
-    int (*mig_mode)(void *, unsigned *, unsigned *);
-    int (*mig_count)(void *, unsigned *);
-    int (*mig_by_index)(void *, unsigned, void **);
-};
-
-static bool find(void *handle, const char *name, void *out, size_t size)
-{
-    void *symbol = lr_library_symbol(handle, name);
-    if (symbol != NULL)
-        memcpy(out, &symbol, size);
-    return symbol != NULL;
-}
-
-/* path NULL: the system's. */
-static struct node_nvml *open_nvml(const char *path)
-{
-    void *handle =
-        path != NULL ? lr_library_open(path) : lr_library_open_known(LR_LIBRARY_NVML);
-    if (handle == NULL)
-        return NULL;
-    struct node_nvml *n = calloc(1, sizeof(*n));
-    bool ok =
-        n != NULL && find(handle, "nvmlInit_v2", &n->init, sizeof(n->init)) &&
-        find(handle, "nvmlShutdown", &n->shutdown, sizeof(n->shutdown)) &&
-        find(handle, "nvmlDeviceGetCount_v2", &n->count, sizeof(n->count)) &&
-        find(handle, "nvmlDeviceGetHandleByIndex_v2", &n->by_index, sizeof(n->by_index)) &&
-        find(handle, "nvmlDeviceGetUUID", &n->uuid, sizeof(n->uuid)) &&
-        find(handle, "nvmlDeviceGetName", &n->name, sizeof(n->name)) &&
-        find(handle, "nvmlDeviceGetMemoryInfo", &n->memory, sizeof(n->memory));
-    if (ok) {
-        (void)find(handle, "nvmlDeviceGetComputeRunningProcesses_v3", &n->processes,
-                   sizeof(n->processes));
-        (void)find(handle, "nvmlDeviceGetMigMode", &n->mig_mode, sizeof(n->mig_mode));
-        (void)find(handle, "nvmlDeviceGetMaxMigDeviceCount", &n->mig_count,
-                   sizeof(n->mig_count));
-        (void)find(handle, "nvmlDeviceGetMigDeviceHandleByIndex", &n->mig_by_index,
-                   sizeof(n->mig_by_index));
-    }
-    if (!ok || n->init() != 0) {
-        free(n);
-        lr_library_close(handle);
-        return NULL;
-    }
-    n->handle = handle;
-    return n;
-}
-
-/* A GPU that is split into parts gives its parts, any other GPU itself. */
-static void list_gpu(const struct node_nvml *n, unsigned number, struct node_gpu *all,
-                     size_t *count)
-{
-    struct node_gpu gpu = {.number = number};
-    unsigned mode = 0, pending, parts = 0;
-    if (n->by_index(number, &gpu.whole) != 0 ||
-        n->uuid(gpu.whole, gpu.uuid, sizeof(gpu.uuid)) != 0)
-        return;
-    bool is_split = n->mig_mode != NULL && n->mig_count != NULL && n->mig_by_index != NULL &&
-                    n->mig_mode(gpu.whole, &mode, &pending) == 0 && mode == 1 &&
-                    n->mig_count(gpu.whole, &parts) == 0;
-    gpu.device = gpu.whole;
-    if (!is_split && *count < NODE_GPUS_MAX)
-        all[(*count)++] = gpu;
-    for (unsigned i = 0; is_split && i < parts && *count < NODE_GPUS_MAX; i++) {
-        struct node_gpu part = gpu;
-        memcpy(part.whole_uuid, gpu.uuid, sizeof(part.whole_uuid));
-        if (n->mig_by_index(gpu.whole, i, &part.device) == 0 &&
-            n->uuid(part.device, part.uuid, sizeof(part.uuid)) == 0)
-            all[(*count)++] = part;
-    }
-}
+/* ---- GPUs ---- */
 
 static void add_gpu(struct node_pools *pools, const struct node_gpu *gpu,
                     uint32_t limit_percent)
@@ -138,15 +45,18 @@ static void add_gpu(struct node_pools *pools, const struct node_gpu *gpu,
     node_health_read(pools->health, p->gpu, &p->health);
 }
 
+static void note_closed(void *ctx, unsigned number, const char *reason)
+{
+    struct node_pools *pools = ctx;
+    lr_log_warn(NULL, "gpu.left_out gpu=%u reason=%s", number, reason);
+    if (pools->gpu_closed[0] == '\0')
+        (void)snprintf(pools->gpu_closed, sizeof(pools->gpu_closed), "%s", reason);
+}
+
 static void add_gpus(struct node_pools *pools, uint32_t limit_percent)
 {
     static struct node_gpu all[NODE_GPUS_MAX];
-    unsigned numbers = 0;
-    size_t count = 0;
-    if (pools->nvml->count(&numbers) != 0)
-        return;
-    for (unsigned i = 0; i < numbers; i++)
-        list_gpu(pools->nvml, i, all, &count);
+    size_t count = node_nvml_list(pools->nvml, all, note_closed, pools);
     node_gpus_show(all, count, getenv("CUDA_VISIBLE_DEVICES"));
     if (node_gpus_take(all, count, pools->gpus_wanted, &pools->gpus_error) != LR_OK)
         return;
@@ -176,7 +86,7 @@ void node_pools_init(struct node_pools *pools, const char *nvml_path, uint64_t r
     ram->copies = 1;
     (void)snprintf(pools->proc_root, sizeof(pools->proc_root), "%s", proc_root);
     (void)snprintf(pools->cgroup_root, sizeof(pools->cgroup_root), "/sys/fs/cgroup");
-    pools->nvml = open_nvml(nvml_path);
+    pools->nvml = node_nvml_open(nvml_path);
     if (pools->nvml != NULL) {
         pools->health = node_health_open(pools->nvml->handle);
         add_gpus(pools, limit_percent);
@@ -224,9 +134,7 @@ void node_pools_free(struct node_pools *pools)
         return;
     node_health_close(pools->health);
     pools->health = NULL;
-    (void)pools->nvml->shutdown();
-    lr_library_close(pools->nvml->handle);
-    free(pools->nvml);
+    node_nvml_close(pools->nvml);
     pools->nvml = NULL;
 }
 
@@ -235,7 +143,7 @@ void node_pools_read(struct node_pools *pools)
     read_ram(pools);
     for (uint32_t i = 1; pools->nvml != NULL && i < pools->count; i++) {
         struct node_pool *pool = &pools->pool[i];
-        struct nvml_memory m;
+        struct node_nvml_memory m;
         if (pool->device == NULL ||
             !node_health_took(&pool->health, pools->nvml->memory(pool->device, &m)))
             continue;
@@ -251,7 +159,7 @@ uint64_t node_pools_of_process(const struct node_pools *pools, uint32_t pool, pi
         struct lr_memory_roots roots = roots_of(pools);
         return lr_memory_of_process(&roots, (int)pid);
     }
-    struct nvml_process list[PROCESSES];
+    struct node_nvml_process list[PROCESSES];
     unsigned count = PROCESSES;
     if (pools->nvml == NULL || pools->nvml->processes == NULL ||
         pools->pool[pool].device == NULL ||

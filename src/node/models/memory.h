@@ -1,8 +1,7 @@
 /* node/models/memory.h - how much memory there is: RAM from the kernel, VRAM from NVML or
  * Vulkan.
  *
- * Pool 0 is always RAM; the others are GPUs.  NVML is opened with dlopen, so a node
- * without an NVIDIA driver simply has no GPU.  Thread: the node's loop.
+ * Pool 0 is always RAM; the others are GPUs.  Thread: the node's loop.
  */
 #ifndef NODE_MODELS_MEMORY_H
 #define NODE_MODELS_MEMORY_H
@@ -15,6 +14,7 @@
 #include "node/models/gpus.h"
 #include "node/models/health.h"
 #include "node/models/ledger.h"
+#include "node/models/nvml.h"
 #include "wire/device.h"
 
 /* RAM and 64 GPUs: eight GPUs of seven parts each (MIG) are 56. */
@@ -33,19 +33,18 @@ struct node_pool {
     bool is_part;    /* of a GPU (MIG) */
 };
 
-struct node_nvml;
-
 struct node_pools {
     struct node_pool pool[NODE_POOLS_MAX];
     uint32_t count;
-    struct node_nvml *nvml;            /* NULL: none */
+    struct node_nvml *nvml;            /* owned; NULL: none */
     struct node_health_reader *health; /* owned; NULL: none */
     const char *gpus_wanted;           /* setting gpus, borrowed; NULL: all; set before init */
     struct lr_error gpus_error;        /* what is wrong with that setting */
-    uint32_t health_turn;              /* whose figures are read next */
-    uint64_t ram_cap;                  /* setting; 0: what the machine has */
-    char proc_root[256];               /* "/proc"; a test's folder otherwise */
-    char cgroup_root[256];             /* "/sys/fs/cgroup" */
+    char gpu_closed[256];  /* of a GPU that NVML counts but cannot open: why; "": none */
+    uint32_t health_turn;  /* whose figures are read next */
+    uint64_t ram_cap;      /* setting; 0: what the machine has */
+    char proc_root[256];   /* "/proc"; a test's folder otherwise */
+    char cgroup_root[256]; /* "/sys/fs/cgroup" */
 };
 
 /* nvml_path NULL: the system's.  Without one there is only RAM. */

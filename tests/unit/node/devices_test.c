@@ -30,7 +30,7 @@ static const struct wire_device OLD_3 = {.number = 3,
 
 struct row {
     const char *wanted;
-    const char *has;    /* "n": an NVIDIA GPU, "m": Metal */
+    const char *has;    /* "n": an NVIDIA GPU, "c": one that cannot be opened, "m": Metal */
     const char *listed; /* digits: which of the four devices Vulkan lists */
     const char *result; /* "kind name gpus", or a part of the error's text */
     bool is_cpu;
@@ -51,6 +51,9 @@ static const struct row rows[] = {
     {"cuda", "n", "", "cuda cuda -", false},
     {"cuda:3", "n", "", "cuda cuda -", false},
     {"cuda", "", "0", "no NVIDIA GPU", false},
+    {"cuda", "c", "0", "no NVIDIA GPU was found (it is lost)", false},
+    {"auto", "c", "", "no NVIDIA GPU was found (it is lost)", false},
+    {"auto", "c", "0", "vulkan vulkan 0", false},
     {"vulkan", "n", "012", "vulkan vulkan 20", false},
     {"vulkan", "n", "1", "vulkan vulkan:1 -", true},
     {"vulkan", "", "", "Vulkan lists no device", false},
@@ -88,6 +91,8 @@ static void check(const struct row *row)
     for (const char *c = row->listed; *c != '\0'; c++)
         listed[count++] = *all[*c - '0'];
     const struct node_machine machine = {.has_nvidia = strchr(row->has, 'n') != NULL,
+                                         .nvidia_closed =
+                                             strchr(row->has, 'c') != NULL ? "it is lost" : "",
                                          .has_metal = strchr(row->has, 'm') != NULL,
                                          .vulkan = listed,
                                          .vulkan_count = count};
