@@ -5,7 +5,7 @@
 //
 // Loaded when it is opened first (app.js).  What there is to find is read then.
 import { html } from 'htm/preact';
-import { useEffect, useMemo, useRef, useState } from 'preact/hooks';
+import { useEffect, useLayoutEffect, useMemo, useRef, useState } from 'preact/hooks';
 import { api } from './api.js';
 import { openChats, search } from './chats.js';
 import { t } from './i18n.js';
@@ -121,9 +121,9 @@ export function Palette({ me, pages, actions, onClose }) {
   const box = useRef(null);
   const isAdmin = me.role === 'admin' || me.role === 'viewer';
   const store = useMemo(() => openChats(me.id), [me.id]);
+  useLayoutEffect(() => box.current.focus(), []);
   useEffect(() => {
     let isHere = true;
-    box.current?.focus();
     readFleet(isAdmin).then((got) => isHere && setFleet(got));
     return () => {
       isHere = false;

@@ -18,7 +18,7 @@
 // or a user is ever read as HTML.
 import { html } from 'htm/preact';
 import { render } from 'preact';
-import { useEffect, useId, useRef, useState } from 'preact/hooks';
+import { useEffect, useId, useLayoutEffect, useRef, useState } from 'preact/hooks';
 import { t } from './i18n.js';
 import { mayChange } from './me.js';
 
@@ -95,21 +95,27 @@ export function Field({ label, hint, error, children, class: more = '' }) {
 }
 
 /** A modal <dialog>: the browser keeps the focus inside and gives it back.  A sticky one shows what cannot be shown
- * again: neither Esc nor the browser closes it, only a button of its footer. */
+ * again: neither Esc nor the browser closes it, only a button of its footer.
+ * It opens and closes with the render, not after the next frame: a key in between would be lost. */
 export function Dialog({ open, title, onClose, children, footer, wide = false, sticky = false, class: more = '' }) {
   const ref = useRef(null);
   const id = `dialog-${useId()}`; // confirm() renders beside the page, where useId counts anew
-  useEffect(() => {
+  useLayoutEffect(() => {
     const dialog = ref.current;
     if (open && !dialog.open) dialog.showModal();
-    if (!open && dialog.open) dialog.close();
+    if (!open) dialog.close();
   }, [open]);
+  // A dialog that is removed while it is open does not give the focus back.
+  useLayoutEffect(() => {
+    const dialog = ref.current;
+    return () => dialog.close();
+  }, []);
   return html`<dialog ref=${ref} class="dialog ${wide ? 'wide' : ''} ${more}" aria-labelledby=${id}
     onKeyDown=${(event) => {
       if (sticky && event.key === 'Escape') event.preventDefault();
     }}
     onClose=${() => {
-      if (sticky && open) ref.current.showModal(); // a browser may close it without asking
+      if (sticky && open) ref.current?.showModal(); // a browser may close it without asking
     }}
     onCancel=${(event) => {
       if (event.target === ref.current) {
@@ -142,7 +148,6 @@ export function confirm(question) {
   return new Promise((resolve) => {
     const host = document.body.appendChild(document.createElement('div'));
     const done = (answer) => {
-      host.querySelector('dialog').close(); // gives the focus back
       render(null, host);
       host.remove();
       resolve(answer);

@@ -218,3 +218,45 @@ test('by keyboard: a skip link first, focus inside a dialog and back at its butt
   assert.notEqual(await shade(), light, 'and is remembered');
   page.watch.assertClean();
 });
+
+// No timer and no frame of the page runs until letGo(): two keys may arrive within a frame.
+const hold = (page) =>
+  page.evaluate(() => {
+    const { requestAnimationFrame, setTimeout } = globalThis;
+    const held = [];
+    globalThis.requestAnimationFrame = globalThis.setTimeout = (callback) => {
+      held.push(callback);
+      return 0;
+    };
+    globalThis.letGo = () => {
+      Object.assign(globalThis, { requestAnimationFrame, setTimeout });
+      for (const callback of held) callback(performance.now());
+    };
+  });
+
+test('a key that is pressed within the frame in which a dialog closes goes to where the focus was before', async () => {
+  const page = await browser.open(`${up.url}/#/models`);
+  const button = page.getByRole('button', { name: 'Register a model' });
+  const dialog = (name) => page.getByRole('dialog', { name });
+  await button.waitFor();
+  for (const [opens, name, closes] of [
+    ['Enter', 'Register a model', 'Escape'],
+    ['Enter', 'Register a model', 'Cancel'],
+    ['?', 'Keyboard shortcuts', 'Escape'],
+    ['?', 'Keyboard shortcuts', 'Close'],
+    ['Control+k', 'Search and commands', 'Escape'],
+  ]) {
+    await button.focus();
+    await page.keyboard.press(opens);
+    await dialog(name).waitFor();
+    if (closes !== 'Escape') await dialog(name).getByRole('button', { name: closes }).focus();
+    await hold(page);
+    await page.keyboard.press(closes === 'Escape' ? 'Escape' : 'Enter');
+    await page.keyboard.press('Enter');
+    await page.evaluate(() => globalThis.letGo());
+    await dialog('Register a model').waitFor();
+    await page.keyboard.press('Escape');
+    await dialog('Register a model').waitFor({ state: 'hidden' });
+  }
+  page.watch.assertClean();
+});
