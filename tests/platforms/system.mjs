@@ -19,9 +19,9 @@ const env = {
 /** A path as the program sees it: Wine shows the files of this machine as drive Z. */
 export const own = (file) => (usesWine ? `Z:${file}` : file);
 
-export function start(program, args, more = {}) {
+export function start(program, args, more = {}, input = 'ignore') {
   const command = usesWine ? ['wine', program, ...args] : [program, ...args];
-  return spawn(command[0], command.slice(1), { env: { ...env, ...more }, stdio: ['ignore', 'pipe', 'pipe'] });
+  return spawn(command[0], command.slice(1), { env: { ...env, ...more }, stdio: [input, 'pipe', 'pipe'] });
 }
 
 /** Runs a program of Wine's to its end: { status, text }.  Its output goes to a file: Wine's server, which

@@ -1,4 +1,4 @@
-// windows-x64 in Wine: a node of a fleet whose router runs on Linux, a Windows service, and what is Linux's only.
+// windows-x64 in Wine: a node of a fleet whose router runs on Linux, Ctrl-C, a Windows service, and what is Linux's only.
 //   LR_BUILD  the build folder of windows-x64; build/release has the Linux programs
 import assert from 'node:assert/strict';
 import fs from 'node:fs';
@@ -6,11 +6,12 @@ import os from 'node:os';
 import path from 'node:path';
 import { after, test } from 'node:test';
 import { fleet, metric } from '../e2e/fleet.mjs';
-import { DEMO, makeEcho, makeToken, nodes, online, say, stream } from '../e2e/support.mjs';
+import { call, DEMO, makeEcho, makeToken, nodes, online, say, stream } from '../e2e/support.mjs';
 import { own, processes, start, wine } from './system.mjs';
 
 const PROGRAM = path.join(process.env.LR_BUILD, 'bin/llm-router.exe');
 const ENGINES = path.join(process.env.LR_BUILD, 'testing/engines');
+const CTRL_C = path.join(process.env.LR_BUILD, 'testing/ctrl_c.exe'); // presses it in a console (ctrl_c.c)
 const WAIT_MS = 240_000; // an emulator on a busy machine; the limit only ends a test that hangs
 
 async function until(what, probe, log = () => '') {
@@ -90,6 +91,48 @@ test('a stream of a Linux node goes on in its middle on a node of Windows', asyn
     assert.ok(answer.text.includes(`${i} ${text}`), 'nothing is missing, and nothing comes twice');
   });
   assert.ok((await metric(router, 'continuations_total')) > 0, 'a stream went on in its middle');
+});
+
+test('Ctrl-C drains: a running stream comes to its end, the program exits with 0 and leaves no process', async (t) => {
+  t.after(killAll);
+  const port = 20000 + ((process.pid + 7) % 20000);
+  const url = `http://127.0.0.1:${port}`;
+  const args = ['up', '--device', 'cpu', '--listen', `127.0.0.1:${port}`, '--no-hf-cache'];
+  args.push('--data-dir', own(path.join(home, 'ctrl-c')), '--engines-dir', own(ENGINES));
+  args.push('--model', own(makeEcho('slow', { step_ms: 100 })));
+  const child = start(CTRL_C, [own(PROGRAM), ...args], {}, 'pipe');
+  let log = '';
+  let status;
+  for (const pipe of [child.stdout, child.stderr])
+    pipe.on('data', (bytes) => {
+      log += bytes;
+    });
+  child.on('exit', (code, signal) => {
+    status = signal ?? code;
+  });
+  const tail = () => log.slice(-4000);
+  const ready = async () => {
+    const answer = await fetch(`${url}/readyz?require=models`).catch(() => undefined);
+    return answer?.ok;
+  };
+  await until('the server serves', ready, tail);
+  const text = Array.from({ length: 15 }, (_, i) => `word ${i}`).join(' ');
+  let chunks = 0;
+  const running = stream(url, { model: 'slow', ...say(text) }, { onChunk: (out) => (chunks = out.chunks) });
+  await until('the stream has begun', () => chunks > 0, tail);
+  child.stdin.write('c');
+  const refuses = async () =>
+    (await call(`${url}/v1/chat/completions`, { body: { model: 'slow', max_tokens: 1, ...say('x') } })).status === 503;
+  await until('new requests are refused', refuses, tail);
+  const before = chunks;
+  const answer = await running;
+  assert.equal(answer.error, null);
+  assert.ok(answer.done && answer.text.includes(text), 'the stream came to its end');
+  assert.ok(answer.chunks > before, 'and was running when Ctrl-C arrived');
+  await until('the program ends', () => status !== undefined, tail);
+  assert.equal(status, 0, tail());
+  assert.doesNotMatch(log, /worker\.died/, 'Ctrl-C is for the program alone, and not for its children');
+  await until('no process is left', () => ['up', 'node', 'worker'].every((word) => processes(word, mark).length === 0));
 });
 
 test('a PostgreSQL database is refused with the reason', () => {
