@@ -52,17 +52,17 @@ static void sample_filtered_rows(struct device *d, const char *name, const uint3
     free(mask);
 }
 
-/* One token of each of LOGIT_ROWS sequences in one step: more than a graph is made for.
- * Sequence i is at position i / PAGES of a page that others share, each with a slot of its own.
- */
-static void sample_many(struct device *d, const char *name, const uint32_t *ids, uint32_t vocab)
+/* One token of each of `rows` sequences in one step, up to LOGIT_ROWS: more than few-row
+ * kernels support.  Sequence i is at position i / PAGES of a page that others share, each with
+ * a slot of its own. */
+static void sample_rows(struct device *d, const char *name, const uint32_t *ids, uint32_t rows,
+                        uint32_t vocab)
 {
     enum { PAGES = 32 };
     struct gptoss_step steps[LOGIT_ROWS];
     struct sampler_result sampled[LOGIT_ROWS], want;
     uint32_t page[PAGES], wrong = 0;
-    const struct gptoss_batch batch = {
-        .steps = steps, .count = LOGIT_ROWS, .tokens = LOGIT_ROWS};
+    const struct gptoss_batch batch = {.steps = steps, .count = rows, .tokens = rows};
     const struct lr_sampling sampling = {.size = sizeof(sampling), .top_p = 1};
     const struct sampler_input greedy = {.sampling = &sampling};
     struct fixture fixture = {.b = d->backend};
@@ -70,7 +70,7 @@ static void sample_many(struct device *d, const char *name, const uint32_t *ids,
     float *row = test_alloc(vocab, 4);
     for (uint32_t i = 0; i < PAGES; i++)
         page[i] = i;
-    for (uint32_t i = 0; i < LOGIT_ROWS; i++)
+    for (uint32_t i = 0; i < rows; i++)
         steps[i] = (struct gptoss_step){.slot = i,
                                         .position = i / PAGES,
                                         .count = 1,
@@ -82,13 +82,13 @@ static void sample_many(struct device *d, const char *name, const uint32_t *ids,
                                         .sampled = &sampled[i]};
     test_must(d->api->forward(d->backend, &batch, &err), &err, name);
     struct sampler *sampler = sampler_create(vocab);
-    for (uint32_t i = 0; i < LOGIT_ROWS; i++) {
+    for (uint32_t i = 0; i < rows; i++) {
         fixture_get(&fixture, d->backend->ws.logits + (size_t)i * d->backend->logit_stride, row,
                     vocab * 4);
         sampler_sample(sampler, row, d->backend->usable, &greedy, &want);
         wrong += sampled[i].id != want.id;
     }
-    test_check(wrong, 0, "%s: sampling of %d", name, LOGIT_ROWS);
+    test_check(wrong, 0, "%s: sampling of %u", name, rows);
     sampler_destroy(sampler);
     free(row);
 }
@@ -100,6 +100,7 @@ static void walk_as(const char *name, const struct model_gptoss *m, const uint32
 {
     static const uint32_t chunks[] = {300, 110, 40, 20, 12, 7, 5, 3, 1};
     static const uint32_t others[] = {76, 68}; /* of another sequence */
+    static const uint32_t rows[] = {2, 8, LOGIT_ROWS};
     uint32_t ids[CONTEXT], vocab = m->vocab_rows, at = 0;
     float *logits = test_alloc((size_t)CHUNK * vocab, 4);
     struct test_random r = {7};
@@ -133,7 +134,8 @@ static void walk_as(const char *name, const struct model_gptoss *m, const uint32
                        "%s: sampling of %u", name, n);
         sample_filtered_rows(&d, name, ids, n, logits, vocab);
     }
-    sample_many(&d, name, ids, vocab);
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
+        sample_rows(&d, name, ids, rows[i], vocab);
     test_check(isfinite(sum) ? 0 : 1, 0, "%s: numbers", name);
     for (int k = 0; k < CUDA_KERNEL_COUNT; k++)
         launched[k] = launched[k] || d.backend->launched[k];
