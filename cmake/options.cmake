@@ -41,6 +41,10 @@ if(WIN32)
     # file without libraries of the compiler.
     add_compile_definitions(_WIN32_WINNT=0x0A00 __USE_MINGW_ANSI_STDIO=1 _FILE_OFFSET_BITS=64 WIN32_LEAN_AND_MEAN)
     add_compile_options(-include ${PROJECT_SOURCE_DIR}/src/base/os/windows/libc.h -Wno-format -Wno-pedantic-ms-format)
+    # Its read() and write() count in unsigned, a socket is wider than an int, and isnan() is a macro that
+    # converts: the compilers for other systems check the same lines.
+    add_compile_options($<$<COMPILE_LANGUAGE:C>:-Wno-conversion> $<$<COMPILE_LANGUAGE:C>:-Wno-sign-conversion>
+                        $<$<COMPILE_LANGUAGE:C>:-Wno-float-conversion>)
     add_link_options(-static)
 endif()
 if(APPLE)

@@ -129,6 +129,8 @@ lr_code router_run(const struct lr_settings *settings, const char *version,
     if (code == LR_OK)
         code = net_signal_start(net_loops_get(run.loops, 0), SIGUSR2, on_upgrade, &run,
                                 &run.upgrade, err);
+#else
+    (void)on_upgrade; /* no signal asks for it */
 #endif
     if (code == LR_OK)
         code = router_start(run.router, admin_key, err);

@@ -8,7 +8,7 @@
 #include "base/strmap.h"
 #include "engines/gptoss/scheduler/elastic.h"
 
-enum { NONE = UINT32_MAX };
+#define NONE UINT32_MAX
 
 /* ---- memories ---- */
 

@@ -180,8 +180,10 @@ static struct router_probe *prepare(struct router_reach *reach, struct router_no
     struct router_probe *probe = calloc(1, sizeof(*probe));
     if (probe == NULL)
         return NULL; /* the next second tries again */
-    *probe = (struct router_probe){
-        .reach = reach, .node = node, .dial = {on_answer, probe}, .epoch = node->epoch};
+    *probe = (struct router_probe){.reach = reach,
+                                   .node = node,
+                                   .dial = {.fn = on_answer, .arg = probe},
+                                   .epoch = node->epoch};
     router_target_set(&probe->to, node);
     return node->probe = probe;
 }

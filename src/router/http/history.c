@@ -191,9 +191,9 @@ struct router_history_rows *router_history_turn(struct router_history *history, 
             *out = (struct router_history_rows){.now_s = now_s};
         for (size_t i = 0; out != NULL && lr_strmap_at(&history->series[k], i, &name, &one);
              i++)
-            copy_rows(history, k, one, out);
+            copy_rows(history, (enum router_history_kind)k, one, out);
         if (history->slot_s[0] != 0) /* figures from before the first turn stay */
-            begin_slots(history, k, now_s);
+            begin_slots(history, (enum router_history_kind)k, now_s);
     }
     for (size_t level = 0; level < ROUTER_LEVELS; level++)
         history->slot_s[level] =

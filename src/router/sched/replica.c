@@ -43,7 +43,7 @@ void router_health_fail(struct router_health *health, uint64_t now)
         return;
     uint32_t row = atomic_fetch_add(&health->failures_in_row, 1);
     health->avoided_until_ms =
-        now + (AVOID_MS << (row < AVOID_DOUBLINGS ? row : AVOID_DOUBLINGS));
+        now + ((uint64_t)AVOID_MS << (row < AVOID_DOUBLINGS ? row : AVOID_DOUBLINGS));
 }
 
 void router_health_trust(struct router_health *health)

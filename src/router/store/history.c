@@ -136,7 +136,7 @@ lr_code router_history_create(struct router_sql *sql, struct lr_error *err)
 {
     lr_code code = LR_OK;
     for (size_t i = 0; code == LR_OK && i < ROUTER_HISTORY_KINDS; i++)
-        code = router_sql_plain(sql, kind_of(i)->create, err);
+        code = router_sql_plain(sql, kind_of((enum router_history_kind)i)->create, err);
     return code;
 }
 
