@@ -96,6 +96,8 @@ struct gptoss_plan {
     uint32_t step_tokens; /* most tokens of one batch: at least prefill_chunk + max_sequences */
     uint32_t threads;     /* host threads; 1 where they are not used */
     uint32_t least_chunk; /* least prompt tokens of a step; 0: every chunk is prefill_chunk */
+    uint32_t first_chunk; /* prompt tokens of the first steps without streams: more than
+                           * least_chunk only where every such device is fast; 0: least_chunk */
     uint32_t
         late_masks; /* 1: forward() computes beside the host, so masks are made meanwhile */
     struct gptoss_dip dips[GPTOSS_DIPS];

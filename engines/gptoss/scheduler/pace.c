@@ -34,9 +34,10 @@ void gptoss_pace_init(struct gptoss_pace *p, uint32_t least, uint32_t most,
         p->work[kind] = gptoss_pace_work(p, 0, p->least);
 }
 
-void gptoss_pace_begin_large(struct gptoss_pace *p)
+void gptoss_pace_begin(struct gptoss_pace *p, uint32_t tokens)
 {
-    p->work[GPTOSS_PACE_SEVERAL] = p->work[GPTOSS_PACE_ALONE] = gptoss_pace_work(p, 0, p->most);
+    tokens = tokens < p->least ? p->least : tokens > p->most ? p->most : tokens;
+    p->work[GPTOSS_PACE_SEVERAL] = p->work[GPTOSS_PACE_ALONE] = gptoss_pace_work(p, 0, tokens);
 }
 
 uint64_t gptoss_pace_work(const struct gptoss_pace *p, uint32_t depth, uint32_t tokens)

@@ -66,9 +66,9 @@ uint32_t gptoss_depth_unit(const struct model_config *config);
 void gptoss_pace_init(struct gptoss_pace *p, uint32_t least, uint32_t most,
                       uint32_t target_gap_ms, uint32_t depth_unit);
 
-/* For a device that is known to be fast: steps without streams begin with the largest chunk.
- * Otherwise every chunk begins with the least and doubles. */
-void gptoss_pace_begin_large(struct gptoss_pace *p);
+/* Steps without streams begin with a chunk of so many tokens, for a device that is known to
+ * compute it in a moment.  Otherwise every chunk begins with the least and doubles. */
+void gptoss_pace_begin(struct gptoss_pace *p, uint32_t tokens);
 
 /* Work of `tokens` tokens that begin at `depth`, in tokens at depth 0 times depth_unit. */
 uint64_t gptoss_pace_work(const struct gptoss_pace *p, uint32_t depth, uint32_t tokens);

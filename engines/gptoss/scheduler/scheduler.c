@@ -379,8 +379,7 @@ void gptoss_scheduler_set_pace(struct gptoss_scheduler *s, uint32_t target_gap_m
 {
     gptoss_pace_init(&s->pace, s->plan.least_chunk, s->plan.prefill_chunk, target_gap_ms,
                      depth_unit);
-    if (s->plan.on_device != 0)
-        gptoss_pace_begin_large(&s->pace);
+    gptoss_pace_begin(&s->pace, s->plan.first_chunk);
 }
 
 void gptoss_scheduler_deinit(struct gptoss_scheduler *s)

@@ -50,6 +50,7 @@ static void a_large_card_has_everything_on_the_device_and_room_to_grow(void **st
     assert_int_equal(p.fixed >> 20, 663);
     assert_true(p.most_pages[GPTOSS_FULL] * p.full_page_bytes > 130 * GIB);
     assert_int_equal(p.least_pages[GPTOSS_FULL] * p.page_tokens, 131072);
+    assert_int_equal(p.first_chunk, p.prefill_chunk); /* no growth before the full speed */
 }
 
 static void fifteen_gib_hold_a_prompt_of_32000_tokens(void **state)

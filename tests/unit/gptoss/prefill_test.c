@@ -61,16 +61,22 @@ static void a_chunk_shrinks_when_its_steps_are_longer_than_the_aim(void **state)
 }
 
 static void
-on_a_fast_device_the_first_prompt_has_the_largest_chunk_and_streams_the_least(void **state)
+the_first_prompt_has_the_chunk_that_the_device_begins_with_and_streams_the_least(void **state)
 {
     struct gptoss_pace p;
 
     (void)state;
     gptoss_pace_init(&p, 64, 2048, 25, 10000);
-    gptoss_pace_begin_large(&p);
+    gptoss_pace_begin(&p, 2048);
     assert_int_equal(p.work[GPTOSS_PACE_ALONE], gptoss_pace_work(&p, 0, 2048));
     assert_int_equal(p.work[GPTOSS_PACE_SEVERAL], gptoss_pace_work(&p, 0, 2048));
     assert_int_equal(p.work[GPTOSS_PACE_GAP], gptoss_pace_work(&p, 0, 64));
+    gptoss_pace_begin(&p, 512);
+    assert_int_equal(p.work[GPTOSS_PACE_ALONE], gptoss_pace_work(&p, 0, 512));
+    gptoss_pace_begin(&p, 0);
+    assert_int_equal(p.work[GPTOSS_PACE_ALONE], gptoss_pace_work(&p, 0, 64));
+    gptoss_pace_begin(&p, 4096); /* more than a step can have */
+    assert_int_equal(p.work[GPTOSS_PACE_ALONE], gptoss_pace_work(&p, 0, 2048));
     /* It was too much after all. */
     gptoss_pace_measured(&p, GPTOSS_PACE_ALONE, p.work[GPTOSS_PACE_ALONE], true, 10000000000);
     assert_int_equal(p.work[GPTOSS_PACE_ALONE], gptoss_pace_work(&p, 0, 1024));
@@ -473,13 +479,32 @@ static void a_prompt_alone_is_computed_in_the_largest_chunks(void **state)
     sim_close(&sim);
 }
 
+static void on_a_slow_device_no_step_of_a_long_prompt_reaches_the_step_timeout(void **state)
+{
+    struct sim sim;
+
+    (void)state;
+    sim_open(&sim, &large, GPTOSS_DEPTH_IS_FREE);
+    arrive(&sim, 8000, 1);
+    while (sim.s.queue.live > 0) {
+        assert_true(gptoss_scheduler_choose(&sim.s) > 0);
+        /* 75 ms a token: gpt-oss-20b at 0.04 T multiply-adds a second. */
+        uint64_t ns = sim.users[0].seq->take * 75ull * MS;
+        assert_true(ns < 30000ull * MS);
+        gptoss_scheduler_advance(&sim.s, ns);
+        if (sim.users[0].seq->computed == sim.users[0].seq->count)
+            leave(&sim, &sim.users[0]);
+    }
+    sim_close(&sim);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_chunk_grows_while_its_steps_are_shorter_than_the_aim),
         cmocka_unit_test(a_chunk_shrinks_when_its_steps_are_longer_than_the_aim),
         cmocka_unit_test(
-            on_a_fast_device_the_first_prompt_has_the_largest_chunk_and_streams_the_least),
+            the_first_prompt_has_the_chunk_that_the_device_begins_with_and_streams_the_least),
         cmocka_unit_test(a_larger_target_gap_gives_longer_steps_and_larger_chunks),
         cmocka_unit_test(a_chunk_that_the_operator_set_is_fixed),
         cmocka_unit_test(the_kind_of_a_step_depends_on_who_waits_for_its_end),
@@ -493,6 +518,7 @@ int main(void)
         cmocka_unit_test(no_prompt_takes_longer_than_four_times_the_order_of_arrival),
         cmocka_unit_test(random_crowds_keep_the_bound),
         cmocka_unit_test(a_prompt_alone_is_computed_in_the_largest_chunks),
+        cmocka_unit_test(on_a_slow_device_no_step_of_a_long_prompt_reaches_the_step_timeout),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -307,6 +307,7 @@ static bool plan_with(const struct planning *g, uint32_t sequences, bool embed_o
         pick(o->prefill_chunk,
              g->device->total_bytes < SMALL_CARD ? SMALL_CHUNK : DEFAULT_CHUNK, 1, MAX_CHUNK);
     p->least_chunk = o->prefill_chunk == 0 ? LEAST_CHUNK : p->prefill_chunk;
+    p->first_chunk = p->prefill_chunk; /* no GPU with compute capability 8.0 is slow */
     p->step_tokens = p->prefill_chunk + p->max_sequences;
     p->weights = cuda_place_weights(g->shape, c, 0);
     p->workspace = cuda_place_workspace(g->shape, c, p, 0);

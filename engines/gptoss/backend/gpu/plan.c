@@ -13,6 +13,7 @@ enum {
     DEFAULT_CHUNK = 2048,
     CPU_CHUNK = 256,
     LEAST_CHUNK = 64,
+    FIRST_CHUNK_MATRICES = 512,
     MAX_CHUNK = 8192,
     DEFAULT_KV_TOKENS = 131072,
     CPU_KV_TOKENS = 32768,
@@ -390,6 +391,16 @@ static void plan_growth(const struct model_config *c, const struct gptoss_backen
         p->most_pages[GPTOSS_WINDOW] = p->window_pages;
 }
 
+/* No frame leaves the worker during a step, so the first chunk must end within the node's
+ * step-timeout (30 s) on the slowest device of its kind.  gpt-oss-20b has 3 G multiply-adds a
+ * token: 512 tokens are 30 s at 0.05 T multiply-adds a second, 64 tokens at 0.006.  A card with
+ * memory of its own and cooperative matrices is at least ten times as fast as the first; an
+ * integrated GPU may reach 0.04. */
+static uint32_t first_chunk(const struct gpu_limits *l)
+{
+    return l->matrices && !l->unified ? FIRST_CHUNK_MATRICES : LEAST_CHUNK;
+}
+
 /* The chunk is halved until every buffer of the workspace can be bound. */
 static void plan_steps(const struct model_config *c, const struct gptoss_backend_options *o,
                        const struct gpu_limits *l, struct gptoss_plan *p)
@@ -406,6 +417,7 @@ static void plan_steps(const struct model_config *c, const struct gptoss_backend
     }
     p->least_chunk = o->prefill_chunk == 0 && p->prefill_chunk > LEAST_CHUNK ? LEAST_CHUNK
                                                                              : p->prefill_chunk;
+    p->first_chunk = first_chunk(l);
 }
 
 /* A GPU that shares the processor's memory may use less of it than the machine has. */
