@@ -18,9 +18,15 @@ static bool is_sound(const struct node_models *models, uint32_t pool)
     return !node_health_is_faulty(&models->pools.pool[pool].health);
 }
 
+struct offer {
+    uint32_t pool; /* NODE_POOL_NONE: nothing was offered so far */
+    uint32_t rank; /* of the pool's device */
+    enum node_plan plan;
+    uint64_t free_bytes;
+};
+
 /* How well so many bytes would fit, and how many are free. */
-static enum node_plan try_pool(const struct node_models *models, uint32_t pool, uint64_t need,
-                               uint64_t *free_bytes)
+static struct offer try_pool(const struct node_models *models, uint32_t pool, uint64_t need)
 {
     static struct node_room room;
     const struct node_pool_state *state = &models->pools.pool[pool].state;
@@ -28,34 +34,55 @@ static enum node_plan try_pool(const struct node_models *models, uint32_t pool, 
     node_plan_room(models, pool, need, &room);
     for (size_t i = 0; i < room.count; i++)
         held += room.claims[i].bytes;
-    *free_bytes = lr_elapsed(held, node_ledger_capacity(state, room.claims, room.count));
-    return room.plan;
+    return (struct offer){
+        .pool = pool,
+        .rank = models->pools.pool[pool].rank,
+        .plan = room.plan,
+        .free_bytes = lr_elapsed(held, node_ledger_capacity(state, room.claims, room.count)),
+    };
+}
+
+/* An integrated GPU can have more memory than the card beside it, the machine's, and is many
+ * times slower: the kind of the device counts before the memory. */
+static bool is_better(const struct offer *a, const struct offer *b)
+{
+    if (b->pool == NODE_POOL_NONE)
+        return true;
+    if ((a->plan == NODE_PLAN_NEVER) != (b->plan == NODE_PLAN_NEVER))
+        return b->plan == NODE_PLAN_NEVER;
+    if (a->plan != NODE_PLAN_NEVER && a->rank != b->rank)
+        return a->rank < b->rank;
+    return a->plan != b->plan ? a->plan < b->plan : a->free_bytes > b->free_bytes;
+}
+
+/* Of the GPUs without a bit in `passed`. */
+static struct offer best_offer(const struct node_model *model, uint64_t passed, uint64_t need)
+{
+    const struct node_models *models = model->models;
+    struct offer best = {.pool = NODE_POOL_NONE};
+    for (uint32_t i = 1; i < models->pools.count; i++) {
+        if (!is_sound(models, i) || (passed & node_pool_bit(i)) != 0)
+            continue;
+        struct offer offer = try_pool(models, i, need);
+        if (is_better(&offer, &best))
+            best = offer;
+    }
+    return best;
 }
 
 uint32_t node_pool_for(const struct node_model *model, bool on_device, uint64_t need)
 {
     const struct node_models *models = model->models;
-    uint32_t best = NODE_POOL_NONE;
-    enum node_plan best_plan = NODE_PLAN_NEVER;
-    uint64_t most = 0, free_bytes;
     if (!on_device || models->pools.count == 1)
         return NODE_POOL_RAM;
     /* A model lies on one device as a whole. */
-    for (uint32_t i = 1; i < models->pools.count; i++) {
-        if (!is_sound(models, i))
-            continue;
-        enum node_plan plan = try_pool(models, i, need, &free_bytes);
-        if (best == NODE_POOL_NONE || plan < best_plan ||
-            (plan == best_plan && free_bytes > most)) {
-            best = i;
-            best_plan = plan;
-            most = free_bytes;
-        }
-    }
+    struct offer best = best_offer(model, model->short_pools, need);
+    if (best.pool == NODE_POOL_NONE) /* the others have become faulty meanwhile */
+        best = best_offer(model, 0, need);
     /* Models were already asked to leave this device for the new model: it loads there. */
     bool has_asked = model->wants_room && model->room_pool != NODE_POOL_RAM &&
                      is_sound(models, model->room_pool);
-    return best_plan != NODE_PLAN_FITS && has_asked ? model->room_pool : best;
+    return best.plan != NODE_PLAN_FITS && has_asked ? model->room_pool : best.pool;
 }
 
 static bool is_awaited(const struct node_models *models, uint32_t pool)
@@ -80,21 +107,15 @@ static bool may_hold_extra(const struct node_model *model, uint32_t pool)
 uint32_t node_pool_for_extra(const struct node_model *model)
 {
     const struct node_models *models = model->models;
-    uint32_t best = NODE_POOL_NONE;
-    enum node_plan best_plan = NODE_PLAN_RECLAIM;
-    uint64_t most = 0, free_bytes;
+    struct offer best = {.pool = NODE_POOL_NONE};
     for (uint32_t i = 1; i < models->pools.count; i++) {
         if (!may_hold_extra(model, i))
             continue;
-        enum node_plan plan = try_pool(models, i, model->need.total, &free_bytes);
-        if (plan < best_plan ||
-            (plan == best_plan && (best == NODE_POOL_NONE || free_bytes > most))) {
-            best = i;
-            best_plan = plan;
-            most = free_bytes;
-        }
+        struct offer offer = try_pool(models, i, model->need.total);
+        if (offer.plan <= NODE_PLAN_RECLAIM && is_better(&offer, &best))
+            best = offer;
     }
-    return best;
+    return best.pool;
 }
 
 /* Whether it runs on a GPU, as far as is known. */
@@ -299,6 +320,8 @@ static void make_room(struct node_model *model)
 struct probe {
     struct node_answer answer; /* first: the argument of the callbacks */
     struct node_model *model;
+    uint32_t pool;                /* that it plans for, */
+    uint64_t limit;               /* with so much memory */
     struct node_library *library; /* reference */
     uint64_t started_ms;
 };
@@ -315,6 +338,47 @@ bool node_artifact_refused(struct node_model *model, const struct lr_error *why)
     return true;
 }
 
+/* What the engine may plan with.  Engines fill a limit that is short for them, so a tight one
+ * leaves a little for other programs, whose use changes all the time. */
+static uint64_t probe_limit(const struct node_model *model, uint32_t pool)
+{
+    enum { PART_LEFT = 64 };
+    static struct node_room room;
+    uint64_t limit = node_ledger_limit(&model->models->pools.pool[pool].state);
+    if (!model->is_tight)
+        return limit;
+    node_plan_room(model->models, pool, 0, &room);
+    uint64_t most = room.available - room.available / PART_LEFT;
+    return most < limit ? most + (most == 0) : limit; /* 0 would be no limit */
+}
+
+/* Whether other programs and pinned models hold what a plan by the pool's limit could need, and
+ * such a plan would be taken to a device of a worse kind. */
+static bool is_crowded(const struct node_pools *pools, const struct node_model *model,
+                       uint32_t pool)
+{
+    static struct node_room room;
+    bool has_worse = false;
+    for (uint32_t i = 1; pool != NODE_POOL_RAM && i < pools->count; i++)
+        has_worse = has_worse || pools->pool[i].rank > pools->pool[pool].rank;
+    node_plan_room(model->models, pool, 0, &room);
+    return has_worse && room.available < node_ledger_limit(&pools->pool[pool].state);
+}
+
+/* The engine cannot plan with so much memory: it is not asked again about devices that would
+ * give it no more.  False: there is no other device. */
+static bool pass_short_pools(struct node_model *model, uint32_t pool, uint64_t limit)
+{
+    model->short_pools |= node_pool_bit(pool);
+    for (uint32_t i = 1; i < model->models->pools.count; i++) {
+        uint64_t other = probe_limit(model, i);
+        if (other != 0 && (limit == 0 || other <= limit)) /* 0: no limit is known */
+            model->short_pools |= node_pool_bit(i);
+    }
+    return pool != NODE_POOL_RAM &&
+           best_offer(model, model->short_pools, 0).pool != NODE_POOL_NONE;
+}
+
 static void on_probe_exit(void *arg, const char *how)
 {
     struct probe *p = arg;
@@ -322,6 +386,9 @@ static void on_probe_exit(void *arg, const char *how)
     struct lr_error err = p->answer.error;
     bool has_need = p->answer.has_need, was_told = err.code != LR_OK;
     bool is_late = node_now(model->models) - p->started_ms >= model->models->limits.load_ms;
+    bool is_short = was_told && (err.code == LR_OUT_OF_VRAM || err.code == LR_OUT_OF_RAM);
+    uint32_t pool = p->pool;
+    uint64_t limit = p->limit;
     model->probe = NULL;
     if (has_need) {
         model->need = p->answer.need;
@@ -337,8 +404,11 @@ static void on_probe_exit(void *arg, const char *how)
         node_admit(model);
         return;
     }
-    if (model->is_tight && was_told &&
-        (err.code == LR_OUT_OF_VRAM || err.code == LR_OUT_OF_RAM)) {
+    if (is_short && pass_short_pools(model, pool, limit)) {
+        start_probe(model);
+        return;
+    }
+    if (is_short && model->is_tight && model->has_need) {
         node_model_trouble(model, NODE_TROUBLE_TIGHT, &err);
         return;
     }
@@ -347,20 +417,6 @@ static void on_probe_exit(void *arg, const char *how)
                       "the engine %s when it was asked about the model", how);
     node_model_trouble(model, was_told ? NODE_TROUBLE_TOLD : NODE_TROUBLE_DEATH, &err);
     node_model_pump(model);
-}
-
-/* What the engine may plan with.  Engines fill a limit that is short for them, so a tight one
- * leaves a little for other programs, whose use changes all the time. */
-static uint64_t probe_limit(const struct node_model *model, uint32_t pool)
-{
-    enum { PART_LEFT = 64 };
-    static struct node_room room;
-    uint64_t limit = node_ledger_limit(&model->models->pools.pool[pool].state);
-    if (!model->is_tight)
-        return limit;
-    node_plan_room(model->models, pool, 0, &room);
-    uint64_t most = room.available - room.available / PART_LEFT;
-    return most < limit ? most + (most == 0) : limit; /* 0 would be no limit */
 }
 
 static void start_probe(struct node_model *model)
@@ -374,7 +430,10 @@ static void start_probe(struct node_model *model)
     const struct node_proc_callbacks callbacks = {
         .arg = p, .on_frames = node_answer_on_frames, .on_exit = on_probe_exit};
     model->wants_probe = false;
-    node_describe_open(model, library, pool, probe_limit(model, pool), &open);
+    if (is_crowded(&models->pools, model, pool))
+        model->is_tight = true;
+    uint64_t limit = probe_limit(model, pool);
+    node_describe_open(model, library, pool, limit, &open);
     lr_code code =
         p != NULL ? node_engine_run(models->launcher, library, model->id, WIRE_PROBE, &open,
                                     &callbacks, &model->probe, &err)
@@ -385,6 +444,8 @@ static void start_probe(struct node_model *model)
         return;
     }
     p->model = model;
+    p->pool = pool;
+    p->limit = limit;
     p->started_ms = node_now(models);
     p->library = node_library_ref(library);
 }
@@ -403,6 +464,7 @@ void node_admit(struct node_model *model)
     }
     if (is_at_rest) {
         model->wants_probe = model->is_tight;
+        model->short_pools = 0;
         node_breaker_try(&model->breaker);
         node_model_move(model, NODE_MODEL_STARTING, NULL);
     }

@@ -107,11 +107,10 @@ static void use_processor(struct node_devices *out, const struct wire_device *de
     (void)snprintf(out->name, sizeof(out->name), "vulkan:%u", device->number);
 }
 
-/* The order in which devices are used. */
-static int rank(const struct wire_device *d)
+uint32_t node_device_rank(const struct wire_device *d)
 {
     static const char *const types[] = {"discrete", "integrated", "virtual", "other", "cpu"};
-    int n = 0;
+    uint32_t n = 0;
     while (n < 4 && strcmp(d->type, types[n]) != 0)
         n++;
     return n;
@@ -123,9 +122,9 @@ static bool pick_vulkan(const struct wire_device *listed, size_t count, bool is_
                         struct node_devices *out)
 {
     set(out, "vulkan");
-    for (int r = 0; r < 4; r++)
+    for (uint32_t r = 0; r < 4; r++)
         for (size_t i = 0; i < count; i++)
-            if (rank(&listed[i]) == r && !(is_auto && listed[i].why[0] != '\0'))
+            if (node_device_rank(&listed[i]) == r && !(is_auto && listed[i].why[0] != '\0'))
                 out->gpus[out->count++] = listed[i];
     if (out->count == 0 && count != 0 && !is_auto)
         use_processor(out, &listed[0]);
@@ -161,7 +160,7 @@ static bool pick_one(const char *wanted, const struct wire_device *listed, size_
         bool is_meant = is_number
                             ? d->number == number
                             : same_uuid(d->uuid, wanted) || strstr(d->title, wanted) != NULL;
-        if (is_meant && (best == NULL || rank(d) < rank(best)))
+        if (is_meant && (best == NULL || node_device_rank(d) < node_device_rank(best)))
             best = d;
     }
     return best != NULL && pick_vulkan(best, 1, false, out);

@@ -32,6 +32,9 @@ struct node_devices {
 LR_MUST_USE lr_code node_vulkan_list(struct wire_device out[WIRE_VULKAN_MAX], size_t *count,
                                      struct lr_error *err);
 
+/* The order in which devices are used, by their type: 0 for a discrete GPU. */
+uint32_t node_device_rank(const struct wire_device *device);
+
 /* This system has Metal, or LR_METAL_LIBRARY names a stand-in for it (tests). */
 bool node_has_metal(void);
 

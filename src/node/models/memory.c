@@ -6,6 +6,7 @@
 
 #include "base/log.h"
 #include "base/os/memory.h"
+#include "node/models/devices.h"
 
 /* ---- RAM ---- */
 
@@ -122,6 +123,7 @@ void node_pools_replace(struct node_pools *pools, const struct wire_device *devi
         (void)snprintf(p->name, sizeof(p->name), "vulkan:%u", devices[i].number);
         (void)snprintf(p->title, sizeof(p->title), "%s", devices[i].title);
         p->copies = 1;
+        p->rank = node_device_rank(&devices[i]);
         p->state.limit_percent = pools->pool[NODE_POOL_RAM].state.limit_percent;
         p->state.total = devices[i].budget; /* other programs hold the rest */
     }

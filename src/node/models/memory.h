@@ -30,8 +30,15 @@ struct node_pool {
     void *gpu;          /* NVML handle of the whole GPU */
     struct node_health health;
     uint32_t copies; /* replicas of one model that it may hold */
+    uint32_t rank;   /* of the device's kind (node_device_rank): the lowest is used first */
     bool is_part;    /* of a GPU (MIG) */
 };
+
+/* In a set of GPUs; the machine's RAM is in none. */
+static inline uint64_t node_pool_bit(uint32_t pool)
+{
+    return pool != NODE_POOL_RAM ? 1ull << (pool - 1) : 0;
+}
 
 struct node_pools {
     struct node_pool pool[NODE_POOLS_MAX];

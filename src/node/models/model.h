@@ -88,8 +88,10 @@ struct node_model {
     bool has_need;
     struct lr_engine_need need;        /* for need_library */
     struct node_library *need_library; /* reference */
-    bool is_tight;    /* the need within the pool's limit did not fit beside other programs and
-                       * pinned models: each load asks for the need within what is free */
+    bool is_tight; /* the need within the pool's limit did not fit beside other programs and
+                    * pinned models: each load asks for the need within what is free */
+    uint64_t
+        short_pools;  /* in this try: GPUs that its engine cannot plan for (node_pool_bit) */
     bool wants_probe; /* the need is of an earlier load, and the free memory may have changed */
 
     bool is_pinned;

@@ -71,8 +71,9 @@ struct node_model *node_find_model(const struct node_models *models, struct lr_s
 
 /* ---- memory (admission.c) ---- */
 
-/* The pool for a model's first replica, which needs so many bytes: where they are free, else
- * where the fewest others must go.  NODE_POOL_NONE: every GPU is faulty. */
+/* The pool for a model's first replica, which needs so many bytes: of the best kind of device
+ * (node_device_rank) that could hold it the one where they are free, else where the fewest
+ * others must go.  NODE_POOL_NONE: every GPU is faulty. */
 enum { NODE_POOL_NONE = NODE_POOLS_MAX };
 uint32_t node_pool_for(const struct node_model *model, bool on_device, uint64_t need);
 /* The pool for one more replica: where memory is free for it, or is once others have given KV

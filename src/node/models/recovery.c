@@ -83,6 +83,7 @@ void node_model_trouble(struct node_model *model, enum node_trouble kind,
     struct lr_error err = *why; /* it may be the model's own */
     uint64_t now = node_now(model->models);
     model->wants_room = false;
+    model->short_pools = 0;
     if (kind == NODE_TROUBLE_JUDGED || (kind == NODE_TROUBLE_TOLD && is_verdict(model, &err))) {
         node_storage_note(model);
         node_model_move(model, NODE_MODEL_FAILED, &err);
