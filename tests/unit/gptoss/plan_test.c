@@ -1,5 +1,6 @@
 /* The memory plan of a GPU, without a GPU: what fits on a card, and what a card that is too
- * small is told. */
+ * small is told.
+ * Also the message for a driver that cannot compile the kernels. */
 #include "tests/unit/gptoss/support.h"
 
 #ifdef GPTOSS_CUDA
@@ -148,6 +149,29 @@ static void a_card_that_is_too_small_is_told_what_is_missing_and_what_helps(void
     assert_non_null(strstr(err.text, "without --max-tokens would fit"));
 }
 
+static void
+a_driver_that_is_too_old_for_the_code_is_told_both_versions_and_what_helps(void **state)
+{
+    const struct cuda_device device = {.name = "NVIDIA RTX 3090", .major = 8, .minor = 6};
+    struct lr_error err = {0};
+    char needed[32];
+
+    (void)state;
+    assert_int_equal(
+        cuda_code_refused(CUDA_ERROR_UNSUPPORTED_PTX_VERSION, 12040, &device, &err),
+        LR_UNSUPPORTED);
+    (void)snprintf(needed, sizeof(needed), "one for CUDA %d.%d or later", CUDA_VERSION / 1000,
+                   CUDA_VERSION % 1000 / 10);
+    assert_non_null(strstr(err.text, "driver is for CUDA 12.4 "));
+    assert_non_null(strstr(err.text, needed));
+    assert_non_null(strstr(err.text, "NVIDIA RTX 3090 (compute capability 8.6)"));
+    assert_non_null(strstr(err.text, "install a newer driver"));
+    assert_non_null(strstr(err.text, "release-all-gpus"));
+    assert_int_equal(cuda_code_refused(CUDA_ERROR_NO_BINARY_FOR_GPU, 13000, &device, &err),
+                     LR_UNSUPPORTED);
+    assert_non_null(strstr(err.text, "no code for NVIDIA RTX 3090"));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -157,6 +181,8 @@ int main(void)
         cmocka_unit_test(the_plan_is_the_same_within_its_own_total),
         cmocka_unit_test(a_small_card_has_a_smaller_workspace_and_fixed_part),
         cmocka_unit_test(a_card_that_is_too_small_is_told_what_is_missing_and_what_helps),
+        cmocka_unit_test(
+            a_driver_that_is_too_old_for_the_code_is_told_both_versions_and_what_helps),
     };
     return cmocka_run_group_tests(tests, open_shape, close_shape);
 }

@@ -78,12 +78,12 @@ static lr_code load_modules(struct gptoss_backend *b, struct lr_error *err)
     };
     for (int i = 0; i < CUDA_MODULE_COUNT; i++) {
         CUresult result = b->cu->cuModuleLoadData(&b->modules[i], images[i]);
-        if (result == CUDA_ERROR_NO_BINARY_FOR_GPU)
-            return lr_fail(
-                err, LR_UNSUPPORTED,
-                "this build has no code for %s (compute capability %d.%d): build with "
-                "LR_CUDA_ARCHS naming it",
-                b->device.name, b->device.major, b->device.minor);
+        if (result == CUDA_ERROR_NO_BINARY_FOR_GPU ||
+            result == CUDA_ERROR_UNSUPPORTED_PTX_VERSION) {
+            int driver = 0;
+            CUDA_TRY(b->cu, cuDriverGetVersion(&driver), err);
+            return cuda_code_refused(result, driver, &b->device, err);
+        }
         if (result != CUDA_SUCCESS)
             return cuda_fail(b->cu, result, "cuModuleLoadData", err);
     }

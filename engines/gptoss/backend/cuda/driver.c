@@ -7,8 +7,12 @@
 
 #include "base/os/library.h"
 
-/* Programmatic launches inside captured graphs need a driver of this CUDA version. */
+/* Programmatic launches inside captured graphs need a driver of this CUDA version.  PTX needs
+ * one as new as the nvcc that made it (cuda_code_refused). */
 enum { OLDEST_DRIVER = 12030 };
+
+/* For "%d.%d". */
+#define VERSION(n) (n) / 1000, (n) % 1000 / 10
 
 #define NAME_OF(x)  NAME_OF_(x)
 #define NAME_OF_(x) #x
@@ -45,8 +49,7 @@ static lr_code load(struct cuda_driver *cu, struct lr_error *err)
         return lr_fail(
             err, LR_UNSUPPORTED,
             "the NVIDIA driver is for CUDA %d.%d, needed is %d.%d or later: update it",
-            version / 1000, version % 1000 / 10, OLDEST_DRIVER / 1000,
-            OLDEST_DRIVER % 1000 / 10);
+            VERSION(version), VERSION(OLDEST_DRIVER));
     return LR_OK;
 }
 
@@ -76,6 +79,23 @@ lr_code cuda_fail(const struct cuda_driver *cu, CUresult result, const char *cal
         text = "unknown error";
     lr_code code = result == CUDA_ERROR_OUT_OF_MEMORY ? LR_OUT_OF_VRAM : LR_INTERNAL;
     return lr_fail(err, code, "CUDA: %.*s: %s (%d)", name, call, text, (int)result);
+}
+
+lr_code cuda_code_refused(CUresult result, int driver, const struct cuda_device *device,
+                          struct lr_error *err)
+{
+    if (result == CUDA_ERROR_NO_BINARY_FOR_GPU)
+        return lr_fail(err, LR_UNSUPPORTED,
+                       "this build has no code for %s (compute capability %d.%d): build with "
+                       "LR_CUDA_ARCHS naming it",
+                       device->name, device->major, device->minor);
+    return lr_fail(err, LR_UNSUPPORTED,
+                   "the NVIDIA driver is for CUDA %d.%d and cannot compile this build's code "
+                   "for %s (compute capability %d.%d), which needs one for CUDA %d.%d or "
+                   "later: install a newer driver, or use a build with machine code for this "
+                   "GPU (preset release-all-gpus)",
+                   VERSION(driver), device->name, device->major, device->minor,
+                   VERSION(CUDA_VERSION));
 }
 
 static void uuid_text(const CUuuid *uuid, char out[41])

@@ -58,6 +58,13 @@ LR_MUST_USE lr_code cuda_device_find(const struct cuda_driver *cu, const char *n
 lr_code cuda_fail(const struct cuda_driver *cu, CUresult result, const char *call,
                   struct lr_error *err);
 
+/* UNSUPPORTED for the two results of cuModuleLoadData that say that this build's code does not
+ * run here: NO_BINARY_FOR_GPU, and UNSUPPORTED_PTX_VERSION where the driver's compiler (of the
+ * CUDA version `driver`, as cuDriverGetVersion gives it) is older than the nvcc of the build.
+ */
+lr_code cuda_code_refused(CUresult result, int driver, const struct cuda_device *device,
+                          struct lr_error *err);
+
 /* Returns from the calling function unless the call succeeds. */
 #define CUDA_TRY(cu, call, err)                                                                \
     do {                                                                                       \
