@@ -94,11 +94,22 @@ static lr_code check_limits(const struct lr_engine_model *m,
                    (unsigned long long)need.total, (unsigned long long)limit);
 }
 
+static lr_code check_device(const struct testing_options *o,
+                            const struct lr_engine_options *options, struct lr_error *err)
+{
+    if (o->refuses[0] == '\0' || options->device_count == 0 ||
+        strcmp(options->devices[0], o->refuses) != 0)
+        return LR_OK;
+    return lr_fail(err, LR_UNSUPPORTED, "%s is too old", options->devices[0]);
+}
+
 static lr_code probe(const char *model_dir, const struct lr_engine_options *options,
                      struct lr_engine_need *need, struct lr_error *err)
 {
     struct lr_engine_model m = {0};
     lr_code code = testing_options_read(&m.options, model_dir, options->extra_json, err);
+    if (code == LR_OK)
+        code = check_device(&m.options, options, err);
     if (code == LR_OK)
         code = testing_artifact_check(options->artifact_path, false, err);
     if (code == LR_OK)
@@ -175,6 +186,8 @@ static lr_code open_model(const struct lr_engine_host *host, const char *model_d
     m->last = &m->first;
     size_model(m, options);
     lr_code code = testing_options_read(&m->options, model_dir, options->extra_json, err);
+    if (code == LR_OK)
+        code = check_device(&m->options, options, err);
     if (code == LR_OK)
         code = testing_artifact_check(options->artifact_path, true, err);
     m->has_artifact = options->artifact_path != NULL;

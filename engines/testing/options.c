@@ -82,6 +82,8 @@ static bool read_member(struct testing_options *o, struct lr_str key, const stru
         return read_text(v, o->pry_file, sizeof(o->pry_file));
     if (lr_str_eq_z(key, "pry_model"))
         return read_text(v, o->pry_model, sizeof(o->pry_model));
+    if (lr_str_eq_z(key, "refuses"))
+        return read_text(v, o->refuses, sizeof(o->refuses));
     if (lr_str_eq_z(key, "once"))
         return read_text(v, o->once, sizeof(o->once));
     return false;

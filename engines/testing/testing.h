@@ -73,6 +73,7 @@ struct testing_options {
         pry_file[512]; /* a file outside of the engine's folders: read, and written beside it */
     char pry_model[512]; /* the model's folder: written into */
     char gate[512];      /* token i is sent once this file holds more than i bytes */
+    char refuses[64];    /* a device on which nothing runs: UNSUPPORTED */
     char once[512];      /* the fault happens only if this file could be created */
 };
 

@@ -270,3 +270,25 @@ it('a killed replica: its requests go on in the others, and it comes back', asyn
   assert.equal((await node.model('m')).failures, 0);
   await node.stop();
 });
+
+describe('a GPU that an engine refuses', () => {
+  let node;
+  before(async () => {
+    node = await startWithGpus(['', ''], { args: ['--replicas', '2'], models: { m: { refuses: 'GPU-fake-0' } } });
+  });
+  after(() => node.stop());
+
+  it('is left for another one, and the log says why', async () => {
+    assert.equal((await generate(node, ask('m', 'x'))).text, 'x');
+    assert.deepEqual(
+      (await node.serving('m')).map((w) => w.pool),
+      ['GPU-fake-1'],
+    );
+    assert.match(node.log, /model\.gpu_refused model=m gpu=GPU-fake-0 .*GPU-fake-0 is too old/);
+  });
+
+  it('is named as the reason for a replica that does not come', async () => {
+    const answer = await (await node.post('/v0/models/m/replicas?count=2')).json();
+    assert.equal(answer.replicas_reason, 'the node has 2 GPUs, and the engine cannot use 1 of them');
+  });
+});

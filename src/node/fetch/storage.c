@@ -364,6 +364,7 @@ void node_storage_open(struct node_storage *storage)
 static void free_model(struct node_model *m)
 {
     node_library_unref(m->need_library);
+    node_pools_unrefuse(m);
     undescribe(m);
     free(m->folder);
     free(m->id);

@@ -18,6 +18,19 @@ static bool is_sound(const struct node_models *models, uint32_t pool)
     return !node_health_is_faulty(&models->pools.pool[pool].health);
 }
 
+/* GPUs that the engine's present version has refused. */
+static uint64_t refused_pools(const struct node_model *model)
+{
+    return model->engine != NULL && model->refused_by == model->engine->library
+               ? model->refused_pools
+               : 0;
+}
+
+bool node_pool_takes(const struct node_model *model, uint32_t pool)
+{
+    return is_sound(model->models, pool) && (refused_pools(model) & node_pool_bit(pool)) == 0;
+}
+
 struct offer {
     uint32_t pool; /* NODE_POOL_NONE: nothing was offered so far */
     uint32_t rank; /* of the pool's device */
@@ -76,13 +89,41 @@ uint32_t node_pool_for(const struct node_model *model, bool on_device, uint64_t 
     if (!on_device || models->pools.count == 1)
         return NODE_POOL_RAM;
     /* A model lies on one device as a whole. */
-    struct offer best = best_offer(model, model->short_pools, need);
+    struct offer best = best_offer(model, model->short_pools | refused_pools(model), need);
     if (best.pool == NODE_POOL_NONE) /* the others have become faulty meanwhile */
         best = best_offer(model, 0, need);
     /* Models were already asked to leave this device for the new model: it loads there. */
     bool has_asked = model->wants_room && model->room_pool != NODE_POOL_RAM &&
                      is_sound(models, model->room_pool);
     return best.plan != NODE_PLAN_FITS && has_asked ? model->room_pool : best.pool;
+}
+
+bool node_pool_refused(struct node_model *model, uint32_t pool, struct node_library *library,
+                       const struct lr_error *why)
+{
+    if (why->code != LR_UNSUPPORTED || pool == NODE_POOL_RAM)
+        return false;
+    if (model->refused_by != library)
+        node_pools_unrefuse(model);
+    if (model->refused_by == NULL)
+        model->refused_by = node_library_ref(library);
+    model->refused_pools |= node_pool_bit(pool);
+    if (best_offer(model, model->short_pools | model->refused_pools, 0).pool ==
+        NODE_POOL_NONE) {
+        node_pools_unrefuse(model); /* it is the model: the next try asks all of them again */
+        return false;
+    }
+    const struct node_pool *gpu = &model->models->pools.pool[pool];
+    lr_log_warn(NULL, "model.gpu_refused model=%s gpu=%s name=%s reason=%s", model->id,
+                gpu->name, gpu->title, why->text);
+    return true;
+}
+
+void node_pools_unrefuse(struct node_model *model)
+{
+    node_library_unref(model->refused_by);
+    model->refused_by = NULL;
+    model->refused_pools = 0;
 }
 
 static bool is_awaited(const struct node_models *models, uint32_t pool)
@@ -100,7 +141,7 @@ static bool may_hold_extra(const struct node_model *model, uint32_t pool)
     for (size_t i = 0; i < NODE_REPLICAS; i++)
         held +=
             model->replicas[i].state != NODE_REPLICA_EMPTY && model->replicas[i].pool == pool;
-    return held < models->pools.pool[pool].copies && is_sound(models, pool) &&
+    return held < models->pools.pool[pool].copies && node_pool_takes(model, pool) &&
            !is_awaited(models, pool);
 }
 
@@ -265,6 +306,7 @@ void node_forget_need(struct node_model *model)
 {
     model->has_need = false;
     model->is_tight = false;
+    node_pools_unrefuse(model);
 }
 
 static void start_probe(struct node_model *model);
@@ -376,7 +418,8 @@ static bool pass_short_pools(struct node_model *model, uint32_t pool, uint64_t l
             model->short_pools |= node_pool_bit(i);
     }
     return pool != NODE_POOL_RAM &&
-           best_offer(model, model->short_pools, 0).pool != NODE_POOL_NONE;
+           best_offer(model, model->short_pools | refused_pools(model), 0).pool !=
+               NODE_POOL_NONE;
 }
 
 static void on_probe_exit(void *arg, const char *how)
@@ -396,11 +439,13 @@ static void on_probe_exit(void *arg, const char *how)
         node_library_unref(model->need_library);
         model->need_library = node_library_ref(p->library);
     }
+    bool is_refused =
+        !has_need && was_told && node_pool_refused(model, p->pool, p->library, &err);
     node_library_unref(p->library);
     free(p);
     if (model->state != NODE_MODEL_STARTING)
         return;
-    if (has_need || node_artifact_refused(model, &err)) {
+    if (has_need || is_refused || node_artifact_refused(model, &err)) {
         node_admit(model);
         return;
     }

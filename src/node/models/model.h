@@ -91,7 +91,10 @@ struct node_model {
     bool is_tight; /* the need within the pool's limit did not fit beside other programs and
                     * pinned models: each load asks for the need within what is free */
     uint64_t
-        short_pools;  /* in this try: GPUs that its engine cannot plan for (node_pool_bit) */
+        short_pools; /* in this try: GPUs that its engine cannot plan for (node_pool_bit) */
+    uint64_t refused_pools; /* GPUs that its engine cannot use, whatever memory they have: too
+                             * old, for instance (node_pool_bit) */
+    struct node_library *refused_by; /* reference: the version that said so; NULL: none */
     bool wants_probe; /* the need is of an earlier load, and the free memory may have changed */
 
     bool is_pinned;

@@ -79,6 +79,13 @@ uint32_t node_pool_for(const struct node_model *model, bool on_device, uint64_t 
 /* The pool for one more replica: where memory is free for it, or is once others have given KV
  * memory back, and no model waits for that memory.  NODE_POOL_NONE: there is none. */
 uint32_t node_pool_for_extra(const struct node_model *model);
+/* The GPU is sound, and the model's engine has not refused it. */
+bool node_pool_takes(const struct node_model *model, uint32_t pool);
+/* The engine failed with `why` on that GPU.  True: it cannot use this GPU and there is another
+ * one, where the model can be tried at once. */
+bool node_pool_refused(struct node_model *model, uint32_t pool, struct node_library *library,
+                       const struct lr_error *why);
+void node_pools_unrefuse(struct node_model *model);
 /* Whether the model runs on a GPU, as far as is known, and every GPU of the node is faulty:
  * UNAVAILABLE names the first of them. */
 LR_MUST_USE lr_code node_gpus_check(const struct node_model *model, struct lr_error *err);

@@ -87,7 +87,7 @@ static uint32_t places(const struct node_model *m)
     if (m->need.on_device == 0 || pools->count == 1)
         return 1;
     for (uint32_t i = 1; i < pools->count; i++)
-        if (!node_health_is_faulty(&pools->pool[i].health))
+        if (node_pool_takes(m, i))
             count += pools->pool[i].copies;
     return count;
 }
@@ -291,10 +291,12 @@ static uint32_t wanted(struct node_model *m, uint64_t now)
 static void explain_places(const struct node_model *m, char why[NODE_REASON_MAX])
 {
     const struct node_pools *pools = &m->models->pools;
-    uint32_t gpus = pools->count - 1, faulty = 0, most = places(m);
+    uint32_t gpus = pools->count - 1, faulty = 0, refused = 0, most = places(m);
     bool has_parts = false;
     for (uint32_t i = 1; i < pools->count; i++) {
-        faulty += node_health_is_faulty(&pools->pool[i].health);
+        bool is_faulty = node_health_is_faulty(&pools->pool[i].health);
+        faulty += is_faulty;
+        refused += !is_faulty && !node_pool_takes(m, i);
         has_parts = has_parts || pools->pool[i].is_part;
     }
     const char *name = has_parts ? "GPUs and parts of GPUs" : gpus == 1 ? "GPU" : "GPUs";
@@ -307,6 +309,10 @@ static void explain_places(const struct node_model *m, char why[NODE_REASON_MAX]
     else if (faulty != 0)
         (void)snprintf(why, NODE_REASON_MAX, "the node has %u %s, and %u of them %s faulty",
                        gpus, name, faulty, faulty == 1 ? "is" : "are");
+    else if (refused != 0)
+        (void)snprintf(why, NODE_REASON_MAX,
+                       "the node has %u %s, and the engine cannot use %u of them", gpus, name,
+                       refused);
     else if (most != gpus)
         (void)snprintf(why, NODE_REASON_MAX,
                        "the node has %u %s, for %u replicas of a model (setting gpus)", gpus,
@@ -336,7 +342,7 @@ static void explain_no_pool(const struct node_model *m, char why[NODE_REASON_MAX
         uint32_t held = 0;
         for (size_t k = 0; k < NODE_REPLICAS; k++)
             held += m->replicas[k].state != NODE_REPLICA_EMPTY && m->replicas[k].pool == i;
-        if (held >= pools->pool[i].copies || node_health_is_faulty(&pools->pool[i].health))
+        if (held >= pools->pool[i].copies || !node_pool_takes(m, i))
             continue;
         if (waiting != NULL)
             awaited_by = waiting;

@@ -207,7 +207,9 @@ static void load_failed(struct node_model *model, const struct node_worker *w, c
 {
     struct lr_error err = w->failure;
     bool was_told = err.code != LR_OK;
-    if (node_artifact_refused(model, &err)) {
+    bool is_refused =
+        !w->replica->is_swapping && node_pool_refused(model, w->pool, w->library, &err);
+    if (is_refused || node_artifact_refused(model, &err)) {
         node_model_move(model, NODE_MODEL_PRESENT, &err);
         return;
     }
@@ -281,6 +283,14 @@ static void drained(struct node_replica *replica)
         node_model_load(model);
 }
 
+static void replica_lost(struct node_worker *w, bool was_loading, bool was_busy,
+                         const struct lr_error *why)
+{
+    if (was_loading && !w->replica->is_swapping)
+        (void)node_pool_refused(w->model, w->pool, w->library, why);
+    node_replica_lost(w->replica, was_loading, was_busy, why);
+}
+
 static void on_exit_of(void *arg, const char *how)
 {
     struct node_worker *w = arg;
@@ -315,7 +325,7 @@ static void on_exit_of(void *arg, const char *how)
     else if (was_serving && was == NODE_REPLICA_DRAINING)
         drained(w->replica);
     else if (was_serving && node_model_worker(model) != NULL)
-        node_replica_lost(w->replica, was == NODE_REPLICA_LOADING, was_busy, &why);
+        replica_lost(w, was == NODE_REPLICA_LOADING, was_busy, &why);
     else if (was_serving && was == NODE_REPLICA_LOADING)
         load_failed(model, w, how);
     else if (was_serving)

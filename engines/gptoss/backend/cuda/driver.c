@@ -134,8 +134,9 @@ static lr_code describe(const struct cuda_driver *cu, CUdevice device, struct cu
              err);
     if (out->major < 8)
         return lr_fail(err, LR_UNSUPPORTED,
-                       "%s has compute capability %d.%d, needed is 8.0 or later", out->name,
-                       out->major, out->minor);
+                       "%s has compute capability %d.%d, needed is 8.0 or later: use it with "
+                       "--device vulkan",
+                       out->name, out->major, out->minor);
     return LR_OK;
 }
 
