@@ -66,10 +66,38 @@ static void only_a_card_with_cooperative_matrices_begins_with_more_than_the_leas
     assert_int_equal(plan_of(&limits, &o).prefill_chunk, 2048); /* it may grow to that */
 }
 
+/* Pages of a layer that are bound at a time. */
+static uint64_t bound_pages(const struct gpu_limits *l)
+{
+    return l->binding_bytes / gpu_layer_page_bytes(&shape->config);
+}
+
+static void no_layer_has_more_pages_than_the_device_binds(void **state)
+{
+    const struct gptoss_backend_options tries[] = {
+        {0}, {.max_sequences = 1024}, {.prefill_chunk = 8192}, {.kv_tokens = 1 << 20}};
+
+    (void)state;
+    for (uint64_t mib = 128; mib <= 4096; mib *= 2)
+        for (size_t i = 0; i < sizeof(tries) / sizeof(tries[0]); i++) {
+            struct gpu_limits limits = card;
+            limits.total_bytes = limits.free_bytes = 80 * GIB;
+            limits.binding_bytes = mib << 20;
+            const struct gptoss_plan p = plan_of(&limits, &tries[i]);
+            uint64_t bound = bound_pages(&limits);
+            assert_in_range(p.least_pages[GPTOSS_WINDOW], 1, p.window_pages);
+            assert_in_range(p.window_pages, 1, p.most_pages[GPTOSS_WINDOW]);
+            assert_in_range(p.most_pages[GPTOSS_WINDOW], 1, bound);
+            assert_in_range(p.full_pages, 1, p.most_pages[GPTOSS_FULL]);
+            assert_in_range(p.most_pages[GPTOSS_FULL], 1, bound);
+        }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(only_a_card_with_cooperative_matrices_begins_with_more_than_the_least),
+        cmocka_unit_test(no_layer_has_more_pages_than_the_device_binds),
     };
     return cmocka_run_group_tests(tests, open_shape, close_shape);
 }

@@ -336,8 +336,17 @@ static uint32_t pick(uint64_t asked, uint64_t otherwise, uint64_t low, uint64_t 
     return (uint32_t)(v > high ? high : v);
 }
 
-static void count_pages(const struct model_config *c, struct gptoss_plan *p, uint64_t tokens)
+/* The most pages of a layer that a binding can hold, in tokens. */
+static uint64_t bound_tokens(const struct model_config *c, const struct gpu_limits *l)
 {
+    return part_bytes(l) / gpu_layer_page_bytes(c) * GPU_PAGE_TOKENS;
+}
+
+/* The pages of a layer are one binding, those of cached prefixes included. */
+static void count_pages(const struct model_config *c, const struct gpu_limits *l,
+                        struct gptoss_plan *p, uint64_t tokens)
+{
+    uint64_t bound = bound_tokens(c, l) / GPU_PAGE_TOKENS;
     uint32_t window = pages_for(c->window) + 2, longest = pages_for(p->max_context);
 
     p->full_pages = pages_for(tokens);
@@ -346,30 +355,27 @@ static void count_pages(const struct model_config *c, struct gptoss_plan *p, uin
         p->max_sequences * (window < longest ? window : longest) + pages_for(p->prefill_chunk);
     p->window_pages = p->least_pages[GPTOSS_WINDOW] +
                       (p->full_pages / 2 < CACHED_WINDOWS ? p->full_pages / 2 : CACHED_WINDOWS);
+    if (p->window_pages > bound)
+        p->window_pages = (uint32_t)bound;
     p->kv = p->full_pages * p->full_page_bytes + p->window_pages * p->window_page_bytes;
     p->total = p->weights + p->workspace + p->fixed + p->kv;
 }
 
-/* The most pages of a layer that a binding can hold, in tokens. */
-static uint64_t bound_tokens(const struct model_config *c, const struct gpu_limits *l)
-{
-    return part_bytes(l) / gpu_layer_page_bytes(c) * GPU_PAGE_TOKENS;
-}
-
 /* Reduces the KV tokens if the operator gave no number. */
 static bool fit(const struct model_config *c, const struct gptoss_backend_options *o,
-                struct gptoss_plan *p, uint64_t wanted, uint64_t limit)
+                const struct gpu_limits *l, struct gptoss_plan *p, uint64_t wanted,
+                uint64_t limit)
 {
     uint64_t least = o->kv_tokens != 0     ? wanted
                      : o->max_context != 0 ? p->max_context
                                            : p->prefill_chunk + GPU_PAGE_TOKENS;
 
-    count_pages(c, p, wanted);
+    count_pages(c, l, p, wanted);
     for (uint64_t tokens = wanted; p->total > limit && tokens > least;) {
         tokens = tokens - tokens / 8 - 1 > least ? tokens - tokens / 8 - 1 : least;
         if (tokens < p->max_context)
             p->max_context = (uint32_t)tokens;
-        count_pages(c, p, tokens);
+        count_pages(c, l, p, tokens);
     }
     return p->total <= limit;
 }
@@ -477,7 +483,7 @@ lr_code gpu_plan_for(const struct model_config *c, const struct gptoss_backend_o
     plan_steps(c, o, l, &p);
     p.fixed = l->is_cpu ? FIXED_BYTES_CPU : FIXED_BYTES;
     uint64_t limit = limit_of(o, l);
-    if (!fit(c, o, &p, wanted, limit))
+    if (!fit(c, o, l, &p, wanted, limit))
         return lr_fail(
             err, l->is_cpu ? LR_OUT_OF_RAM : LR_OUT_OF_VRAM,
             "the model needs %llu bytes of memory on %s (weights %llu, KV cache %llu, "
