@@ -54,6 +54,11 @@ struct lr_sandbox_path {
     bool is_writable;
 };
 
+/* Linux alone: the folders that the CUDA driver writes to, if `dev` (the system's "/dev") has a
+ * device of NVIDIA's driver or of WSL2.  Returns LR_SANDBOX_CUDA, or 0: no such device. */
+enum { LR_SANDBOX_CUDA = 3 };
+size_t lr_sandbox_cuda_folders(const char *dev, const char *out[LR_SANDBOX_CUDA]);
+
 /* From now on files can be opened below these paths only.  Nothing can be executed, no TCP
  * connection made or accepted, and no process outside signalled or traced, each as far as the
  * kernel's Landlock version supports it.  Does nothing where facts->landlock is 0. */

@@ -1,4 +1,5 @@
-/* Where an engine keeps files between two starts, on every system.  lr_sandbox_enter cannot be
+/* Where an engine keeps files between two starts, on every system, and on Linux what it may
+ * write beside them.  lr_sandbox_enter cannot be
  * taken back, so the test starts itself a second time for it. */
 #include "base/os/process.h"
 #include "base/sandbox.h"
@@ -47,6 +48,34 @@ static void an_engine_keeps_files_in_its_scratch_folder(void **state)
     assert_true(lr_file_exists(path));
 }
 
+#ifdef __linux__
+static bool may_write_for_cuda(const char *dev, const char *folder)
+{
+    const char *folders[LR_SANDBOX_CUDA];
+    bool found = false;
+    for (size_t i = lr_sandbox_cuda_folders(dev, folders); i-- > 0;)
+        found = found || strcmp(folders[i], folder) == 0;
+    return found;
+}
+
+static void an_engine_may_write_what_cuda_needs_where_nvidia_or_wsl2_has_a_device(void **state)
+{
+    static const char *const devices[] = {"nvidiactl", "dxg"};
+    char path[LR_PATH_MAX];
+    struct lr_error err;
+    (void)unsetenv("CUDA_MPS_PIPE_DIRECTORY");
+    assert_false(may_write_for_cuda(*state, "/dev/shm"));
+    for (size_t i = 0; i < 2; i++) {
+        path_in(path, *state, devices[i]);
+        assert_int_equal(lr_file_write_atomic(path, lr_str_z(""), 0600, &err), LR_OK);
+        assert_true(may_write_for_cuda(*state, "/dev/shm"));
+        assert_true(may_write_for_cuda(*state, "/proc/self"));
+        assert_true(may_write_for_cuda(*state, "/tmp/nvidia-mps"));
+        assert_int_equal(remove(path), 0);
+    }
+}
+#endif
+
 int main(int argc, char **argv)
 {
     lr_process_begin(&argc, &argv);
@@ -55,6 +84,11 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(an_engine_keeps_files_in_its_scratch_folder,
                                         make_folder, drop_folder),
+#ifdef __linux__
+        cmocka_unit_test_setup_teardown(
+            an_engine_may_write_what_cuda_needs_where_nvidia_or_wsl2_has_a_device, make_folder,
+            drop_folder),
+#endif
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

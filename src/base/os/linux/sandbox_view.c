@@ -100,6 +100,30 @@ static void allow_listed(struct view *v, const char *folders)
     }
 }
 
+size_t lr_sandbox_cuda_folders(const char *dev, const char *out[LR_SANDBOX_CUDA])
+{
+    /* The second one is the way to the GPU in WSL2, which has no other. */
+    static const char *const gpus[] = {"nvidiactl", "dxg"};
+    char path[LR_PATH_MAX];
+    struct lr_stat info;
+    bool has_gpu = false;
+    for (size_t i = 0; i < sizeof(gpus) / sizeof(gpus[0]); i++) {
+        (void)snprintf(path, sizeof(path), "%.4000s/%s", dev, gpus[i]);
+        has_gpu = has_gpu || lr_stat(path, &info);
+    }
+    if (!has_gpu)
+        return 0;
+    /* The CUDA driver uses shared memory, also with its multi-process service (MPS).  Without
+     * the variable the driver looks for the service in the folder named below. */
+    const char *service = getenv("CUDA_MPS_PIPE_DIRECTORY");
+    out[0] = "/dev/shm";
+    /* The CUDA driver names its threads through files in /proc/self: without them cuInit fails
+     * with 304. */
+    out[1] = "/proc/self";
+    out[2] = service != NULL ? service : "/tmp/nvidia-mps";
+    return LR_SANDBOX_CUDA;
+}
+
 static void allow_devices(struct view *v)
 {
     for (size_t i = 0; i < sizeof(devices) / sizeof(devices[0]); i++) {
@@ -109,17 +133,9 @@ static void allow_devices(struct view *v)
                 allow(v, found.gl_pathv[j], true);
         globfree(&found);
     }
-    struct lr_stat info;
-    if (!lr_stat("/dev/nvidiactl", &info))
-        return;
-    /* The CUDA driver uses shared memory, also with its multi-process service (MPS).  Without
-     * the variable the driver looks for the service in the folder named below. */
-    const char *service = getenv("CUDA_MPS_PIPE_DIRECTORY");
-    allow(v, "/dev/shm", true);
-    /* The CUDA driver names its threads through files in /proc/self: without them cuInit fails
-     * with 304. */
-    allow(v, "/proc/self", true);
-    allow(v, service != NULL ? service : "/tmp/nvidia-mps", true);
+    const char *folders[LR_SANDBOX_CUDA];
+    for (size_t i = lr_sandbox_cuda_folders("/dev", folders); i-- > 0;)
+        allow(v, folders[i], true);
 }
 
 lr_code lr_sandbox_enter(const struct lr_sandbox_needs *needs, struct lr_error *err)
