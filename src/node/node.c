@@ -70,8 +70,10 @@ static lr_code choose_device(struct node *node, struct lr_error *err)
                        "setting gpus goes with --device cuda, not with %s: leave one of the "
                        "two out",
                        gpu != NULL ? wanted : "vulkan");
-    if (code == LR_OK && is_vulkan)
+    if (code == LR_OK && is_vulkan) {
         node_pools_replace(&models->pools, models->devices.gpus, models->devices.count);
+        node_look_open(models);
+    }
     return code;
 }
 
@@ -200,6 +202,7 @@ void node_destroy(struct node *node)
 {
     if (node == NULL)
         return;
+    node_look_close(&node->models);
     node_router_link_destroy(node->link);
     net_server_destroy(node->server);
     net_bus_free(&node->events);

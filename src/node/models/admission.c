@@ -495,6 +495,15 @@ static void start_probe(struct node_model *model)
     p->library = node_library_ref(library);
 }
 
+/* Other programs held memory of a device when Vulkan listed it: they may have left. */
+static bool has_told_others(const struct node_pools *pools)
+{
+    for (uint32_t i = 1; i < pools->count; i++)
+        if (pools->pool[i].is_listed && pools->pool[i].foreign != 0)
+            return true;
+    return false;
+}
+
 void node_admit(struct node_model *model)
 {
     struct lr_error err = {.code = LR_UNAVAILABLE};
@@ -512,8 +521,10 @@ void node_admit(struct node_model *model)
         model->short_pools = 0;
         node_breaker_try(&model->breaker);
         node_model_move(model, NODE_MODEL_STARTING, NULL);
+        model->awaits_look = is_on_device(model) && has_told_others(&model->models->pools) &&
+                             node_look(model->models);
     }
-    if (model->state != NODE_MODEL_STARTING || model->probe != NULL)
+    if (model->state != NODE_MODEL_STARTING || model->probe != NULL || model->awaits_look)
         return;
     const char *artifact = node_artifact_of(model);
     if (artifact != NULL && node_is_directml(artifact, &err)) {

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/log.h"
 #include "base/os/memory.h"
 #include "node/models/devices.h"
@@ -107,6 +108,16 @@ static const struct node_pool *find_pool(const struct node_pool *pools, uint32_t
     return NULL;
 }
 
+static uint64_t held_of(const struct wire_device *d)
+{
+    return d->memory > d->budget ? d->memory - d->budget : 0;
+}
+
+static void name_pool(const struct wire_device *d, char name[static 96])
+{
+    (void)snprintf(name, 96, "vulkan:%u", d->number);
+}
+
 void node_pools_replace(struct node_pools *pools, const struct wire_device *devices,
                         size_t count)
 {
@@ -120,14 +131,44 @@ void node_pools_replace(struct node_pools *pools, const struct wire_device *devi
         const struct node_pool *known = find_pool(old, old_count, devices[i].uuid);
         if (known != NULL)
             *p = *known;
-        (void)snprintf(p->name, sizeof(p->name), "vulkan:%u", devices[i].number);
+        name_pool(&devices[i], p->name);
         (void)snprintf(p->title, sizeof(p->title), "%s", devices[i].title);
         p->copies = 1;
         p->rank = node_device_rank(&devices[i]);
         p->state.limit_percent = pools->pool[NODE_POOL_RAM].state.limit_percent;
-        p->state.total = devices[i].budget; /* other programs hold the rest */
+        p->state.total = devices[i].memory;
+        p->state.used = p->foreign = held_of(&devices[i]);
+        p->is_listed = p->device == NULL;
     }
     node_pools_read(pools);
+}
+
+bool node_pools_has_listed(const struct node_pools *pools)
+{
+    for (uint32_t i = 1; i < pools->count; i++)
+        if (pools->pool[i].is_listed)
+            return true;
+    return false;
+}
+
+void node_pool_renew(struct node_pool *pool, const struct wire_device *devices, size_t count)
+{
+    char name[sizeof(pool->name)];
+    uint64_t ours = lr_elapsed(pool->foreign, pool->state.used);
+    for (size_t i = 0; pool->is_listed && i < count; i++) {
+        name_pool(&devices[i], name);
+        if (strcmp(name, pool->name) != 0 || strcmp(devices[i].title, pool->title) != 0)
+            continue;
+        pool->state.total = devices[i].memory;
+        pool->foreign = lr_elapsed(ours, held_of(&devices[i]));
+        node_pool_hold(pool, ours);
+    }
+}
+
+void node_pool_hold(struct node_pool *pool, uint64_t ours)
+{
+    if (pool->is_listed)
+        pool->state.used = pool->foreign + ours;
 }
 
 void node_pools_free(struct node_pools *pools)

@@ -24,6 +24,8 @@ struct node_pool {
     char name[96];  /* "ram", the GPU's UUID, or "vulkan:N" */
     char title[96]; /* for people: "RAM", "NVIDIA H200" */
     struct node_pool_state state;
+    bool is_listed;     /* Vulkan's list alone tells its memory */
+    uint64_t foreign;   /* what others held when the list was read, if is_listed */
     bool is_over;       /* the alert was given */
     bool is_fault_told; /* the alert of its health was given */
     void *device;       /* NVML handle of the memory: of a GPU or of a part of one (MIG) */
@@ -60,9 +62,17 @@ void node_pools_init(struct node_pools *pools, const char *nvml_path, uint64_t r
 void node_pools_free(struct node_pools *pools);
 
 /* These Vulkan devices instead of NVML's GPUs; none: RAM alone.  NVML still tells the memory in
- * use of a GPU that it lists, too; of other GPUs only what our models hold is known. */
+ * use of a GPU that it lists, too; of other GPUs what other programs held when the list was
+ * read, and what our models hold. */
 void node_pools_replace(struct node_pools *pools, const struct wire_device *devices,
                         size_t count);
+
+bool node_pools_has_listed(const struct node_pools *pools);
+/* The same pool in a list that was read again, while our models held what state.used has of
+ * them. */
+void node_pool_renew(struct node_pool *pool, const struct wire_device *devices, size_t count);
+/* Our models hold so much of the pool now. */
+void node_pool_hold(struct node_pool *pool, uint64_t ours);
 
 /* Reads every pool again. */
 void node_pools_read(struct node_pools *pools);

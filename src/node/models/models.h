@@ -14,6 +14,7 @@
 #include "node/models/counts.h"
 #include "node/models/devices.h"
 #include "node/models/grant.h"
+#include "node/models/look.h"
 #include "node/models/memory.h"
 #include "node/models/model.h"
 
@@ -50,6 +51,7 @@ struct node_models {
 
     struct node_model *first; /* owned by the storage */
     struct node_pools pools;
+    struct node_look look;             /* at those that Vulkan lists */
     struct lr_slots generations;       /* struct node_generation by its id */
     uint64_t next_seq;                 /* of generations, in order of arrival */
     struct node_batch batch;           /* answers that wait for the end of a read */

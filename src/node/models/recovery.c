@@ -113,7 +113,10 @@ static bool takes_request(struct node_model *model)
 {
     if (model->breaker.due_ms != 0 || model->room_wanted == 0)
         return node_breaker_takes_request(&model->breaker, node_now(model->models));
-    node_measure(model->models); /* a look at the memory is no try: it is free */
+    /* A look at the memory is no try: it is free.  A list of Vulkan's devices that comes later
+     * leads back to this model (node_admit_waiting). */
+    (void)node_look(model->models);
+    node_measure(model->models);
     return has_room_again(model);
 }
 

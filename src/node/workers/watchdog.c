@@ -61,10 +61,15 @@ static void measure(const struct node_models *models, struct node_worker *w)
 
 void node_measure(struct node_models *models)
 {
+    uint64_t ours[NODE_POOLS_MAX] = {0};
     node_pools_read(&models->pools);
     for (struct node_model *m = models->first; m != NULL; m = m->next)
-        for (struct node_worker *w = m->workers; w != NULL; w = w->next)
+        for (struct node_worker *w = m->workers; w != NULL; w = w->next) {
             measure(models, w);
+            ours[w->pool] += w->measured;
+        }
+    for (uint32_t i = 1; i < models->pools.count; i++)
+        node_pool_hold(&models->pools.pool[i], ours[i]);
 }
 
 /* Over its allotment by more than the margin: it lied, or it leaks. */
@@ -140,6 +145,8 @@ void node_memory_watch(struct node_models *models, uint64_t now_ms)
         struct node_pool *pool = &models->pools.pool[i];
         bool over = node_ledger_over(&pool->state);
         alert(models, pool, over);
+        if (over && pool->is_listed)
+            (void)node_look(models); /* other programs may have left */
         /* Caches shrink before models go. */
         if (!node_grant_watch(models, i) && over)
             relieve(models, i, now_ms);

@@ -1,6 +1,6 @@
 /* Where an engine keeps files between two starts, on every system, and on Linux what it may
- * write beside them.  lr_sandbox_enter cannot be
- * taken back, so the test starts itself a second time for it. */
+ * write beside them.  lr_sandbox_enter cannot be taken back, so the test starts itself a second
+ * time for it. */
 #include "base/os/process.h"
 #include "base/sandbox.h"
 #include "base/subprocess.h"

@@ -220,8 +220,193 @@ static void another_version_of_the_engine_is_asked_about_every_gpu(void **state)
     loads_on(model, "card");
 }
 
-int main(void)
+/* ---- memory that other programs hold ---- */
+
+static struct wire_device game_card = {
+    .number = 0, .title = "card", .type = "discrete", .uuid = "b", .memory = 24 * GB};
+static uint32_t lists; /* that were asked for */
+
+static bool begin_list(struct node_models *m)
 {
+    assert_ptr_equal(m, &all);
+    lists++;
+    return true;
+}
+
+/* One card of 24 GB, of which other programs hold so much. */
+static void add_card_beside(uint64_t others)
+{
+    lists = 0;
+    add_card_and_integrated(1, 1); /* sets the kind of devices */
+    game_card.budget = game_card.memory - others;
+    node_pools_replace(&all.pools, &game_card, 1);
+    all.look.begin = begin_list;
+}
+
+static void is_listed_with(uint64_t others)
+{
+    game_card.budget = game_card.memory - others;
+    node_looked(&all, &game_card, 1);
+}
+
+static void memory_that_a_game_has_given_back_is_found_before_a_load(void **state)
+{
+    (void)state;
+    add_card_beside(14 * GB);
+    assert_int_equal(all.pools.pool[1].state.total, 24 * GB);
+    assert_int_equal(all.pools.pool[1].state.used, 14 * GB);
+    node_model_load(model);
+    assert_int_equal(lists, 1);
+    assert_int_equal(proc_count, 0); /* the list comes first */
+    is_listed_with(1 * GB);
+    probed(14 * GB);
+    loads_on(model, "card");
+}
+
+static void a_load_asks_for_one_list_and_lists_are_ten_seconds_apart(void **state)
+{
+    (void)state;
+    add_card_beside(14 * GB);
+    node_model_load(model);
+    is_listed_with(14 * GB);
+    probed(14 * GB); /* by the card's limit */
+    probed(14 * GB); /* and with what is free */
+    assert_int_equal(model->state, NODE_MODEL_WAITING);
+    node_model_load(model);
+    assert_int_equal(lists, 1);
+    assert_int_equal(model->state,
+                     NODE_MODEL_STARTING); /* without a list, it goes on at once */
+    probed(14 * GB);
+    assert_int_equal(model->state, NODE_MODEL_WAITING);
+    lr_fake_clock_advance_ms(&time_, 10000);
+    node_model_load(model);
+    assert_int_equal(lists, 2);
+    node_looked(&all, NULL, 0); /* the list could not be read */
+    probed(14 * GB);
+    assert_int_equal(model->state, NODE_MODEL_WAITING);
+}
+
+static void a_device_over_its_threshold_is_listed_until_others_have_left(void **state)
+{
+    (void)state;
+    add_card_beside(23 * GB);
+    all.pools.pool[1].state.limit_percent = 90;
+    node_memory_watch(&all, node_now(&all));
+    node_memory_watch(&all, node_now(&all));
+    assert_int_equal(lists, 1);
+    assert_true(all.pools.pool[1].is_over);
+    is_listed_with(1 * GB);
+    lr_fake_clock_advance_ms(&time_, 10000);
+    node_memory_watch(&all, node_now(&all));
+    assert_int_equal(lists, 1);
+    assert_false(all.pools.pool[1].is_over);
+}
+
+static void what_our_own_models_hold_is_not_taken_for_that_of_others(void **state)
+{
+    (void)state;
+    add_card_beside(1 * GB);
+    node_model_load(model);
+    is_listed_with(1 * GB);
+    probed(14 * GB);
+    says_gpu_need(newest(), WIRE_OPENED, 14 * GB);
+    model->replicas[0].worker->stats.weights_bytes = 13 * GB;
+    node_measure(&all);
+    assert_int_equal(all.pools.pool[1].state.used, 14 * GB);
+    is_listed_with(16 * GB);
+    assert_int_equal(all.pools.pool[1].foreign, 3 * GB);
+    assert_int_equal(all.pools.pool[1].state.used, 16 * GB);
+    ends(newest(), "killed by SIGKILL");
+    node_measure(&all);
+    assert_int_equal(all.pools.pool[1].state.used, 3 * GB);
+}
+
+static void on_event(void *ctx, const struct wire_frame *frame)
+{
+    bool *has_ended = ctx;
+    *has_ended = *has_ended || wire_event_is_last(frame->type);
+}
+
+static void a_request_for_a_model_that_waits_for_memory_leads_to_a_list(void **state)
+{
+    struct lr_segment segment = {.text = "x", .len = 1};
+    bool has_ended = false;
+    struct node_sink sink = {.ctx = &has_ended, .on_event = on_event};
+    struct node_generation *generation;
+    struct wire_generate g;
+    struct lr_error err;
+    (void)state;
+    add_card_beside(14 * GB);
+    node_model_load(model);
+    is_listed_with(14 * GB);
+    probed(14 * GB);
+    probed(14 * GB);
+    assert_int_equal(model->state, NODE_MODEL_WAITING);
+    lr_fake_clock_advance_ms(&time_, 10000);
+    wire_generate_defaults(&g);
+    g.request_id = lr_str_z("r");
+    g.model = lr_str_z(model->id);
+    g.segments = &segment;
+    g.segment_count = 1;
+    assert_int_equal(node_generation_start(model, &g, sink, &generation, &err), LR_OK);
+    assert_int_equal(lists, 2);
+    is_listed_with(1 * GB);
+    assert_int_not_equal(model->state, NODE_MODEL_WAITING);
+}
+
+/* ---- the list itself: this program prints it, started as a node starts itself ---- */
+
+static int print_list(void)
+{
+    struct lr_buf text;
+    lr_buf_init(&text, 4096);
+    game_card.budget = 20 * GB;
+    wire_devices_write(&text, &game_card, 1);
+    (void)printf("%.*s\n", (int)text.len, text.data);
+    lr_buf_free(&text);
+    return 0;
+}
+
+static void open_list(void)
+{
+    add_card_beside(14 * GB);
+    assert_int_equal(net_loop_create(&all.loop, NULL), LR_OK);
+    node_look_open(&all);
+    assert_true(node_look(&all));
+    assert_true(node_look(&all)); /* the same one */
+}
+
+static void stop_when_listed(void *arg)
+{
+    (void)arg;
+    if (!all.look.is_running)
+        net_loop_stop(all.loop);
+}
+
+static void a_list_is_read_while_the_loop_goes_on(void **state)
+{
+    (void)state;
+    open_list();
+    (void)net_timer_start(all.loop, 1, 1, stop_when_listed, NULL);
+    net_loop_run(all.loop);
+    assert_int_equal(all.pools.pool[1].state.used, 4 * GB);
+    node_look_close(&all);
+    net_loop_destroy(all.loop);
+}
+
+static void a_node_that_ends_while_a_list_is_read_does_not_use_it(void **state)
+{
+    (void)state;
+    open_list();
+    node_look_close(&all);
+    net_loop_destroy(all.loop); /* waits for the list */
+    assert_int_equal(all.pools.pool[1].state.used, 14 * GB);
+}
+
+int main(int argc, char **argv)
+{
+    if (argc == 3 && strcmp(argv[1], "worker") == 0)
+        return print_list();
 #define PROMISE(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
     const struct CMUnitTest tests[] = {
         PROMISE(a_model_that_fits_lies_on_the_card_and_not_on_the_integrated_gpu),
@@ -235,6 +420,13 @@ int main(void)
         PROMISE(an_extra_replica_passes_the_gpu_that_the_engine_refused),
         PROMISE(a_model_that_every_gpu_refuses_does_not_load_and_the_next_try_asks_all),
         PROMISE(another_version_of_the_engine_is_asked_about_every_gpu),
+        PROMISE(memory_that_a_game_has_given_back_is_found_before_a_load),
+        PROMISE(a_load_asks_for_one_list_and_lists_are_ten_seconds_apart),
+        PROMISE(a_device_over_its_threshold_is_listed_until_others_have_left),
+        PROMISE(what_our_own_models_hold_is_not_taken_for_that_of_others),
+        PROMISE(a_request_for_a_model_that_waits_for_memory_leads_to_a_list),
+        PROMISE(a_list_is_read_while_the_loop_goes_on),
+        PROMISE(a_node_that_ends_while_a_list_is_read_does_not_use_it),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
