@@ -183,12 +183,11 @@ void node_admit_waiting(struct node_models *models)
     /* One after another in order of arrival: a younger one never overtakes into the
      * room on a device that an older one waits for. */
     uint64_t after = 0;
-    uint32_t taken = 0; /* pools that an older one still waits for, as bits */
+    bool is_taken[NODE_POOLS_MAX] = {false}; /* an older one still waits for this pool */
     for (;;) {
         struct node_model *next = NULL;
         for (struct node_model *m = models->first; m != NULL; m = m->next)
-            if (m->wants_room && m->wants_room_seq >= after &&
-                (taken >> m->room_pool & 1) == 0 &&
+            if (m->wants_room && m->wants_room_seq >= after && !is_taken[m->room_pool] &&
                 (next == NULL || m->wants_room_seq < next->wants_room_seq))
                 next = m;
         if (next == NULL)
@@ -196,6 +195,6 @@ void node_admit_waiting(struct node_models *models)
         after = next->wants_room_seq + 1;
         node_admit(next);
         if (next->wants_room)
-            taken |= 1u << next->room_pool;
+            is_taken[next->room_pool] = true;
     }
 }

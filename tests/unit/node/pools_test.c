@@ -220,6 +220,32 @@ static void another_version_of_the_engine_is_asked_about_every_gpu(void **state)
     loads_on(model, "card");
 }
 
+/* ---- many GPUs ---- */
+
+static void models_wait_for_room_on_each_of_64_gpus(void **state)
+{
+    (void)state;
+    add_card_and_integrated(16 * GB, 16 * GB);
+    for (uint32_t i = 1; i < NODE_POOLS_MAX; i++) {
+        all.pools.pool[i] = all.pools.pool[1];
+        all.pools.pool[i].state.total = GB;
+    }
+    all.pools.count = NODE_POOLS_MAX;
+    all.pools.pool[40].state.total = 16 * GB; /* the only one with room for one of them */
+    node_model_load(&models[0]);
+    probed(14 * GB);
+    says_gpu_need(newest(), WIRE_OPENED, 14 * GB);
+    node_model_load(&models[1]);
+    probed(14 * GB);
+    assert_true(models[1].wants_room);
+    assert_int_equal(models[1].room_pool, 40);
+    node_admit_waiting(&all);
+    assert_true(models[1].wants_room); /* the first one has not left */
+    ends(models[0].replicas[0].worker->proc, "exited with 0");
+    assert_int_equal(models[1].state, NODE_MODEL_LOADING);
+    assert_int_equal(models[1].replicas[0].pool, 40);
+}
+
 /* ---- memory that other programs hold ---- */
 
 static struct wire_device game_card = {
@@ -420,6 +446,7 @@ int main(int argc, char **argv)
         PROMISE(an_extra_replica_passes_the_gpu_that_the_engine_refused),
         PROMISE(a_model_that_every_gpu_refuses_does_not_load_and_the_next_try_asks_all),
         PROMISE(another_version_of_the_engine_is_asked_about_every_gpu),
+        PROMISE(models_wait_for_room_on_each_of_64_gpus),
         PROMISE(memory_that_a_game_has_given_back_is_found_before_a_load),
         PROMISE(a_load_asks_for_one_list_and_lists_are_ten_seconds_apart),
         PROMISE(a_device_over_its_threshold_is_listed_until_others_have_left),
