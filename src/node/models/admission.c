@@ -518,10 +518,12 @@ void node_admit(struct node_model *model)
     }
     if (is_at_rest) {
         model->wants_probe = model->is_tight;
+        bool was_short = model->reason_code == LR_OUT_OF_VRAM;
         model->short_pools = 0;
         node_breaker_try(&model->breaker);
         node_model_move(model, NODE_MODEL_STARTING, NULL);
-        model->awaits_look = is_on_device(model) && has_told_others(&model->models->pools) &&
+        model->awaits_look = is_on_device(model) &&
+                             (was_short || has_told_others(&model->models->pools)) &&
                              node_look(model->models);
     }
     if (model->state != NODE_MODEL_STARTING || model->probe != NULL || model->awaits_look)

@@ -4,7 +4,8 @@
  * devices asks it (devices.h).  That takes some tenths of a second, so a thread waits for the
  * list, and at most one list is read in LOOK_PAUSE_MS:
  *
- *   before a model is loaded on a node where other programs hold memory of such a device;
+ *   before a model is loaded on a node where other programs hold memory of such a device, and
+ *   before it is tried again because a device had too little memory;
  *   when a request comes for a model that waits for memory;
  *   while such a device is over its threshold.
  *

@@ -312,6 +312,23 @@ static void a_load_asks_for_one_list_and_lists_are_ten_seconds_apart(void **stat
     assert_int_equal(model->state, NODE_MODEL_WAITING);
 }
 
+static void memory_that_a_game_has_taken_meanwhile_is_found_before_the_next_try(void **state)
+{
+    (void)state;
+    add_card_beside(0);
+    node_model_load(model);
+    assert_int_equal(lists, 0);
+    probed(20 * GB);
+    refused(LR_OUT_OF_VRAM); /* while it loads */
+    assert_int_equal(model->state, NODE_MODEL_WAITING);
+    lr_fake_clock_advance_ms(&time_, 1000000);
+    node_model_load(model);
+    assert_int_equal(lists, 1);
+    is_listed_with(9 * GB);
+    probed(14 * GB); /* with what is free: 20 GB are too much now */
+    loads_on(model, "card");
+}
+
 static void a_device_over_its_threshold_is_listed_until_others_have_left(void **state)
 {
     (void)state;
@@ -449,6 +466,7 @@ int main(int argc, char **argv)
         PROMISE(models_wait_for_room_on_each_of_64_gpus),
         PROMISE(memory_that_a_game_has_given_back_is_found_before_a_load),
         PROMISE(a_load_asks_for_one_list_and_lists_are_ten_seconds_apart),
+        PROMISE(memory_that_a_game_has_taken_meanwhile_is_found_before_the_next_try),
         PROMISE(a_device_over_its_threshold_is_listed_until_others_have_left),
         PROMISE(what_our_own_models_hold_is_not_taken_for_that_of_others),
         PROMISE(a_request_for_a_model_that_waits_for_memory_leads_to_a_list),
