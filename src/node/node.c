@@ -77,16 +77,21 @@ static lr_code choose_device(struct node *node, struct lr_error *err)
     return code;
 }
 
+/* Engines and confined workers need folders with absolute names. */
 static lr_code own_data_dir(struct node *node, struct lr_error *err)
 {
-    const char *dir = lr_settings_str(node->settings, "data-dir");
-    char lock[LR_PATH_MAX + 16];
+    const char *wanted = lr_settings_str(node->settings, "data-dir");
+    char dir[LR_PATH_MAX], lock[LR_PATH_MAX + 16];
+    lr_code code = lr_dir_create(wanted, err);
+    if (code != LR_OK)
+        return code;
+    if (lr_realpath(wanted, dir) == NULL)
+        return lr_fail_errno(err, LR_IO, "data-dir: cannot find %.300s", wanted);
     (void)snprintf(lock, sizeof(lock), "%s/node.lock", dir);
     (void)snprintf(node->engines.cache_dir, LR_PATH_MAX, "%.4000s/engine-cache", dir);
     if (lr_settings_bool(node->settings, "confine-workers"))
         (void)snprintf(node->launcher.scratch_dir, LR_PATH_MAX, "%.3900s/engine-scratch", dir);
-    lr_code code = lr_dir_create(dir, err);
-    return code == LR_OK ? lr_file_lock(lock, &node->lock, err) : code;
+    return lr_file_lock(lock, &node->lock, err);
 }
 
 static void tell_confinement(const struct node *node)

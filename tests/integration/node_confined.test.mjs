@@ -5,7 +5,7 @@ import net from 'node:net';
 import path from 'node:path';
 import { execFileSync } from 'node:child_process';
 import { after, before, describe, it } from 'node:test';
-import { BIN, ask, copyEngine, generate, makeModel, startNode, tempDir, until } from './node_harness.mjs';
+import { BIN, ENGINES, ask, copyEngine, generate, makeModel, startNode, tempDir, until } from './node_harness.mjs';
 
 const hasSanitizer = /asan|tsan/.test(BIN);
 const env = { HF_TOKEN: 'hf_geheim' };
@@ -139,6 +139,19 @@ it('a model folder of links, as in the Hugging Face cache, loads in a confined w
   const node = await startNode({ models });
   const answer = await generate(node, ask('m', 'hallo'));
   assert.equal(answer.text, 'hallo');
+  await node.stop();
+});
+
+it('a confined worker runs where every path of the settings is relative', async () => {
+  const cwd = tempDir('relative');
+  makeModel(path.join(cwd, 'models'), 'm', 'echo', { say_weights: true });
+  fs.symlinkSync(ENGINES, path.join(cwd, 'engines'));
+  fs.writeFileSync(path.join(cwd, 'model.bin'), 'ARTIFACT');
+  const paths = { dir: '', engines: 'engines', models: 'models', args: ['--artifact', 'model.bin'] };
+  const node = await startNode({ cwd, ...paths });
+  const answer = await generate(node, ask('m', 'x'));
+  assert.equal(answer.text, 'artifact', answer.error?.message);
+  assert.deepEqual(fs.readdirSync(path.join(cwd, 'data/engine-scratch')), ['echo']);
   await node.stop();
 });
 

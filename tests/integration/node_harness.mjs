@@ -36,6 +36,7 @@ export async function startNode({
   device = 'cpu',
   hfCache = false,
   bin = BIN,
+  cwd,
 } = {}) {
   const all = [
     'node',
@@ -50,7 +51,11 @@ export async function startNode({
   ];
   if (!hfCache) all.push('--no-hf-cache');
   if (models) all.push('--models-dir', models);
-  const child = spawn(bin, [...all, ...args], { stdio: ['ignore', 'pipe', 'pipe'], env: { ...process.env, ...env } });
+  const child = spawn(bin, [...all, ...args], {
+    cwd,
+    stdio: ['ignore', 'pipe', 'pipe'],
+    env: { ...process.env, ...env },
+  });
   const node = { child, pid: child.pid, dir, log: '', exit: undefined };
   track(child);
   child.stderr.on('data', (bytes) => {

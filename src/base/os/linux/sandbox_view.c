@@ -50,11 +50,11 @@ static const char *const devices[] = {
     "/dev/null", "/dev/zero", "/dev/full", "/dev/nvidia*", "/dev/dri", "/dev/kfd", "/dev/dxg",
 };
 
+/* A relative path is below the folder that the process works in, as for open(2). */
 static void allow(struct view *v, const char *path, bool is_writable)
 {
     char real[LR_PATH_MAX];
-    if (path == NULL || path[0] != '/' || v->count == PATHS_MAX ||
-        lr_realpath(path, real) == NULL)
+    if (path == NULL || v->count == PATHS_MAX || lr_realpath(path, real) == NULL)
         return;
     const char *text = lr_arena_copy(&v->texts, lr_str_z(real));
     if (text != NULL)
