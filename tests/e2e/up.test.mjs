@@ -287,6 +287,18 @@ test('up is ready although its worker died before the node had joined, and the f
   await other.stop();
 });
 
+test('up without standard input and standard error serves, and SIGTERM ends it', async () => {
+  const script = 'exec "$0" "$@" <&- 2>&-';
+  const args = ['--listen', '127.0.0.1:0', '--device', 'cpu', '--no-hf-cache', '--data-dir', tempDir('streams')];
+  const other = await launch(['-c', script, BIN, 'up', ...args, '--model', makeEcho('plain')], {
+    bin: 'sh',
+    match: /is ready at (http:\/\/\S+)/,
+  });
+  const answer = await call(`${other.found[1]}/v1/chat/completions`, { body: { model: 'plain', ...say('hi') } });
+  assert.equal(answer.json.choices[0].message.content, 'hi');
+  assert.deepEqual(await other.stop(), { code: 0, signal: null });
+});
+
 test('closing the terminal that up was started in still ends everything', async () => {
   const command = [
     BIN,

@@ -116,6 +116,17 @@ test('output that cannot be written is a failure', () => {
   assert.match(full.stderr, /cannot write to standard output/);
 });
 
+test('a command that is started without standard streams does its work or says why not', () => {
+  const shell = (command) => spawnSync('sh', ['-c', command, program], { encoding: 'utf8' });
+  const quiet = shell('"$0" list --url http://127.0.0.1:1 <&- >&- 2>&-');
+  assert.deepEqual([quiet.status, quiet.signal], [1, null], 'no abort: there is no router');
+  const list = shell('"$0" list --url http://127.0.0.1:1 <&-');
+  assert.match(list.stderr, /127\.0\.0\.1:1/);
+  const lost = shell('"$0" version >&-');
+  assert.equal(lost.status, 1);
+  assert.match(lost.stderr, /cannot write to standard output/);
+});
+
 test('the pages written from the tables are up to date', () => {
   for (const page of ['settings', 'cli']) {
     const written = readFileSync(path.join(root, `docs/${page}.md`), 'utf8');

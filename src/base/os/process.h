@@ -15,7 +15,7 @@ void lr_process_stop_self(void);
 void lr_ignore_broken_pipes(void);
 
 /* Called first by main: arguments and environment become UTF-8, standard streams pass bytes on
- * unchanged. */
+ * unchanged, and a standard stream that is closed becomes an empty one (POSIX). */
 void lr_process_begin(int *argc, char ***argv);
 
 /* Windows: fn(arg) runs on a thread of its own when another process of ours asks this one to

@@ -146,6 +146,7 @@ void lr_process_begin(int *argc, char ***argv)
     const char *text = getenv(parent_variable);
     (void)argc;
     (void)argv;
+    lr_os_open_streams();
     if (text == NULL || !lr_str_u64(lr_str_z(text), &parent))
         return;
     (void)unsetenv(parent_variable); /* this process's children have another parent */

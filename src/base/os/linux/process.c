@@ -73,4 +73,5 @@ void lr_process_begin(int *argc, char ***argv)
 {
     (void)argc;
     (void)argv;
+    lr_os_open_streams();
 }

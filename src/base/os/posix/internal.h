@@ -38,6 +38,10 @@ struct lr_os_exit_watch {
 };
 void lr_os_await_exit(struct lr_os_exit_watch *watch, pid_t pid, int timeout_ms);
 
+/* A standard stream that the starter of this process closed becomes /dev/null: otherwise the
+ * next file or socket gets its number, and is closed or written to as a standard stream. */
+void lr_os_open_streams(void);
+
 void lr_os_name_thread(pthread_t thread, const char *name);
 
 #endif

@@ -1,10 +1,23 @@
-/* base/os/posix/process.c - signals of this process to itself. */
+/* base/os/posix/process.c - signals of this process to itself, and its standard streams. */
 #include "base/os/process.h"
 
+#include <errno.h>
+#include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <unistd.h>
+
+#include "base/os/posix/internal.h"
+
+void lr_os_open_streams(void)
+{
+    /* Standard output cannot be written to, so that lost output is an error. */
+    static const int modes[] = {O_RDONLY, O_RDONLY, O_WRONLY};
+    for (int fd = 0; fd < 3; fd++)
+        if (fcntl(fd, F_GETFD) < 0 && errno == EBADF && open("/dev/null", modes[fd]) != fd)
+            abort(); /* open gives the lowest free number */
+}
 
 void lr_process_kill_self(void)
 {
