@@ -79,6 +79,23 @@ static const struct lr_setting flags[] = {
      .help = "the models that the key may use; \"all\" (the default): every model"},
 };
 
+static const struct {
+    const char *name, *none; /* the word for no limit */
+} lists[] = {{"models", "all"}, {"addresses", "any"}};
+enum { LISTS = sizeof(lists) / sizeof(lists[0]) };
+
+/* To the router an empty list is no limit: that must be said by its word, because the variable
+ * of a script may be empty. */
+static lr_code check_lists(const struct lr_settings *s, struct lr_error *err)
+{
+    for (size_t i = 0; i < LISTS; i++)
+        if (lr_settings_has(s, lists[i].name) && lr_settings_list_count(s, lists[i].name) == 0)
+            return lr_fail(err, LR_INVALID_ARGUMENT,
+                           "--%s is empty: name at least one, or \"%s\" for no limit",
+                           lists[i].name, lists[i].none);
+    return LR_OK;
+}
+
 /* A list as an array; `none` in it stands for an empty list. */
 static void put_list(const struct lr_settings *s, const char *name, const char *none,
                      struct lr_json_writer *w)
@@ -118,8 +135,8 @@ static void put_limits(const struct lr_settings *s, struct lr_json_writer *w)
     if (lr_settings_source(s, "keep-texts") != LR_FROM_DEFAULT)
         lr_json_member_bool(w, "keep_texts",
                             strcmp(lr_settings_str(s, "keep-texts"), "on") == 0);
-    put_list(s, "models", "all", w);
-    put_list(s, "addresses", "any", w);
+    for (size_t i = 0; i < LISTS; i++)
+        put_list(s, lists[i].name, lists[i].none, w);
 }
 
 static lr_code create(const struct lr_settings *s, struct lr_error *err)
@@ -127,6 +144,9 @@ static lr_code create(const struct lr_settings *s, struct lr_error *err)
     struct cli_answer a;
     struct lr_buf body;
     struct lr_json_writer w;
+    lr_code code = check_lists(s, err);
+    if (code != LR_OK)
+        return code;
     lr_buf_init(&body, 16 << 10);
     lr_json_writer_init(&w, &body);
     lr_json_begin_object(&w);
@@ -135,7 +155,7 @@ static lr_code create(const struct lr_settings *s, struct lr_error *err)
         lr_json_member_i64(&w, "uses", lr_settings_int(s, "uses"));
     put_limits(s, &w);
     lr_json_end_object(&w);
-    lr_code code = cli_ask(s, "POST", "/v0/keys", &body, &a, err);
+    code = cli_ask(s, "POST", "/v0/keys", &body, &a, err);
     if (code == LR_OK)
         cli_tell(stdout, "%s\n", cli_text(&a.arena, a.json, "key"));
     if (code == LR_OK && strcmp(lr_settings_str(s, "role"), "node") == 0 &&
@@ -227,6 +247,9 @@ static lr_code set(const struct lr_settings *s, const char *id, struct lr_error 
 {
     struct lr_buf body;
     struct lr_json_writer w;
+    lr_code code = check_lists(s, err);
+    if (code != LR_OK)
+        return code;
     if (lr_settings_source(s, "role") != LR_FROM_DEFAULT)
         return lr_fail(err, LR_INVALID_ARGUMENT,
                        "the role of a key cannot be changed: make a new key");
@@ -235,11 +258,11 @@ static lr_code set(const struct lr_settings *s, const char *id, struct lr_error 
     lr_json_begin_object(&w);
     put_limits(s, &w);
     lr_json_end_object(&w);
-    lr_code code = body.len == 2 ? lr_fail(err, LR_INVALID_ARGUMENT,
-                                           "say what to change: --name, --owner, --label, "
-                                           "--expires, --models, --addresses, --keep-texts "
-                                           "or a limit")
-                                 : ask_of(s, "PATCH", id, "", &body, NULL, err);
+    code = body.len == 2 ? lr_fail(err, LR_INVALID_ARGUMENT,
+                                   "say what to change: --name, --owner, --label, "
+                                   "--expires, --models, --addresses, --keep-texts "
+                                   "or a limit")
+                         : ask_of(s, "PATCH", id, "", &body, NULL, err);
     lr_buf_free(&body);
     return code;
 }

@@ -154,6 +154,9 @@ test('llm-router keys set changes the named properties and prints the key', asyn
   assert.match((await cli(['keys'], env)).stdout, new RegExp(`${made.id} +api +good +never +new  30 requests/min\n`));
   for (const [args, message] of [
     [['keys', 'set', made.id], /say what to change: --name/],
+    [['keys', 'set', made.id, '--models', ''], /--models is empty: name at least one, or "all" for no limit/],
+    [['keys', 'set', made.id, '--addresses', ' , '], /--addresses is empty: name at least one, or "any"/],
+    [['keys', 'create', '--models', ''], /--models is empty/],
     [['keys', 'set', made.id, '--role', 'admin'], /role of a key cannot be changed/],
     [['keys', 'set'], /keys takes: create, list, set KEY/],
   ]) {
