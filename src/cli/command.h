@@ -73,6 +73,8 @@ LR_MUST_USE lr_code cli_fail_word(const char *word, const char *const *words, co
 
 /* Writes buf to stdout; IO when that fails. */
 LR_MUST_USE lr_code cli_print(const struct lr_buf *buf, struct lr_error *err);
+/* IO when something that was written to stdout is lost. */
+LR_MUST_USE lr_code cli_printed(struct lr_error *err);
 
 /* Appends stdin, to its end, to out; TOO_LARGE over the buffer's limit. */
 LR_MUST_USE lr_code cli_read_stdin(struct lr_buf *out, struct lr_error *err);

@@ -60,6 +60,13 @@ lr_code cli_print(const struct lr_buf *buf, struct lr_error *err)
     return LR_OK;
 }
 
+lr_code cli_printed(struct lr_error *err)
+{
+    return fflush(stdout) == 0 && ferror(stdout) == 0
+               ? LR_OK
+               : lr_fail(err, LR_IO, "cannot write to standard output");
+}
+
 lr_code cli_read_stdin(struct lr_buf *out, struct lr_error *err)
 {
     enum { CHUNK = 64 << 10 };
@@ -183,6 +190,9 @@ static int run_command(const char *parent, const struct cli_command *command, in
             set_up_log(s);
         }
         code = command->run(s, &err);
+        /* A daemon's work is not its output. */
+        if (code == LR_OK && !command->shared)
+            code = cli_printed(&err);
         if (code != LR_OK && err.text[0] != '\0')
             complain(&err);
         exit_code = code == LR_OK                 ? CLI_OK

@@ -67,8 +67,8 @@ static void on_body(void *arg, struct lr_str bytes)
     struct remote *r = arg;
     if (!r->is_stream || r->status >= 400)
         lr_buf_add_str(&r->body, bytes);
-    else if (net_sse_parser_feed(&r->sse, bytes, &r->err) != LR_OK)
-        net_loop_stop(r->loop);
+    else if (net_sse_parser_feed(&r->sse, bytes, &r->err) != LR_OK || ferror(stdout) != 0)
+        net_loop_stop(r->loop); /* nobody reads the rest of an answer that cannot be printed */
 }
 
 static void on_done(void *arg, const struct lr_error *err)

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/os/fd.h"
+#include "cli/command.h"
 #include "cli/remote.h"
 #include "cli/terminal.h"
 #include "wire/reply.h"
@@ -115,7 +116,8 @@ lr_code cli_talk_turn(struct cli_talk *t, struct lr_str text, struct lr_error *e
                       CLI_TALK_BYTES)
             : cli_stream(t->settings, "/v1/chat/completions", &body, on_event, t, err);
     (void)printf("\n");
-    (void)fflush(stdout);
+    if (code == LR_OK)
+        code = cli_printed(err);
     if (code == LR_OK && t->failure.code != LR_OK)
         code = lr_fail(err, t->failure.code, "%s", t->failure.text);
     /* A message without an answer is forgotten; the beginning of an answer is not. */

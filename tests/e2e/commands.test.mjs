@@ -1,7 +1,7 @@
 // The operator's commands, as a person uses them: with a router, without one, with a wrong
 // key.  Each command prints what it did, or how to fix the problem.
 import assert from 'node:assert/strict';
-import { execFile, execFileSync } from 'node:child_process';
+import { execFile, execFileSync, spawnSync } from 'node:child_process';
 import fs from 'node:fs';
 import path from 'node:path';
 import { after, before, test } from 'node:test';
@@ -90,6 +90,28 @@ test('without a key or with a wrong key every command says how to pass a key', a
     { LLM_ROUTER_URL: locked.url },
     /needs the role admin; key-\w+ has the role api/,
   );
+});
+
+test('a command whose output is lost, on a full disk or in a closed pipe, fails and says so', () => {
+  const lost = (args, script) =>
+    spawnSync('bash', ['-c', script, BIN, ...args], { encoding: 'utf8', env: { ...process.env, ...env }, input: 'Hi' });
+  const commands = [
+    ['keys', 'create', '--name', 'lost'],
+    ['keys', 'create', '--name', 'lost', '--json'],
+    ['nodes', 'token'],
+    ['models', 'load', 'parrot'],
+    ['run', 'parrot', 'Hello'],
+    ['chat'],
+    ['status'],
+  ];
+  for (const args of commands) {
+    const full = lost(args, '"$0" "$@" > /dev/full');
+    assert.deepEqual([full.status, full.signal], [1, null], args.join(' '));
+    assert.match(full.stderr, /^llm-router: cannot write to standard output/m, args.join(' '));
+  }
+  const closed = lost(['run', 'parrot', 'Hello'], 'exec > >(true); wait $!; exec "$0" "$@"');
+  assert.equal(closed.status, 1);
+  assert.match(closed.stderr, /cannot write to standard output/);
 });
 
 test('models, nodes, memory and doctor print the state', async () => {
