@@ -137,7 +137,9 @@ static lr_code start_node(struct up *up, struct lr_error *err)
     }
     if (up->serves_demo && cli_find_demo(self, demo))
         add_flag(&f, "model", demo);
-    add_flag(&f, "listen", "127.0.0.1:0");
+    /* The router reaches the node at the address that it joins from. */
+    bool is_v6 = strstr(up->url, "://[::1]") != NULL;
+    add_flag(&f, "listen", is_v6 ? "[::1]:0" : "127.0.0.1:0");
     add_flag(&f, "router", up->url);
     pass_on(&f, up->settings);
     add_secret(&f, "token", up->token);

@@ -85,3 +85,13 @@ test('up serves on a Unix socket, too, and needs TCP for its node', async () => 
   assert.equal((await up.stop()).code, 0);
   assert.equal(fs.existsSync(socket), false);
 });
+
+test('up serves on the loopback address of IPv6 alone', async () => {
+  const args = ['--listen', '[::1]:0', '--device', 'cpu', '--no-hf-cache', '--data-dir', tempDir('six')];
+  const up = keep(
+    await launch(['up', ...args, '--model', makeEcho('six')], { match: /is ready at (http:\/\/\[::1\]:\d+)/ }),
+  );
+  const body = { model: 'six', messages: [{ role: 'user', content: 'hi' }] };
+  const answer = await call(`${up.found[1]}/v1/chat/completions`, { body });
+  assert.equal(answer.json.choices[0].message.content, 'hi');
+});
