@@ -216,6 +216,24 @@ static void greet_empty(struct up *up, const struct router_glance *g)
     (void)fflush(stdout);
 }
 
+/* A model that the operator named, or put into the models folder, is listed also when it cannot
+ * run; not so everything in the cache of Hugging Face.  A model is called as its folder. */
+static bool wants(void *arg, const char *id)
+{
+    const struct up *up = arg;
+    const char *root = lr_settings_str(up->settings, "models-dir");
+    char path[LR_PATH_MAX], real[LR_PATH_MAX];
+    if (up->serves_demo || lr_settings_has(up->settings, "engine"))
+        return true;
+    for (size_t i = 0; i < lr_settings_list_count(up->settings, "model"); i++)
+        if (lr_realpath(lr_settings_list_item(up->settings, "model", i), real) != NULL &&
+            strcmp(lr_path_base(real), id) == 0)
+            return true;
+    (void)snprintf(path, sizeof(path), "%.3800s%s/%.200s", root != NULL ? root : up->data_dir,
+                   root != NULL ? "" : "/models", id);
+    return lr_dir_exists(path);
+}
+
 /* The database did not accept the node's models, or they could not run yet; the log says why.
  * A model that an operator deletes later stays deleted. */
 static void adopt_again(struct up *up)
@@ -225,7 +243,7 @@ static void adopt_again(struct up *up)
         return;
     up->adopt_at_ms = now + RESTART_MS;
     up->adoptions++;
-    router_adopt_models(up->router, up->node_id);
+    router_adopt_models(up->router, up->node_id, wants, up);
 }
 
 static void look_at_models(struct up *up)
@@ -270,7 +288,7 @@ static void on_node(void *arg, const char *node_id)
      * again. */
     if (!atomic_exchange(&up->has_adopted, true)) {
         (void)snprintf(up->node_id, sizeof(up->node_id), "%s", node_id);
-        router_adopt_models(up->router, node_id);
+        router_adopt_models(up->router, node_id, wants, up);
     }
     atomic_store(&up->has_joined, true);
 }

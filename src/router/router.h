@@ -53,11 +53,15 @@ void router_allow_cpu_nodes(struct router *router);
 typedef void (*router_node_fn)(void *arg, const char *node_id);
 void router_on_node(struct router *router, router_node_fn fn, void *arg);
 
-/* Registers every model of a node that it can run and that is not registered yet. */
-void router_adopt_models(struct router *router, const char *node_id);
+/* Registers every model of a node that is not registered yet and that the node can run, or that
+ * wants(arg, id) names: lists then show it with the reason why it cannot run. */
+typedef bool (*router_wants_fn)(void *arg, const char *id);
+void router_adopt_models(struct router *router, const char *node_id, router_wants_fn wants,
+                         void *arg);
 
-/* What a newcomer wants to see: the first model that is registered, and its state.  False:
- * none is; where a node has one that cannot run, *out says which and why. */
+/* What a newcomer wants to see: the first model that is registered, and its state; one that can
+ * run before one that cannot.  False: none is; where a node has one that cannot run, *out says
+ * which and why. */
 struct router_glance {
     char model[256];
     char state[16];

@@ -240,6 +240,23 @@ test('chat reads lines, answers each, and keeps the conversation', async () => {
   await fails(['chat', '--model', 'nobody', 'hi'], {}, /no model "nobody"/);
 });
 
+test('models of up that cannot run are listed with the reason, but not offered to clients', async () => {
+  const broken = path.join(tempDir('broken'), 'broken');
+  fs.mkdirSync(broken);
+  fs.writeFileSync(path.join(broken, 'config.json'), '{}');
+  const args = ['--engine', 'nope', '--model', makeEcho('sad'), '--model', broken];
+  const other = await startUp({ args });
+  left.push(other);
+  const more = { LLM_ROUTER_URL: other.url };
+  await until('they are listed', async () => (await call(`${other.url}/v0/models`)).json.models.length === 2);
+  await says(['models'], /^sad +\w+ +local +.*engine.*nope/m, more);
+  await says(['models'], /^broken +\w+ +local +.*incomplete, missing/m, more);
+  await says(['status'], /^models +0 of 2 can be used/m, more);
+  const listed = await call(`${other.url}/v1/models`);
+  assert.deepEqual(listed.json.data, []);
+  await other.stop();
+});
+
 test('a model of up that was removed stays removed when its node joins again', async () => {
   await says(['models', 'remove', 'parrot'], /removed parrot/);
   fs.cpSync(makeEcho('later'), path.join(dir, 'models/later'), { recursive: true });
