@@ -45,6 +45,48 @@ test('the next turn of a conversation computes only its new part, and reports th
   assert.equal((await used(router, mine)).cached_tokens, again.cached + two.cached);
 });
 
+test('an answer that a stop string ends tells the cached tokens as the usage record does, whatever the API', async () => {
+  const { router } = await fleet(1, DEMO);
+  const text = 'What is 3 + 4? '.repeat(30);
+  const messages = [{ role: 'user', content: text }];
+  const common = { model: 'demo', temperature: 0, max_tokens: 60 };
+  const apis = {
+    '/v1/chat/completions': {
+      ask: { ...common, messages, stop: ['+'], stream_options: { include_usage: true } },
+      cached: (u) => u.prompt_tokens_details.cached_tokens,
+    },
+    '/v1/completions': {
+      ask: { ...common, prompt: text, stop: ['='], stream_options: { include_usage: true } },
+      cached: (u) => u.prompt_tokens_details.cached_tokens,
+    },
+    '/v1/messages': {
+      ask: { ...common, messages, stop_sequences: ['+'] },
+      cached: (u) => u.cache_read_input_tokens,
+    },
+  };
+  for (const [at, { ask, cached }] of Object.entries(apis)) {
+    const mine = await makeKey(router, { name: at });
+    const told = [];
+    for (const stream of [false, false, true]) {
+      const { stream_options, ...plain } = ask;
+      const body = stream ? { ...ask, stream } : plain;
+      const answer = await call(`${router.url}${at}`, { key: mine.key, body });
+      assert.equal(answer.status, 200, answer.text);
+      assert.match(answer.text, /"(finish|stop)_reason":"(stop|stop_sequence)"/, at);
+      const [stop] = ask.stop ?? ask.stop_sequences;
+      assert.doesNotMatch(answer.text, new RegExp(`"(content|text)":"[^"]*[${stop}]`), 'the stop string ended it');
+      const events = stream
+        ? [...answer.text.matchAll(/^data: (\{.*)$/gm)].map((m) => JSON.parse(m[1]))
+        : [answer.json];
+      told.push(cached(events.findLast((e) => e.usage).usage));
+    }
+    assert.equal(told[0], 0, at);
+    assert.ok(told[1] > 50 && told[2] === told[1], `${at}: ${told}`);
+    await until('all are recorded', async () => (await used(router, mine)).requests === 3);
+    assert.equal((await used(router, mine)).cached_tokens, told[1] + told[2], at);
+  }
+});
+
 test('the next turn goes to the node that computed the turns before', async () => {
   const { router } = await fleet(2, DEMO);
   const [n0, n1] = ['n0', 'n1'];

@@ -9,6 +9,7 @@
 enum {
     MEASURED_TOKENS = 64, /* of a prompt that is partly cached: fewer say nothing of the rate */
     FAILURES_MAX = 5,
+    USAGE_WAIT_NS = 500 * 1000 * 1000, /* many steps of a node that is well */
 };
 
 static struct router_metrics *metrics_of(const struct router_generation *g)
@@ -150,10 +151,29 @@ static enum router_generation_state abandon(struct router_generation *g)
     return is_awaited ? ROUTER_GENERATION_STOPPED : ROUTER_GENERATION_OVER;
 }
 
+/* The usage for an answer that a stop string ended: an engine may have made more tokens. */
+static struct chat_usage usage_of_stopped(const struct router_generation *g)
+{
+    return (struct chat_usage){g->usage.prompt_tokens, (uint32_t)router_generation_tokens(g),
+                               g->usage.cached_tokens};
+}
+
+/* If the answer waits for its usage, it ends. */
+static void tell_usage(struct router_generation *g)
+{
+    struct chat_usage usage = usage_of_stopped(g);
+    if (g->stopped_ns == 0)
+        return;
+    g->stopped_ns = 0;
+    chat_turn_done(&g->call->turn, g->index, LR_FINISH_STOP, &usage);
+    chat_turn_flush(&g->call->turn);
+}
+
 static void end(struct router_generation *g)
 {
     leave_node(g, ROUTER_ENDED);
     (void)router_generation_move(g, ROUTER_GENERATION_OVER);
+    tell_usage(g);
 }
 
 static void fail(struct router_generation *g, const struct lr_error *err)
@@ -221,6 +241,8 @@ void router_generation_watch(struct router_generation *g, uint64_t now)
     const struct router_attempt *a = &g->attempt;
     uint64_t since = a->heard_ns > a->stream.sent_ns ? a->heard_ns : a->stream.sent_ns;
     struct lr_error err;
+    if (lr_elapsed(g->stopped_ns, now) >= USAGE_WAIT_NS)
+        tell_usage(g);
     if (a->stream.link == NULL || a->stream.sent_ns == 0 ||
         lr_elapsed(since, now) < (uint64_t)ROUTER_SILENCE_MS * 1000000)
         return;
@@ -654,16 +676,18 @@ bool router_generation_stop(void *call, uint32_t index, struct chat_usage *usage
 {
     struct router_generation *g = &((struct router_call *)call)->generations[index];
     if (usage != NULL)
-        *usage =
-            (struct chat_usage){g->usage.prompt_tokens, (uint32_t)router_generation_tokens(g),
-                                g->usage.cached_tokens};
+        *usage = usage_of_stopped(g);
+    else
+        g->stopped_ns = 0;
     bool is_on_node = g->state == ROUTER_GENERATION_RUNNING ||
                       (g->state == ROUTER_GENERATION_SENT && g->attempt.stream.sent_ns != 0);
     if (is_on_node) {
         router_link_cancel(&g->attempt.stream);
-        (void)router_generation_move(g, ROUTER_GENERATION_STOPPED);
+        /* Only the node's last event tells how much of the prompt was cached. */
+        if (router_generation_move(g, ROUTER_GENERATION_STOPPED) && usage != NULL)
+            g->stopped_ns = now_ns(g);
     } else if (g->state == ROUTER_GENERATION_QUEUED || g->state == ROUTER_GENERATION_SENT) {
         (void)router_generation_move(g, abandon(g));
     }
-    return true;
+    return g->stopped_ns == 0;
 }

@@ -23,7 +23,8 @@
  *
  * A generation is OVER when its answer is complete, has failed or was refused, and when the
  * client has left and nothing more is due.  In STOPPED the node's last event with the usage is
- * due, or the grant.
+ * due, or the grant.  An answer that a stop string ended waits for that usage, which takes the
+ * node about a step, and at most for the next look of router_generation_watch.
  *
  * The router keeps every token that the client has.  A node that dies, falls silent for five
  * seconds or says "retryable" is replaced: the next node gets the prompt and those tokens, and
@@ -78,6 +79,7 @@ struct router_generation {
     uint32_t cohort;
     struct lr_buf generated; /* owned: the ids (uint32_t) of the tokens that the client has */
     struct chat_usage usage; /* as the engines counted, as far as known */
+    uint64_t stopped_ns;     /* in STOPPED: since when the answer waits for its usage; 0: not */
 };
 
 static inline size_t router_generation_tokens(const struct router_generation *g)
@@ -89,8 +91,8 @@ static inline size_t router_generation_tokens(const struct router_generation *g)
 lr_code router_generation_start(void *call, uint32_t index, struct lr_error *err);
 bool router_generation_stop(void *call, uint32_t index, struct chat_usage *usage);
 
-/* Now and then, while the caller holds the call: a node that has said nothing for too long is
- * left. */
+/* Once a second, while the caller holds the call: a node that has said nothing for too long is
+ * left, and an answer waits no longer for its usage. */
 void router_generation_watch(struct router_generation *g, uint64_t now_ns);
 
 /* The only function that changes the state.  An illegal move ends the generation and fails its

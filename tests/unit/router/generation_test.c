@@ -125,7 +125,7 @@ static void prepare(void)
 {
     static const char body[] =
         "{\"model\":\"demo\",\"messages\":[{\"role\":\"user\",\"content\":\"x\"}],"
-        "\"stream\":true}";
+        "\"stream\":true,\"stream_options\":{\"include_usage\":true},\"stop\":\"END\"}";
     static const struct chat_generator generator = {router_generation_start,
                                                     router_generation_stop};
     static const struct chat_sink sink = {
@@ -500,6 +500,49 @@ static void a_link_that_breaks_after_the_client_left_ends_it(void **state)
     assert_int_equal(submits, 1);
 }
 
+/* ---- a stop string ---- */
+
+static void an_answer_that_a_stop_string_ends_tells_the_cached_tokens_of_the_node(void **state)
+{
+    (void)state;
+    bring_to(RUNNING);
+    node_gives("Hi END");
+    expect(STOPPED);
+    assert_contains(lr_buf_z(&answer), "\"content\":\"Hi \"");
+    assert_null(strstr(lr_buf_z(&answer), "[DONE]"));
+    node_is_done(LR_FINISH_CANCELLED);
+    expect(OVER);
+    assert_contains(lr_buf_z(&answer), "\"finish_reason\":\"stop\"");
+    assert_contains(lr_buf_z(&answer), "\"completion_tokens\":1,");
+    assert_contains(lr_buf_z(&answer), "\"cached_tokens\":2}");
+    assert_contains(lr_buf_z(&answer), "[DONE]");
+}
+
+static void a_node_that_does_not_tell_the_usage_delays_a_complete_answer_briefly(void **state)
+{
+    (void)state;
+    bring_to(RUNNING);
+    node_gives("Hi END");
+    lr_fake_clock_advance_ms(&time_, 1000);
+    router_generation_watch(g, lr_clock_ns(&time_.clock));
+    expect(STOPPED);
+    assert_contains(lr_buf_z(&answer), "[DONE]");
+    node_is_done(LR_FINISH_CANCELLED);
+    expect(OVER);
+    assert_int_equal(g->usage.cached_tokens, 2);
+}
+
+static void a_link_that_breaks_after_a_stop_string_ends_the_answer(void **state)
+{
+    (void)state;
+    bring_to(RUNNING);
+    node_gives("Hi END");
+    link_breaks();
+    expect(OVER);
+    assert_contains(lr_buf_z(&answer), "[DONE]");
+    assert_int_equal(submits, 1);
+}
+
 /* ---- the next attempt ---- */
 
 static void what_an_attempt_measured_ends_with_it_and_the_tokens_stay(void **state)
@@ -710,6 +753,9 @@ int main(void)
         TEST(after_the_client_left_the_node_still_tells_the_usage),
         TEST(a_node_that_never_tells_the_usage_is_left_after_five_seconds),
         TEST(a_link_that_breaks_after_the_client_left_ends_it),
+        TEST(an_answer_that_a_stop_string_ends_tells_the_cached_tokens_of_the_node),
+        TEST(a_node_that_does_not_tell_the_usage_delays_a_complete_answer_briefly),
+        TEST(a_link_that_breaks_after_a_stop_string_ends_the_answer),
         TEST(what_an_attempt_measured_ends_with_it_and_the_tokens_stay),
         TEST(a_silent_node_and_a_broken_link_lead_to_another_node),
         TEST(where_no_other_node_has_room_the_next_attempt_waits_in_the_queue),
