@@ -80,12 +80,15 @@ static lr_code change(const struct lr_settings *s, const char *id, bool begins,
     lr_json_end_object(&w);
     lr_code code =
         cli_ask(s, begins ? "POST" : "DELETE", lr_buf_z(&path), begins ? &body : NULL, &a, err);
-    if (code == LR_OK && begins) {
+    lr_buf_clear(&body);
+    if (code == LR_OK) {
         char until[LR_TIME_TEXT_LEN + 1];
         lr_time_format(cli_int(a.json, "silenced_until") * 1000, until);
-        (void)printf("silenced until %s\n", until);
-    } else if (code == LR_OK) {
-        (void)printf("no longer silenced\n");
+        if (begins)
+            lr_buf_addf(&body, "silenced until %s\n", until);
+        else
+            lr_buf_add_z(&body, "no longer silenced\n");
+        code = cli_report(s, &a, &body, err);
     }
     cli_answer_free(&a);
     lr_buf_free(&path);

@@ -156,8 +156,11 @@ static lr_code create(const struct lr_settings *s, struct lr_error *err)
     put_limits(s, &w);
     lr_json_end_object(&w);
     code = cli_ask(s, "POST", "/v0/keys", &body, &a, err);
-    if (code == LR_OK)
-        cli_tell(stdout, "%s\n", cli_text(&a.arena, a.json, "key"));
+    lr_buf_clear(&body);
+    if (code == LR_OK) {
+        lr_buf_addf(&body, "%s\n", cli_text(&a.arena, a.json, "key"));
+        code = cli_report(s, &a, &body, err);
+    }
     if (code == LR_OK && strcmp(lr_settings_str(s, "role"), "node") == 0 &&
         lr_settings_int(s, "uses") == 0)
         (void)fprintf(
@@ -236,7 +239,7 @@ static lr_code ask_of(const struct lr_settings *s, const char *method, const cha
     else if (code == LR_OK)
         print_key(&a, a.json, &out);
     if (code == LR_OK)
-        code = cli_print(&out, err);
+        code = cli_report(s, &a, &out, err);
     cli_answer_free(&a);
     lr_buf_free(&out);
     lr_buf_free(&path);

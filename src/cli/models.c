@@ -9,7 +9,7 @@
 #include "cli/remote.h"
 #include "cli/terminal.h"
 
-enum { TEMPLATE_BYTES = 1 << 20 };
+enum { TEMPLATE_BYTES = 1 << 20, TEXT_BYTES = 1 << 20 };
 
 static const struct lr_setting models_flags[] = {
     CLI_REMOTE_FLAGS,
@@ -64,27 +64,27 @@ static void print_models(struct cli_answer *a, struct lr_buf *out)
     }
 }
 
-/* Prints the result of deleting files, per node. */
-static void print_purged(struct cli_answer *a)
+/* The result of deleting files, per node. */
+static void put_purged(struct cli_answer *a, struct lr_buf *out)
 {
     const struct lr_json *list = cli_array(a->json, "purged");
     for (uint32_t i = 0; list != NULL && i < list->count; i++) {
         const struct lr_json *p = &list->items[i];
         if (cli_bool(p, "ok"))
-            cli_tell(stdout, "%s: files deleted\n", cli_text(&a->arena, p, "name"));
+            lr_buf_addf(out, "%s: files deleted\n", cli_text(&a->arena, p, "name"));
         else
-            cli_tell(stdout, "%s: files stay: %s\n", cli_text(&a->arena, p, "name"),
-                     cli_text(&a->arena, p, "reason"));
+            lr_buf_addf(out, "%s: files stay: %s\n", cli_text(&a->arena, p, "name"),
+                        cli_text(&a->arena, p, "reason"));
     }
     if (cli_int(a->json, "nodes_offline") != 0)
-        cli_tell(stdout, "%lld nodes are offline: their files stay\n",
-                 (long long)cli_int(a->json, "nodes_offline"));
+        lr_buf_addf(out, "%lld nodes are offline: their files stay\n",
+                    (long long)cli_int(a->json, "nodes_offline"));
 }
 
 static lr_code remove_model(const struct lr_settings *s, const char *name, struct lr_error *err)
 {
     struct cli_answer a;
-    struct lr_buf path;
+    struct lr_buf path, text;
     char id[CLI_ID_MAX];
     lr_code code = cli_model_id(s, name, id, err);
     if (code == LR_NOT_FOUND && lr_settings_bool(s, "purge")) {
@@ -100,12 +100,15 @@ static lr_code remove_model(const struct lr_settings *s, const char *name, struc
     if (lr_settings_bool(s, "purge"))
         lr_buf_add_z(&path, "?purge=true");
     code = cli_ask(s, "DELETE", lr_buf_z(&path), NULL, &a, err);
+    lr_buf_init(&text, TEXT_BYTES);
     if (code == LR_OK) {
-        cli_tell(stdout, "removed %s\n", id);
-        print_purged(&a);
+        lr_buf_addf(&text, "removed %s\n", id);
+        put_purged(&a, &text);
+        code = cli_report(s, &a, &text, err);
     }
     cli_answer_free(&a);
     lr_buf_free(&path);
+    lr_buf_free(&text);
     return code;
 }
 
@@ -122,7 +125,7 @@ static lr_code act(const struct lr_settings *s, const char *action, const char *
     if (code != LR_OK)
         return code;
     lr_buf_init(&path, 4096);
-    lr_buf_init(&body, 16);
+    lr_buf_init(&body, TEXT_BYTES);
     lr_buf_add_z(&body, "{}");
     lr_buf_add_z(&path, "/v0/models/");
     cli_escape(&path, id);
@@ -136,12 +139,15 @@ static lr_code act(const struct lr_settings *s, const char *action, const char *
         cli_escape(&path, node);
     }
     code = cli_ask(s, "POST", lr_buf_z(&path), &body, &a, err);
-    if (code == LR_OK)
-        cli_tell(stdout, "%s: %s%s\n", id, cli_text(&a.arena, a.json, "state"),
-                 cli_bool(a.json, "pinned") ? ", pinned" : "");
-    if (code == LR_OK && cli_raw(&a.arena, a.json, "replicas_reason")[0] != '\0')
-        cli_tell(stdout, "replicas are missing: %s\n",
-                 cli_text(&a.arena, a.json, "replicas_reason"));
+    lr_buf_clear(&body);
+    if (code == LR_OK) {
+        const char *missing = cli_text(&a.arena, a.json, "replicas_reason");
+        lr_buf_addf(&body, "%s: %s%s\n", id, cli_text(&a.arena, a.json, "state"),
+                    cli_bool(a.json, "pinned") ? ", pinned" : "");
+        if (missing[0] != '\0')
+            lr_buf_addf(&body, "replicas are missing: %s\n", missing);
+        code = cli_report(s, &a, &body, err);
+    }
     cli_answer_free(&a);
     lr_buf_free(&path);
     lr_buf_free(&body);
@@ -158,10 +164,20 @@ static lr_code load_and_wait(const struct lr_settings *s, const char *name,
         code = cli_choose_node(s, node, err);
     if (code == LR_OK)
         code = cli_load(s, id, node, err);
+    bool wants_json = lr_settings_bool(s, "json");
     if (code == LR_OK)
-        code = cli_follow(s, id, node, CLI_GOAL_LOADED, stdout, err);
-    if (code == LR_OK)
-        cli_tell(stdout, "%s: ready\n", id);
+        code = cli_follow(s, id, node, CLI_GOAL_LOADED, wants_json ? stderr : stdout, err);
+    if (code != LR_OK || !wants_json) {
+        if (code == LR_OK)
+            cli_tell(stdout, "%s: ready\n", id);
+        return code;
+    }
+    struct lr_buf path;
+    lr_buf_init(&path, 4096);
+    lr_buf_add_z(&path, "/v0/models?id=");
+    cli_escape(&path, id);
+    code = cli_show(s, lr_buf_z(&path), print_models, err);
+    lr_buf_free(&path);
     return code;
 }
 
@@ -220,9 +236,11 @@ static lr_code change_alias(const struct lr_settings *s, bool adds, struct lr_er
     }
     if (code == LR_OK) {
         lr_buf_clear(&body);
+        lr_buf_addf(&body, "%s: ", cli_text(&now.arena, now.json, "id"));
+        size_t before = body.len;
         add_aliases(now.json, &body);
-        cli_tell(stdout, "%s: %s\n", cli_text(&now.arena, now.json, "id"),
-                 body.len > 0 ? lr_buf_z(&body) : "no alias");
+        lr_buf_add_z(&body, body.len == before ? "no alias\n" : "\n");
+        code = cli_report(s, &now, &body, err);
     }
     cli_answer_free(&was);
     cli_answer_free(&now);

@@ -60,8 +60,11 @@ static lr_code print_token(const struct lr_settings *s, struct lr_error *err)
     lr_buf_addf(&body, "{\"uses\":%lld,\"expires_in\":%llu}", uses,
                 (unsigned long long)(lr_settings_ms(s, "expires") + 999) / 1000);
     lr_code code = cli_ask(s, "POST", "/v0/nodes/tokens", &body, &a, err);
-    if (code == LR_OK)
-        cli_tell(stdout, "%s\n", cli_text(&a.arena, a.json, "key"));
+    lr_buf_clear(&body);
+    if (code == LR_OK) {
+        lr_buf_addf(&body, "%s\n", cli_text(&a.arena, a.json, "key"));
+        code = cli_report(s, &a, &body, err);
+    }
     if (uses != 0)
         (void)snprintf(nodes, sizeof(nodes), "%lld node%s", uses, uses == 1 ? "" : "s");
     if (code == LR_OK && isatty(STDERR_FILENO) != 0) {
@@ -113,7 +116,7 @@ static lr_code change(const struct lr_settings *s, const char *what, const char 
     lr_code code = cli_node_id(s, name, id, err);
     if (code != LR_OK)
         return code;
-    lr_buf_init(&body, 16);
+    lr_buf_init(&body, 1000);
     lr_buf_add_z(&body, "{}");
     lr_buf_init(&path, 2000);
     lr_buf_add_z(&path, "/v0/nodes/");
@@ -122,12 +125,14 @@ static lr_code change(const struct lr_settings *s, const char *what, const char 
         lr_buf_addf(&path, "/%s", what);
     code = cli_ask(s, removes ? "DELETE" : "POST", lr_buf_z(&path), removes ? NULL : &body, &a,
                    err);
+    lr_buf_clear(&body);
+    lr_buf_addf(&body, "%s %s\n",
+                removes                      ? "removed"
+                : strcmp(what, "drain") == 0 ? "drained"
+                                             : "back in service:",
+                id);
     if (code == LR_OK)
-        cli_tell(stdout, "%s %s\n",
-                 removes                      ? "removed"
-                 : strcmp(what, "drain") == 0 ? "drained"
-                                              : "back in service:",
-                 id);
+        code = cli_report(s, &a, &body, err);
     cli_answer_free(&a);
     lr_buf_free(&path);
     lr_buf_free(&body);

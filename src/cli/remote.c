@@ -189,6 +189,15 @@ lr_code cli_ask(const struct lr_settings *s, const char *method, const char *pat
     return ask(&r, s, method, path, body, out, err);
 }
 
+static void put_json(const struct cli_answer *a, struct lr_buf *out)
+{
+    if (isatty(STDOUT_FILENO) != 0)
+        cli_add_visible(out, a->body, CLI_LINES);
+    else
+        lr_buf_add_str(out, a->body);
+    lr_buf_add_char(out, '\n');
+}
+
 lr_code cli_show(const struct lr_settings *s, const char *path, cli_print_fn fn,
                  struct lr_error *err)
 {
@@ -197,18 +206,28 @@ lr_code cli_show(const struct lr_settings *s, const char *path, cli_print_fn fn,
     lr_buf_init(&out, ANSWER_BYTES);
     lr_code code = cli_ask(s, "GET", path, NULL, &a, err);
     if (code == LR_OK) {
-        if (!lr_settings_bool(s, "json"))
-            fn(&a, &out);
-        else if (isatty(STDOUT_FILENO) != 0)
-            cli_add_visible(&out, a.body, CLI_LINES);
-        else
-            lr_buf_add_str(&out, a.body);
         if (lr_settings_bool(s, "json"))
-            lr_buf_add_char(&out, '\n');
+            put_json(&a, &out);
+        else
+            fn(&a, &out);
         code = cli_print(&out, err);
     }
     lr_buf_free(&out);
     cli_answer_free(&a);
+    return code;
+}
+
+lr_code cli_report(const struct lr_settings *s, const struct cli_answer *answer,
+                   const struct lr_buf *text, struct lr_error *err)
+{
+    struct lr_buf out;
+    lr_buf_init(&out, ANSWER_BYTES);
+    if (lr_settings_bool(s, "json"))
+        put_json(answer, &out);
+    else
+        cli_add_visible(&out, lr_buf_str(text), CLI_LINES);
+    lr_code code = cli_print(&out, err);
+    lr_buf_free(&out);
     return code;
 }
 

@@ -25,7 +25,7 @@
         .help = "key for the router (or LLM_ROUTER_KEY)"                                       \
     }
 
-/* Flag of a command that uses cli_show. */
+/* Flag of a command that uses cli_show or cli_report. */
 #define CLI_JSON_FLAG                                                                          \
     {                                                                                          \
         .name = "json", .type = LR_SETTING_BOOL, .fallback = "false",                          \
@@ -48,6 +48,10 @@ LR_MUST_USE lr_code cli_ask(const struct lr_settings *s, const char *method, con
 typedef void (*cli_print_fn)(struct cli_answer *answer, struct lr_buf *out);
 LR_MUST_USE lr_code cli_show(const struct lr_settings *s, const char *path, cli_print_fn fn,
                              struct lr_error *err);
+/* Prints what a command did: `text`, control characters made visible, or with --json the answer
+ * unchanged. */
+LR_MUST_USE lr_code cli_report(const struct lr_settings *s, const struct cli_answer *answer,
+                               const struct lr_buf *text, struct lr_error *err);
 
 /* Like cli_ask for a GET, with less patience: the answer must begin within wait_ms. */
 LR_MUST_USE lr_code cli_ask_within(const struct lr_settings *s, uint32_t wait_ms,

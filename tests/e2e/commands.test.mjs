@@ -230,6 +230,24 @@ test('keys are made, listed and revoked; nodes drained, put back and removed', a
     await fails(args, {}, /takes|needs|not allowed/, 2);
 });
 
+test('with --json the commands that change something print the answer of the router', async () => {
+  const json = async (args) => JSON.parse((await cli([...args, '--json'], env)).stdout);
+  const key = await json(['keys', 'create', '--name', 'machine']);
+  assert.match(`${key.id} ${key.key}`, /^key-\w+ lr-\w{43}$/);
+  const rotated = await json(['keys', 'rotate', key.id]);
+  assert.ok(rotated.id === key.id && rotated.key !== key.key, JSON.stringify(rotated));
+  assert.equal((await json(['keys', 'revoke', key.id])).revoked, true);
+  const token = await json(['nodes', 'token']);
+  assert.ok(/^lr-\w{43}$/.test(token.key) && token.expires > 0, JSON.stringify(token));
+  assert.deepEqual((await json(['models', 'alias', 'parrot', 'robot'])).aliases, ['robot']);
+  assert.deepEqual((await json(['models', 'unalias', 'parrot', 'robot'])).aliases, []);
+  assert.equal((await json(['models', 'pin', 'parrot'])).pinned, true);
+  assert.equal((await json(['models', 'unpin', 'parrot'])).pinned, false);
+  assert.equal((await json(['models', 'load', 'parrot', '--wait'])).models[0].id, 'parrot');
+  const [{ id }] = await nodes(up);
+  for (const action of ['drain', 'undrain']) assert.equal(typeof (await json(['nodes', action, id])), 'object');
+});
+
 test('chat reads lines, answers each, and keeps the conversation', async () => {
   const out = execFileSync(BIN, ['chat', '--model', 'parrot'], {
     input: 'one\ntwo\n',
