@@ -149,7 +149,9 @@ lr_code net_guard_loopback(const struct net_guard_input *in, struct lr_error *er
     lr_code code = check_proxy(in, err);
     if (code != LR_OK)
         return code;
-    if (!net_is_loopback_host(in->host))
+    /* Only HTTP/1.0 may leave the Host out.  Browsers do neither; simple probes do both. */
+    bool has_host = in->host.len != 0 || !in->is_http_1_0;
+    if (has_host && !net_is_loopback_host(in->host))
         return lr_fail(err, LR_MISDIRECTED,
                        "this server answers to localhost only, not to \"" LR_STR_FMT
                        "\"; give it a key and an address to serve others",

@@ -39,10 +39,10 @@ struct net_guard_input {
     struct net_guard_rules rules;
 };
 
-/* MISDIRECTED (421): the Host is no loopback name.  PERMISSION_DENIED (403): a proxy passed the
- * request on, or a foreign Origin or Sec-Fetch-Site.  UNSUPPORTED_MEDIA (415): a body, or a
- * POST with a content type, that is not application/json; management aside, `curl -d` may call
- * the body a form.  The message says what to do. */
+/* MISDIRECTED (421): the Host is no loopback name; HTTP/1.0 may leave it out. PERMISSION_DENIED
+ * (403): a proxy passed the request on, or a foreign Origin or Sec-Fetch-Site.
+ * UNSUPPORTED_MEDIA (415): a body, or a POST with a content type, that is not application/json;
+ * management aside, `curl -d` may call the body a form.  The message says what to do. */
 LR_MUST_USE lr_code net_guard_loopback(const struct net_guard_input *in, struct lr_error *err);
 
 /* The same checks for a request; may be called in on_head. */

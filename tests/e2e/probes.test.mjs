@@ -1,5 +1,6 @@
 // /livez and /readyz: for supervisors and load balancers, without a key, with reasons and what to do.
 import assert from 'node:assert/strict';
+import net from 'node:net';
 import { after, test } from 'node:test';
 import { call, makeEcho, nodes, online, register, startNode, startRouter, until } from './support.mjs';
 
@@ -61,6 +62,26 @@ test('a router lives and is ready without a key; what it lacks is named with a r
   );
   assert.match(lost.checks.find((c) => !c.ok).advice, /--router/);
   assert.equal((await call(`${at}/livez`)).status, 200);
+});
+
+// The status of a request as it is written here.
+const raw = (url, text) =>
+  new Promise((done, fail) => {
+    let got = '';
+    const socket = net.connect(Number(new URL(url).port), '127.0.0.1', () => socket.end(text));
+    socket.setEncoding('latin1').on('data', (part) => {
+      got += part;
+    });
+    socket.on('error', fail).on('close', () => done(Number(got.match(/^HTTP\/1\.[01] (\d+)/)?.[1])));
+  });
+
+test('a probe that speaks HTTP/1.0 without a Host is answered on loopback; other requests need a Host of this machine', async () => {
+  const router = keep(await startRouter());
+  for (const at of ['/livez', '/readyz', '/health'])
+    assert.equal(await raw(router.url, `GET ${at} HTTP/1.0\r\n\r\n`), 200, at);
+  assert.equal(await raw(router.url, 'GET /livez HTTP/1.0\r\nHost: evil.example\r\n\r\n'), 421);
+  assert.equal(await raw(router.url, 'GET /livez HTTP/1.1\r\nConnection: close\r\n\r\n'), 400);
+  assert.equal(await raw(router.url, 'GET /v0/nodes HTTP/1.0\r\n\r\n'), 403);
 });
 
 test('a router and a node that are shutting down live, but are not ready', async () => {
