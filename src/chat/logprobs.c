@@ -132,8 +132,12 @@ void chat_logprobs_forget(struct chat_choice *c)
 
 /* ---- completions: parallel arrays ---- */
 
+/* With the token itself, whether it is among the alternatives or not. */
 static void put_top_object(struct lr_json_writer *w, const char *p, const struct record *rec)
 {
+    struct lr_str token = lr_str(p, rec->len);
+    bool has_token = false;
+    p += rec->len;
     if (rec->top_count == 0) {
         lr_json_put_null(w);
         return;
@@ -143,9 +147,14 @@ static void put_top_object(struct lr_json_writer *w, const char *p, const struct
         struct alternative alt;
         memcpy(&alt, p, sizeof(alt));
         p += sizeof(alt);
+        has_token = has_token || lr_str_eq(token, lr_str(p, alt.len));
         lr_json_key_str(w, lr_str(p, alt.len));
         lr_json_put_double(w, (double)alt.logprob);
         p += alt.len;
+    }
+    if (!has_token) {
+        lr_json_key_str(w, token);
+        lr_json_put_double(w, (double)rec->logprob);
     }
     lr_json_end_object(w);
 }
@@ -166,7 +175,7 @@ static size_t write_legacy(struct chat_choice *c, struct lr_json_writer *w)
             else if (column == 1)
                 lr_json_put_double(w, (double)rec.logprob);
             else if (column == 2)
-                put_top_object(w, bytes + rec.len, &rec);
+                put_top_object(w, bytes, &rec);
             else
                 lr_json_put_u64(w, rec.chars);
         }

@@ -416,17 +416,21 @@ static void completions_have_their_own_shape(void **state)
                            .top_count = 1};
     open_session(&s, &chat_openai_completions,
                  "{\"model\":\"m\",\"prompt\":[\"x\",\"y\"],\"logprobs\":1}", true);
+    struct wire_token rare = t;
+    rare.bytes = LR_STR_LIT("z"); /* sampled, and not among the most likely */
+    rare.logprob = -4.0F;
     chat_response_on_token(s.r, 0, &t, &s.out);
-    chat_response_on_token(s.r, 0, &t, &s.out);
+    chat_response_on_token(s.r, 0, &rare, &s.out);
     done(&s, 0, LR_FINISH_STOP);
     feed(&s, 1, "<|channel|>b");
     done(&s, 1, LR_FINISH_LENGTH);
     assert_string_equal(
         lr_buf_z(&s.out),
         "{\"id\":\"chatcmpl-1\",\"object\":\"text_completion\",\"created\":7,\"model\":\"m\","
-        "\"system_fingerprint\":\"fp\",\"choices\":[{\"index\":0,\"text\":\"\xC3\xA4\xC3\xA4\","
-        "\"logprobs\":{\"tokens\":[\"\xC3\xA4\",\"\xC3\xA4\"],\"token_logprobs\":[-0.5,-0.5],"
-        "\"top_logprobs\":[{\"\xC3\xA4\":-0.5},{\"\xC3\xA4\":-0.5}],\"text_offset\":[0,1]},"
+        "\"system_fingerprint\":\"fp\",\"choices\":[{\"index\":0,\"text\":\"\xC3\xA4z\","
+        "\"logprobs\":{\"tokens\":[\"\xC3\xA4\",\"z\"],\"token_logprobs\":[-0.5,-4],"
+        "\"top_logprobs\":[{\"\xC3\xA4\":-0.5},{\"\xC3\xA4\":-0.5,\"z\":-4}],\"text_offset\":["
+        "0,1]},"
         "\"finish_reason\":\"stop\"},{\"index\":1,\"text\":\"b\",\"logprobs\":null,"
         "\"finish_reason\":\"length\"}],\"usage\":{\"prompt_tokens\":20,"
         "\"completion_tokens\":10,\"total_tokens\":30,\"prompt_tokens_details\":{"
