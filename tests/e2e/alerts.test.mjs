@@ -1,10 +1,23 @@
 // Alerts: one for each cause with its nodes inside, what to do, a link, and silence for a time.
 import assert from 'node:assert/strict';
+import { execFileSync } from 'node:child_process';
 import { after, before, test } from 'node:test';
 import { startHub } from '../support/hub.mjs';
 import { startPostgres } from '../support/postgres.mjs';
 import { startBrowser } from './browser.mjs';
-import { call, cli, online, startNode, startRouter, startStandIn, tempDir, until } from './support.mjs';
+import {
+  BIN,
+  call,
+  cli,
+  launch,
+  makeToken,
+  online,
+  startNode,
+  startRouter,
+  startStandIn,
+  tempDir,
+  until,
+} from './support.mjs';
 
 const left = [];
 after(() => Promise.all(left.map((p) => p.stop?.('SIGKILL') ?? p.close())));
@@ -102,6 +115,29 @@ test('a missing engine is no failed download: the alert says that it does not he
     0,
     'a model that is not wanted any more is no failed download',
   );
+});
+
+test('an engine that a full disk keeps from running is an alert about the disk, which ends when there is room', async () => {
+  const own = keep(await startRouter({ args: ['--allow-cpu-nodes'] }));
+  // Files of this node end at 8 KiB, as on a disk without room for an engine.
+  const script = 'trap "" XFSZ; ulimit -S -f 8; exec "$0" "$@"';
+  const args = ['--listen', '127.0.0.1:0', '--device', 'cpu', '--no-hf-cache', '--data-dir', tempDir('full')];
+  const full = keep(
+    await launch(['-c', script, BIN, 'node', ...args, '--router', own.url, '--node-name', 'full'], {
+      bin: 'bash',
+      match: /listening on port/,
+      env: { LLM_ROUTER_TOKEN: await makeToken(own) },
+    }),
+  );
+  const alert = await until('the router is told', async () =>
+    (await of(own, 'engine_disk')).find((a) => a.subject === 'echo'),
+  );
+  assert.deepEqual([alert.open, alert.level, alert.node_name], [true, 'error', 'full']);
+  assert.match(alert.message, /engine-cache\/.*File too large/);
+  assert.match(alert.advice, /free space on the disk of its data-dir/);
+  assert.deepEqual(await of(own, 'engine_refused'), []);
+  execFileSync('prlimit', ['--pid', String(full.pid), '--fsize=unlimited:']);
+  await until('it is over', async () => (await of(own, 'engine_disk')).every((a) => !a.open));
 });
 
 test('the alert of a dead worker ends when the worker is ready again or no request wants the model, without a request', async () => {

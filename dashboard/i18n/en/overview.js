@@ -74,6 +74,7 @@ export default {
   'kind.model_waiting': 'Model waits for a retry',
   'kind.model_failed': 'Model failed',
   'kind.engine_refused': 'Engine refused',
+  'kind.engine_disk': 'Disk keeps an engine from running',
   'kind.reload_failed': 'Reload failed',
   'kind.database_failed': 'Database fails',
   'kind.webhook_failed': 'Webhook fails',

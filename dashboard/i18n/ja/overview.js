@@ -83,6 +83,8 @@ export default {
     'ノードは 5 分以内の間隔で自動的に再試行します。メッセージが示す原因を取り除き、モデルをロードするとすぐに再試行されます。',
   'advice.model_failed': 'メッセージが示す原因を取り除き、モデルをもう一度ロードしてください。',
   'advice.engine_refused': 'このリリース用のエンジンを入れるか、そのフォルダーを削除してください。',
+  'advice.engine_disk':
+    'ノードは自動的に再試行します。data-dir のディスクの空きを増やすか、ディスクを修復してください。エンジンのビルドが原因ではありません。',
   'advice.reload_failed':
     '以前のバージョンが引き続き動作しています。新しいバージョンを直してから再ロードしてください。',
   'advice.webhook_failed':
@@ -107,6 +109,7 @@ export default {
   'kind.model_waiting': 'モデルの再試行待ち',
   'kind.model_failed': 'モデルの失敗',
   'kind.engine_refused': 'エンジンの拒否',
+  'kind.engine_disk': 'ディスクの障害によるエンジンの停止',
   'kind.reload_failed': '再ロードの失敗',
   'kind.database_failed': 'データベースの障害',
   'kind.webhook_failed': 'Webhook の送信失敗',

@@ -248,7 +248,8 @@ void node_reload_tell_refused(struct node_models *models)
             continue;
         e->is_told = true;
         LR_JSON_MEMBERS(net_bus_begin(models->events, "engine_refused"),
-                        LR_TEXT("engine", e->name), LR_TEXT("reason", e->reason));
+                        LR_TEXT("engine", e->name), LR_TEXT("reason", e->reason),
+                        LR_TEXT("code", lr_code_name(e->reason_code)));
         net_bus_send(models->events);
     }
 }

@@ -377,6 +377,19 @@ static void hear_fault(struct router_alerts *alerts, const struct router_node *n
         router_alert_raise(alerts, ROUTER_ALERT_GPU_FAULTY, node, pool, reason);
 }
 
+/* A disk that is full or broken is no fault of the engine's build.  A node of an older release
+ * tells no code. */
+static void hear_refused(struct router_alerts *alerts, const struct router_node *node,
+                         const struct lr_json *event)
+{
+    struct lr_str engine = text_of(event, "engine");
+    bool is_disk = lr_str_eq_z(text_of(event, "code"), lr_code_name(LR_IO));
+    router_alert_settle(
+        alerts, is_disk ? ROUTER_ALERT_ENGINE_REFUSED : ROUTER_ALERT_ENGINE_DISK, node, engine);
+    router_alert_raise(alerts, is_disk ? ROUTER_ALERT_ENGINE_DISK : ROUTER_ALERT_ENGINE_REFUSED,
+                       node, engine, text_of(event, "reason"));
+}
+
 /* Events with one meaning, and which of their members hold the alert's subject and message. */
 static const struct {
     const char *event;
@@ -387,8 +400,8 @@ static const struct {
     {"model_served", ROUTER_ALERT_WATCHDOG_KILL, "model", NULL},
     {"memory_relieved", ROUTER_ALERT_MEMORY_ALERT, "pool", NULL},
     {"worker_died", ROUTER_ALERT_WORKER_DIED, "model", "how"},
-    {"engine_refused", ROUTER_ALERT_ENGINE_REFUSED, "engine", "reason"},
     {"reloaded", ROUTER_ALERT_ENGINE_REFUSED, "engine", NULL},
+    {"reloaded", ROUTER_ALERT_ENGINE_DISK, "engine", NULL},
     {"reload_failed", ROUTER_ALERT_RELOAD_FAILED, "engine", "reason"},
     {"reload_refused", ROUTER_ALERT_RELOAD_FAILED, "engine", "reason"},
     {"certificate_ends", ROUTER_ALERT_CERTIFICATE_ENDS, "", "reason"},
@@ -406,6 +419,8 @@ static void hear(struct router_alerts *alerts, const struct router_node *node,
         hear_memory(alerts, node, event);
     else if (lr_str_eq_z(name, "watchdog_kill"))
         hear_kill(alerts, node, event);
+    else if (lr_str_eq_z(name, "engine_refused"))
+        hear_refused(alerts, node, event);
     else if (lr_str_eq_z(name, "gpu_faulty"))
         hear_fault(alerts, node, text_of(event, "pool"), text_of(event, "reason"));
     for (size_t i = 0; i < sizeof(meanings) / sizeof(meanings[0]); i++) {

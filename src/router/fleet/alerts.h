@@ -60,6 +60,9 @@ enum { ROUTER_ALERTS_MAX = 100 };
       "remove the cause that the message names, then load the model again")                    \
     X(ENGINE_REFUSED,   "engine_refused",   "error",   true,                                   \
       "install a build of this engine for this release, or remove its folder")                 \
+    X(ENGINE_DISK,      "engine_disk",      "error",   true,                                   \
+      "the node retries automatically: free space on the disk of its data-dir, or repair the " \
+      "disk; the engine's build is not the cause")                                             \
     X(RELOAD_FAILED,    "reload_failed",    "warning", false,                                  \
       "the previous version keeps serving; repair the new version and reload again")           \
     X(DATABASE_FAILED,  "database_failed",  "error",   true,                                   \
