@@ -9,6 +9,7 @@
 #include "net/listen.h"
 #include "net/settings.h"
 #include "net/url.h"
+#include "node/node.h"
 #include "router/router.h"
 
 extern char **environ;
@@ -112,11 +113,13 @@ static void check_node(struct cli_checks *c, const struct lr_settings *s, bool i
         cli_check(c, lr_dir_exists(path) || lr_file_exists(path), text,
                   "there is no such folder or file");
     }
+    lr_code code = node_check_settings(s, &err);
+    cli_check(c, code == LR_OK, "the node can use its settings", err.text);
     check_secret(c, s, "node-secret");
     if (is_up || lr_settings_str(s, "router") == NULL)
         return;
     check_secret(c, s, "token");
-    lr_code code = net_settings_check_url(s, "the router", lr_settings_str(s, "router"), &err);
+    code = net_settings_check_url(s, "the router", lr_settings_str(s, "router"), &err);
     cli_check(c, code == LR_OK, "the router's URL", err.text);
 }
 

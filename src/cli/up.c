@@ -20,6 +20,7 @@
 #include "net/service.h"
 #include "net/settings.h"
 #include "node/models/devices.h"
+#include "node/node.h"
 #include "router/router.h"
 
 enum {
@@ -469,6 +470,8 @@ static lr_code run(const struct lr_settings *settings, struct lr_error *err)
         code = check_listen(settings, err);
     if (code == LR_OK)
         code = check_models(settings, err);
+    if (code == LR_OK)
+        code = node_check_settings(settings, err);
     if (code == LR_OK)
         code = net_loops_create((unsigned)lr_settings_int(settings, "threads"), &up.loops, err);
     if (code != LR_OK)

@@ -4,12 +4,14 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/json.h"
 #include "base/log.h"
 #include "base/sandbox.h"
 #include "base/subprocess.h"
 #include "net/logs.h"
 #include "net/server.h"
 #include "node/http/api.h"
+#include "node/node.h"
 #include "node/workers/reload.h"
 #include "plugin/manifest.h"
 
@@ -45,6 +47,39 @@ static struct lr_engine_options read_options(const struct lr_settings *s)
         .target_gap_ms = (uint32_t)lr_settings_ms(s, "target-gap"),
         .extra_json = lr_settings_str(s, "engine-options"),
     };
+}
+
+static lr_code check_engine_options(const char *text, struct lr_error *err)
+{
+    struct lr_arena arena;
+    const struct lr_json *json;
+    struct lr_error why;
+    lr_arena_init(&arena, 16 << 20);
+    lr_code code = lr_json_parse(&arena, lr_str_z(text), NULL, &json, &why);
+    if (code == LR_OK && !lr_json_is(json, LR_JSON_OBJECT))
+        code = lr_fail(&why, LR_INVALID_ARGUMENT, "it is not an object");
+    lr_arena_free(&arena);
+    return code == LR_OK ? LR_OK
+                         : lr_fail(err, LR_INVALID_ARGUMENT,
+                                   "engine-options: \"%.80s\" must be a JSON object: %.200s",
+                                   text, why.text);
+}
+
+lr_code node_check_settings(const struct lr_settings *s, struct lr_error *err)
+{
+    const char *options = lr_settings_str(s, "engine-options");
+    const char *proc = lr_settings_str(s, "proc-root"), *name = lr_settings_str(s, "node-name");
+    if (options != NULL && options[0] != '\0' && check_engine_options(options, err) != LR_OK)
+        return err->code;
+    /* Not every system has the default. */
+    if (lr_settings_source(s, "proc-root") != LR_FROM_DEFAULT && !lr_dir_exists(proc))
+        return lr_fail(err, LR_INVALID_ARGUMENT, "proc-root: there is no folder %.300s", proc);
+    for (const char *c = name != NULL ? name : ""; *c != '\0'; c++)
+        if ((unsigned char)*c < 0x20 || *c == 0x7F)
+            return lr_fail(err, LR_INVALID_ARGUMENT,
+                           "node-name: it holds a control character, at byte %zu",
+                           (size_t)(c - name) + 1);
+    return LR_OK;
 }
 
 /* The CPU is never chosen by itself (docs/promises.md: cpu-by-word). */
@@ -163,6 +198,8 @@ lr_code node_create(struct net_loop *loop, const struct lr_settings *settings,
                     struct node **out, struct lr_error *err)
 {
     *out = NULL;
+    if (node_check_settings(settings, err) != LR_OK)
+        return err->code;
     struct node *node = calloc(1, sizeof(*node));
     if (node == NULL)
         return lr_fail(err, LR_OUT_OF_RAM, "no memory for a node");

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "base/file.h"
+#include "hub/supported.h"
 #include "net/guard.h"
 #include "net/logs.h"
 #include "net/settings.h"
@@ -30,6 +31,18 @@ static const struct net_listener *find_remote(const struct net_listeners *listen
     while (net_listener_is_unix(l) || net_is_loopback_bind(l->host))
         l++;
     return l;
+}
+
+/* A registration reads the list anew. */
+static lr_code check_supported(const struct lr_settings *s, struct lr_error *err)
+{
+    struct hub_supported *list = NULL;
+    struct lr_arena arena;
+    lr_arena_init(&arena, 2 * (size_t)HUB_SUPPORTED_BYTES_MAX);
+    lr_code code = router_read_supported(s, &arena, &list, err);
+    hub_supported_destroy(list);
+    lr_arena_free(&arena);
+    return code == LR_OK ? LR_OK : (err->code = LR_INVALID_ARGUMENT);
 }
 
 static lr_code read_settings(struct router *r, struct lr_error *err)
@@ -65,6 +78,8 @@ static lr_code read_settings(struct router *r, struct lr_error *err)
         code = net_cidrs_read(s, "node-network", &r->node_networks, err);
     if (code == LR_OK)
         code = router_cors_check(s, r->needs_key, err);
+    if (code == LR_OK)
+        code = check_supported(s, err);
     if (code == LR_OK)
         code = router_oidc_init(&r->oidc, s, r->needs_key, err);
     return code == LR_OK ? router_tracer_init(&r->tracer, s, r->version, err) : code;

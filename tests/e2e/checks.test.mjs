@@ -25,7 +25,7 @@ function certify(name, when) {
 }
 const run = (args, more = {}) =>
   new Promise((done) => {
-    execFile(BIN, args, { env: { ...process.env, ...env, ...more } }, (error, stdout, stderr) =>
+    execFile(BIN, args, { env: { ...process.env, ...env, ...more }, timeout: 60000 }, (error, stdout, stderr) =>
       done({ code: error ? error.code : 0, stdout, stderr }),
     );
   });
@@ -88,6 +88,14 @@ test('config check: settings that do not go together, folders, files and secrets
     ['router = http://192.0.2.1:1\n', ['--as', 'node'], /the router at \S+ is beyond this machine and not encrypted/],
     ['router = http://127.0.0.1:1\ntoken-file = /none/t\n', ['--as', 'node'], /MISS {2}the secret token\n.*\/none\/t/],
   ];
+  const asNode = ['--as', 'node'];
+  cases.push(
+    ['engine-options = {bad\n', asNode, /MISS.*\n +engine-options: "\{bad" must be a JSON object: .*column/],
+    ['engine-options = [1]\n', ['--as', 'up'], /engine-options: "\[1\]" must be a JSON object: it is not an object/],
+    ['proc-root = /none/proc\n', asNode, /MISS.*\n +proc-root: there is no folder \/none\/proc/],
+    ['node-name = a\u0007b\n', asNode, /MISS.*\n +node-name: it holds a control character, at byte 2/],
+    ['supported-models = /none/list\n', [], /MISS.*\n +supported-models: .*\/none\/list/],
+  );
   const base = `data-dir = ${dir}\n`;
   for (const [text, args, expected] of cases) {
     const result = await check(base + text, args);
@@ -107,6 +115,24 @@ test('config check: settings that do not go together, folders, files and secrets
   assert.equal(gone.code, 1);
   assert.match(gone.stdout, /MISS {2}the database answers\n +\S+/);
   assert.doesNotMatch(gone.stdout + gone.stderr, /secret-word/);
+});
+
+test('a setting that cannot work ends the start and is named', async () => {
+  fs.writeFileSync(file('list'), '{"not": "a list"}');
+  for (const [command, flag, value] of [
+    ['node', 'engine-options', '{bad'],
+    ['up', 'engine-options', '{bad'],
+    ['node', 'proc-root', '/none/proc'],
+    ['node', 'node-name', 'a\nb'],
+    ['router', 'supported-models', '/none/list'],
+    ['router', 'supported-models', file('list')],
+  ]) {
+    const device = command === 'router' ? [] : ['--device', 'cpu', '--no-hf-cache'];
+    const listen = ['--listen', '127.0.0.1:0', '--data-dir', tempDir('no-start')];
+    const result = await run([command, ...listen, ...device, `--${flag}`, value]);
+    assert.equal(result.code, 2, `${command} --${flag}: ${result.stderr}`);
+    assert.match(result.stderr, new RegExp(`^llm-router: ${flag}: `, 'm'));
+  }
 });
 
 test('TLS files are checked by config check and doctor: expired, another key, names', async () => {

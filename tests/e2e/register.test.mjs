@@ -217,8 +217,11 @@ test('an operator may name other publishers and another supported_models.json', 
   assert.ok(artifact.url.includes(`/acme/big-metal/resolve/${hub.repos.get('acme/big-metal').sha}/out/model.bin`));
   fs.writeFileSync(list, '[{"repo": 7}]');
   const broken = await ask('openai/fast');
-  assert.equal(broken.status, 400);
-  assert.match(broken.json.error.message, /supported_models\.json.*repo/);
+  assert.equal(broken.status, 503, 'no mistake of the client');
+  assert.match(broken.json.error.message, /supported-models: .*supported_models\.json.*repo/);
+  fs.rmSync(list);
+  const missing = await ask('openai/fast');
+  assert.deepEqual([missing.status, /supported-models: .*No such file/.test(missing.text)], [503, true], missing.text);
   await own.stop();
 });
 

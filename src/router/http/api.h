@@ -24,6 +24,7 @@
 #include "router/store/keys.h"
 #include "router/store/store.h"
 
+struct hub_supported;
 struct router;
 struct router_node;
 
@@ -103,6 +104,11 @@ lr_code router_fail_absent(const char *what, struct lr_str id, struct lr_error *
 typedef lr_code (*router_api_done)(struct net_request *req, void *arg, struct lr_error *err);
 lr_code router_act(struct net_request *req, const struct router_action *action,
                    router_store_fn fn, router_api_done done, void *arg, struct lr_error *err);
+
+/* api_register.c: the list of the setting supported-models, or the built-in one.  Its texts lie
+ * in the arena.  UNAVAILABLE names the setting and the mistake in the file. */
+LR_MUST_USE lr_code router_read_supported(const struct lr_settings *s, struct lr_arena *arena,
+                                          struct hub_supported **out, struct lr_error *err);
 
 /* api_register.c: registers a model as POST /v0/models/register with this body does.  told(arg)
  * is called once, perhaps before this returns, and never where this fails; the request waits

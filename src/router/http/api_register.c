@@ -484,18 +484,21 @@ static void *ask_hub(void *arg)
 }
 
 /* Read anew each time: an operator's file may grow while the router runs. */
-static lr_code read_supported(struct registering *a, struct lr_error *err)
+lr_code router_read_supported(const struct lr_settings *s, struct lr_arena *arena,
+                              struct hub_supported **out, struct lr_error *err)
 {
-    const char *path = lr_settings_str(a->router->settings, "supported-models");
+    const char *path = lr_settings_str(s, "supported-models");
     struct lr_str text = {0};
+    struct lr_error why;
     lr_code code = LR_OK;
     if (path != NULL)
-        code =
-            lr_file_read(net_request_arena(a->req), path, HUB_SUPPORTED_BYTES_MAX, &text, err);
+        code = lr_file_read(arena, path, HUB_SUPPORTED_BYTES_MAX, &text, &why);
     if (code == LR_OK)
-        code = hub_supported_parse(text, &a->supported, err);
-    return code == LR_OK || path == NULL ? code
-                                         : lr_fail_prefix(err, "supported-models %s", path);
+        code = hub_supported_parse(text, out, &why);
+    /* Not the client's mistake, whatever the code. */
+    return code == LR_OK ? LR_OK
+                         : lr_fail(err, LR_UNAVAILABLE, "supported-models: %.300s: %.300s",
+                                   path != NULL ? path : "built in", why.text);
 }
 
 static lr_code prepare(struct registering *a, struct lr_error *err)
@@ -510,7 +513,9 @@ static lr_code prepare(struct registering *a, struct lr_error *err)
     size_t publishers = lr_settings_list_count(s, "artifact-publisher");
     for (size_t i = 0; i < publishers && i < HOSTS_MAX; i++)
         a->publishers[i] = lr_settings_list_item(s, "artifact-publisher", i);
-    return code == LR_OK ? read_supported(a, err) : code;
+    return code == LR_OK
+               ? router_read_supported(s, net_request_arena(a->req), &a->supported, err)
+               : code;
 }
 
 static lr_code register_repo(struct registering *a, struct lr_error *err)
