@@ -21,7 +21,9 @@ static lr_code write_help(const struct lr_settings *settings, struct lr_buf *out
     for (size_t i = 0; i < lr_settings_positional_count(settings); i++) {
         const char *name = lr_settings_positional(settings, i);
         if (command != NULL && command->tools == NULL)
-            return lr_fail(err, LR_INVALID_ARGUMENT, "%s has no tools", parent);
+            return lr_fail(err, LR_INVALID_ARGUMENT,
+                           "%s %s has no tools: llm-router help %s explains it", parent,
+                           command->name, command->name);
         if (command != NULL) {
             cli_path("llm-router", command, parent);
             table = command->tools();

@@ -104,10 +104,10 @@ static void put_alerts(struct cli_answer *a, struct lr_buf *out)
         shown++;
         const char *node = cli_text(&a->arena, alert, "node_name");
         const char *advice = cli_text(&a->arena, alert, "advice");
-        lr_buf_addf(out, "  %-7s%s%s%s\n", cli_text(&a->arena, alert, "level"), node,
+        lr_buf_addf(out, "  %-7s %s%s%s\n", cli_text(&a->arena, alert, "level"), node,
                     node[0] != '\0' ? ": " : "", cli_text(&a->arena, alert, "message"));
         if (advice[0] != '\0')
-            lr_buf_addf(out, "         %s\n", advice);
+            lr_buf_addf(out, "          %s\n", advice);
     }
 }
 

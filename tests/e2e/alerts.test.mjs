@@ -86,6 +86,14 @@ test('one alert for each cause, not for each node: its nodes are listed inside, 
   assert.equal((await of(router, 'model_failed')).find((x) => x.subject === 'org/m').id, m.id);
 });
 
+test('status prints the level of an alert, then the node and the message, each behind a blank', async () => {
+  const node = await speakFor(router, 'cellar');
+  await node.beat([{ event: 'memory_alert', pool: 'RAM', used: 9 << 20, total: 10 << 20 }]);
+  const { stdout } = await cli(['status', '--url', router.url]);
+  assert.match(stdout, /^ {2}warning cellar: 9\.0 MiB of 10\.0 MiB in use on cellar$/m);
+  await node.beat([{ event: 'memory_relieved', pool: 'RAM' }]);
+});
+
 test('a missing engine is no failed download: the alert says that it does not heal by itself, and ends when the model is deleted', async () => {
   const hub = keep(await startHub());
   const env = { HF_ENDPOINT: hub.url, HF_HOME: tempDir('hf') };

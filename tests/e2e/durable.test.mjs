@@ -238,3 +238,13 @@ test('a backup is made while the router runs, readable by its owner alone, and a
   );
   assert.ok(!fs.existsSync(`${file}2`));
 });
+
+test('a backup of a database that cannot be read blames the database, not the copy', () => {
+  const copy = path.join(tempDir('backup'), 'copy.db');
+  const broken = tempDir('broken');
+  fs.writeFileSync(path.join(broken, 'router.db'), 'this is no database'.repeat(99));
+  const { status, stderr } = spawnSync(BIN, ['backup', copy, '--data-dir', broken], { encoding: 'utf8' });
+  assert.equal(status, 1, stderr);
+  assert.match(stderr, /cannot read .*router\.db: file is not a database/);
+  assert.ok(!fs.existsSync(copy), 'nothing is left');
+});

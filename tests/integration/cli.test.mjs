@@ -54,6 +54,12 @@ test('every listed command explains itself with --help and with help', () => {
   }
 });
 
+test('help for a word behind a command without tools names that command', () => {
+  const result = run(['help', 'keys', 'create']);
+  assert.equal(result.status, 2);
+  assert.match(result.stderr, /llm-router keys has no tools: llm-router help keys explains it/);
+});
+
 test('no command at all is a usage error that lists the commands', () => {
   const result = run([]);
   assert.equal(result.status, 2);

@@ -2,6 +2,7 @@
  */
 #include <errno.h>
 #include <sqlite3.h>
+#include <stdbool.h>
 #include <stdio.h>
 
 #include "base/fail.h"
@@ -18,6 +19,20 @@ static lr_code copy_all(sqlite3 *from, sqlite3 *to, const char *file, struct lr_
     if (rc == SQLITE_DONE)
         return LR_OK;
     return lr_fail(err, LR_IO, "cannot write the backup %.200s: %s", file, sqlite3_errstr(rc));
+}
+
+/* Opening reads nothing.  A copy that fails later does not say which of the two files it was.
+ */
+static lr_code check_source(sqlite3 *from, const char *source, struct lr_error *err)
+{
+    int rc = sqlite3_exec(from, "SELECT count(*) FROM sqlite_master", NULL, NULL, NULL);
+    if (rc == SQLITE_OK)
+        return LR_OK;
+    bool is_locked_out = rc == SQLITE_CANTOPEN || rc == SQLITE_READONLY;
+    return lr_fail(err, LR_IO, "cannot read %.200s: %s%s", source, sqlite3_errstr(rc),
+                   is_locked_out ? "; this user must be able to write to its folder, where "
+                                   "SQLite keeps router.db-shm"
+                                 : "");
 }
 
 /* Made before SQLite opens it, so that at no moment others can read the file. */
@@ -46,9 +61,12 @@ lr_code router_backup(const char *data_dir, const char *file, struct lr_error *e
                        "a router with --database is backed up with pg_dump",
                        source, sqlite3_errstr(rc));
     if (code == LR_OK)
+        (void)sqlite3_busy_timeout(from, BUSY_MS);
+    if (code == LR_OK)
+        code = check_source(from, source, err);
+    if (code == LR_OK)
         code = create_private(file, err);
     if (code == LR_OK) {
-        (void)sqlite3_busy_timeout(from, BUSY_MS);
         rc = sqlite3_open_v2(file, &to, SQLITE_OPEN_READWRITE, NULL);
         code = rc == SQLITE_OK ? copy_all(from, to, file, err)
                                : lr_fail(err, LR_IO, "cannot write the backup %.200s: %s", file,
