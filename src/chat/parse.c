@@ -162,6 +162,12 @@ struct chat_field_row chat_field_row(const struct chat_fields *fields, size_t in
     return fields->rows[index].row;
 }
 
+/* `null` and `false` ask for nothing, so ignoring them is nothing to tell. */
+static bool asks_for_nothing(const struct lr_json *value)
+{
+    return value->type == LR_JSON_NULL || (value->type == LR_JSON_BOOL && !value->boolean);
+}
+
 static lr_code parse_member(struct chat_parse *p, const struct lr_json_member *m)
 {
     const struct chat_fields *fields = p->req->codec->fields;
@@ -171,7 +177,9 @@ static lr_code parse_member(struct chat_parse *p, const struct lr_json_member *m
 
     snprintf(name, sizeof(name), "%.*s", len, m->key.ptr);
     /* Many clients write null for "not set". */
-    if (m->value.type == LR_JSON_NULL && (field != NULL || !p->is_strict))
+    if (m->value.type == LR_JSON_NULL && field != NULL)
+        return LR_OK;
+    if (field == NULL && !p->is_strict && asks_for_nothing(&m->value))
         return LR_OK;
     if (field == NULL)
         return chat_parse_ignore(p, name, "unknown_parameter", LR_INVALID_ARGUMENT,
@@ -184,9 +192,8 @@ static lr_code parse_member(struct chat_parse *p, const struct lr_json_member *m
     else if (field->row.list == CHAT_FIELD_REFUSED)
         code = chat_parse_fail(p, name, "unsupported_parameter", LR_UNSUPPORTED,
                                "Unsupported parameter: '%s'. %s", name, field->row.note);
-    /* `false` asks for nothing, so nothing was ignored. */
-    bool is_false = m->value.type == LR_JSON_BOOL && !m->value.boolean;
-    if (code == LR_OK && field->row.list == CHAT_FIELD_NO_EFFECT && !is_false)
+    if (code == LR_OK && field->row.list == CHAT_FIELD_NO_EFFECT &&
+        !asks_for_nothing(&m->value))
         chat_parse_note(p, name);
     return code;
 }
@@ -199,6 +206,8 @@ static lr_code parse_inner(struct chat_parse *p, const char *name,
     (void)snprintf(param, sizeof(param), "%s.%.*s", name, len, m->key.ptr);
     while (row->name != NULL && !lr_str_eq_z(m->key, row->name))
         row++;
+    if (row->name == NULL && !p->is_strict && asks_for_nothing(&m->value))
+        return LR_OK;
     if (row->name == NULL)
         return chat_parse_ignore(p, param, "unknown_parameter", LR_INVALID_ARGUMENT,
                                  "Unrecognized member of '%s': %.*s.", name, len, m->key.ptr);
@@ -206,7 +215,8 @@ static lr_code parse_inner(struct chat_parse *p, const char *name,
         return LR_OK;
     if (row->parse != NULL)
         return row->parse(p, param, &m->value);
-    chat_parse_note(p, param);
+    if (!asks_for_nothing(&m->value))
+        chat_parse_note(p, param);
     return LR_OK;
 }
 
