@@ -16,7 +16,7 @@ lr_code engine_session_check_ids(const struct engine_session *s, const char *wha
     return LR_OK;
 }
 
-static lr_code check_sampling(const struct lr_sampling *p, struct lr_error *err)
+static lr_code check_sampling(const struct lr_sampling *p, uint32_t vocab, struct lr_error *err)
 {
     const struct {
         const char *name;
@@ -35,10 +35,16 @@ static lr_code check_sampling(const struct lr_sampling *p, struct lr_error *err)
             return lr_fail(err, LR_INVALID_ARGUMENT, "%s is %g; it must lie in %g to %g",
                            ranges[i].name, (double)ranges[i].value, (double)ranges[i].low,
                            (double)ranges[i].high);
-    for (uint32_t i = 0; i < p->logit_bias_count; i++)
-        if (isnan(p->logit_bias[i].bias))
+    for (uint32_t i = 0; i < p->logit_bias_count; i++) {
+        const struct lr_logit_bias *bias = &p->logit_bias[i];
+        if (bias->token >= vocab)
+            return lr_fail(err, LR_INVALID_ARGUMENT,
+                           "logit_bias: token %u is beyond the vocabulary of %u", bias->token,
+                           vocab);
+        if (isnan(bias->bias))
             return lr_fail(err, LR_INVALID_ARGUMENT, "logit_bias of token %u is not a number",
-                           p->logit_bias[i].token);
+                           bias->token);
+    }
     if (p->top_logprobs > SAMPLER_TOP_LOGPROBS_MAX)
         return lr_fail(err, LR_INVALID_ARGUMENT, "top_logprobs is %u; the limit is %d",
                        p->top_logprobs, SAMPLER_TOP_LOGPROBS_MAX);
@@ -86,8 +92,9 @@ lr_code engine_session_accept(const struct engine_session *s, const struct lr_en
 
     if (code == LR_OK)
         code = check_kind(s, r, err);
-    return code == LR_OK && r->kind == LR_REQUEST_GENERATE ? check_sampling(&r->sampling, err)
-                                                           : code;
+    return code == LR_OK && r->kind == LR_REQUEST_GENERATE
+               ? check_sampling(&r->sampling, s->vocab, err)
+               : code;
 }
 
 static lr_code check_prompt(const struct engine_session *s, uint32_t kind, const uint32_t *ids,

@@ -151,6 +151,19 @@ const image = {
     { type: 'image_url', image_url: { url: 'data:image/png;base64,AAAA' } },
   ],
 };
+test('a logit_bias of a token that the model does not have is a 400 that names it', async () => {
+  for (const [at, more] of [
+    ['/v1/chat/completions', say('x')],
+    ['/v1/completions', { prompt: 'x' }],
+  ]) {
+    const ask = (logit_bias) => call(`${up.url}${at}`, { body: { model: 'demo', max_tokens: 2, logit_bias, ...more } });
+    const { status, json } = await ask({ 5: 1, 999999999: 1 });
+    assert.equal(status, 400, at);
+    assert.match(json.error.message, /logit_bias: token 999999999 is beyond the vocabulary of \d+/);
+    assert.equal((await ask({ 5: 1 })).status, 200, at);
+  }
+});
+
 const refused = [
   [{ n: 0 }, 'n'],
   [{ n: 129 }, 'n'],

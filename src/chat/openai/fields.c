@@ -140,7 +140,7 @@ static const struct chat_field fields[] = {
     {{"top_p", YES, BOTH, "0 to 1; default 1"}, chat_parse_sampling},
     {{"presence_penalty", YES, BOTH, "-2 to 2"}, chat_parse_sampling},
     {{"frequency_penalty", YES, BOTH, "-2 to 2"}, chat_parse_sampling},
-    {{"logit_bias", YES, BOTH, "object from token id to a number from -100 to 100; up to 1024 entries"}, chat_openai_logit_bias},
+    {{"logit_bias", YES, BOTH, "object from id of a token of the model to a number from -100 to 100; up to 1024 entries"}, chat_openai_logit_bias},
     {{"seed", YES, BOTH, "64-bit integer; the same seed gives the same answer on the same build and device"}, chat_parse_seed},
     {{"n", YES, BOTH, "1 to 128 answers (prompts x n)"}, parse_n},
     {{"stop", YES, BOTH, "a string or up to 16 strings of 1 to 512 bytes (strict: 4); matched on the final content, not on reasoning or tool arguments"}, chat_parse_stop},
