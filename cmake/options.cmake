@@ -36,6 +36,10 @@ endif()
 if(CMAKE_SYSTEM_PROCESSOR MATCHES "aarch64|arm64|ARM64" OR CMAKE_C_COMPILER_ID MATCHES "Clang")
     add_compile_options(-ffp-contract=off)
 endif()
+if(APPLE AND CMAKE_CROSSCOMPILING)
+    # zig's linker crashed while it wrote the tables of unwinding, at a certain number of functions.  C needs none.
+    add_compile_options(-fno-unwind-tables -fno-asynchronous-unwind-tables)
+endif()
 if(WIN32)
     # Windows 10; printf of ISO C; files above 2 GB; functions that its C library lacks.  One program
     # file without libraries of the compiler.
