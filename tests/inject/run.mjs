@@ -296,18 +296,21 @@ async function perform(scene, board, site) {
   let late = null;
   if (isHit && !(await scene.wait(LIMIT.healthy, async () => (late = await scene.steps().chat()) === null)))
     return scene.crash() ?? `not served in ${LIMIT.healthy} ms: ${late}`;
-  for (const [name, step] of Object.entries(scene.steps())) {
+  // The call that was hit may fail, as long as it ends; the next call may not.
+  const twice = async (step) => {
     const wasHit = board.fired;
-    let wrong = await step();
-    // The call that was hit may fail, as long as it ends; the next call may not.
-    if (wrong && !wasHit && board.fired && !/hangs|corrupt/.test(wrong)) wrong = await step();
+    const wrong = await step();
+    return wrong && !wasHit && board.fired && !/hangs|corrupt/.test(wrong) ? step() : wrong;
+  };
+  for (const [name, step] of Object.entries(scene.steps())) {
+    let wrong = await twice(step);
     // What was registered a moment ago is served when the node's next heartbeat has told of it.
     if (name === 'echo' && wrong && board.fired && /: 503 /.test(wrong))
       await scene.wait(isHit ? LIMIT.healthy : 3000, async () => (wrong = await step()) === null);
     if (wrong) return scene.crash() ?? `${name} is not served: ${wrong}`;
   }
   if (site?.phase === 'serve') await scene.wait(2000, () => board.fired); // a heartbeat's, for example
-  const ill = (await scene.steps().chat()) ?? (await scene.illness());
+  const ill = (await twice(scene.steps().chat)) ?? (await scene.illness());
   if (ill) return scene.crash() ?? ill;
   board.enter('stop');
   const bad = await scene.stop();
