@@ -64,8 +64,8 @@ static void calls_between_tags_name_a_tool_and_their_arguments_fit(void **state)
         CALL(GET1),
         CALL(ALL),
         "<tool_call>{\"name\":\"get\",\"arguments\":{\"n\":1}}</tool_call>",
-        "<tool_call> {\n  \"name\": \"get\",\n  \"arguments\": {\n    \"n\": 1\n  }\n} "
-        "</tool_call>",
+        ("<tool_call> {\n  \"name\": \"get\",\n  \"arguments\": {\n    \"n\": 1\n  }\n} "
+         "</tool_call>"),
     };
     static const char *const several[] = {CALL(GET1) "\n" CALL(ALL),
                                           CALL(GET1) CALL(GET1) CALL(GET1)};
