@@ -368,7 +368,9 @@ test('a disk becomes full: a clear error, the partial file is kept, and the next
   const name = [SHARD, 'model-00002-of-00002.safetensors'].find((n) => size(world.part(n)) > 0);
   const had = size(world.part(name));
   assert.ok(had > 0 && had <= 2000 * 1024);
-  assert.equal(sha256(fs.readFileSync(path.join(world.out, 'config.json'))), sha256(world.files['config.json']));
+  // Files are downloaded side by side: a small one may have been on its way when a large one ended the run.
+  const config = path.join(world.out, 'config.json');
+  if (fs.existsSync(config)) assert.equal(sha256(fs.readFileSync(config)), sha256(world.files['config.json']));
   const before = world.hub.served(name).length;
   const again = await world.fetch();
   assert.equal(again.code, 0, again.err);
