@@ -96,7 +96,8 @@ export function Field({ label, hint, error, children, class: more = '' }) {
 
 /** A modal <dialog>: the browser keeps the focus inside and gives it back.  A sticky one shows what cannot be shown
  * again: neither Esc nor the browser closes it, only a button of its footer.
- * It opens and closes with the render, not after the next frame: a key in between would be lost. */
+ * The dialog opens and closes while the page is rendered. If it did so after the next frame, a key pressed in between
+ * would be lost. */
 export function Dialog({ open, title, onClose, children, footer, wide = false, sticky = false, class: more = '' }) {
   const ref = useRef(null);
   const id = `dialog-${useId()}`; // confirm() renders beside the page, where useId counts anew

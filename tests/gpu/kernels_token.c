@@ -417,7 +417,8 @@ static void test_chain(struct token_case *t, const char *shape)
 
 /* ---- attend_layer.cu ---- */
 
-/* What the kernel reads: the embedding as the residual, and normalized. */
+/* The inputs of the kernel: the embeddings of the tokens as the residual, and the normalized
+ * residual. */
 static void put_residual(struct token_case *t)
 {
     const struct model_config *c = t->fixture->config;
