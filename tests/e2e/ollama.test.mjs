@@ -353,7 +353,7 @@ test('an aborted stream ends on the node too', async () => {
   );
 });
 
-test('pull registers a model and tells of the download until a node is ready; delete removes it and its files', async () => {
+test('pull registers a model and tells of the download until a node is ready; delete removes it and its files, and a pull fetches them again', async () => {
   const hub = keep(await startHub());
   const env = { HF_ENDPOINT: hub.url, HF_HOME: tempDir('hf') };
   for (const name of ['http_proxy', 'https_proxy', 'HTTP_PROXY', 'HTTPS_PROXY', 'all_proxy', 'ALL_PROXY'])
@@ -408,4 +408,16 @@ test('pull registers a model and tells of the download until a node is ready; de
   await own.delete({ model: 'acme/small:latest' });
   assert.equal(fs.existsSync(path.join(root, 'acme/small')), false, 'the files are gone');
   await refused(own.chat({ model: 'acme/small', messages: [] }), 404, /not found/);
+
+  // Before the node has reported that the model is gone, and after that.
+  for (const waits of [false, true]) {
+    const isGone = async () => (await nodes(router))[0].models.find((m) => m.id === 'acme/small').state === 'absent';
+    if (waits) await until('the node has reported', isGone);
+    assert.deepEqual(await own.pull({ model: 'acme/small' }), { status: 'success' });
+    const again = await own.chat({ model: 'acme/small', messages: [{ role: 'user', content: 'echo this' }] });
+    assert.match(again.message.content, /echo this/);
+    const { source } = (await call(`${router.url}/v0/models`)).json.models.find((m) => m.id === 'acme/small');
+    assert.equal(source, 'hub', 'every node fetches it');
+    await own.delete({ model: 'acme/small' });
+  }
 });

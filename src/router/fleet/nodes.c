@@ -248,6 +248,16 @@ static lr_code take_model(struct router_nodes *nodes, struct router_node *node,
     return LR_OK;
 }
 
+void router_replica_forget(struct router_replica *replica)
+{
+    replica->can_run = replica->is_loaded = false;
+    LR_COPY(replica->state, LR_STR_LIT("absent"));
+    LR_COPY(replica->reason, LR_STR_LIT("no longer on the node"));
+    replica->engine[0] = replica->runtime[0] = '\0';
+    replica->architecture[0] = replica->format[0] = '\0';
+    replica->context_tokens = replica->weight_bytes = replica->kv_bytes = 0;
+}
+
 static void take_pools(struct router_node *node, const struct wire_heartbeat *heartbeat)
 {
     node->pool_count = 0;
@@ -327,11 +337,8 @@ lr_code router_nodes_join(struct router_nodes *nodes, const struct wire_join *jo
     node->must_join = false;
     node->health.avoided_until_ms = 0;
     atomic_store(&node->health.failures_in_row, 0);
-    for (size_t i = 0; (replica = router_node_replica_at(node, i)) != NULL; i++) {
-        replica->can_run = replica->is_loaded = false;
-        LR_COPY(replica->state, LR_STR_LIT("absent"));
-        LR_COPY(replica->reason, LR_STR_LIT("no longer on the node"));
-    }
+    for (size_t i = 0; (replica = router_node_replica_at(node, i)) != NULL; i++)
+        router_replica_forget(replica);
     lr_code code = LR_OK;
     for (size_t i = 0; code == LR_OK && i < join->state.model_count; i++)
         code = take_model(nodes, node, &join->state.models[i], err);
@@ -367,6 +374,22 @@ bool router_nodes_heartbeat(struct router_node *node, const struct wire_heartbea
     take_downloads(node, heartbeat);
     hear(node, heartbeat, now_ms);
     return knows_all;
+}
+
+const struct router_replica *router_nodes_listing(const struct router_nodes *nodes,
+                                                  struct lr_str id)
+{
+    char folded[ROUTER_ID_MAX];
+    const struct router_node *node;
+    for (size_t at = 0; (node = router_nodes_next(nodes, &at)) != NULL;) {
+        const struct router_replica *replica =
+            router_node_replica(node, router_fold(id, folded));
+        bool has_files = replica != NULL && replica->format[0] != '\0';
+        bool needs_none = replica != NULL && replica->engine[0] != '\0';
+        if (router_node_is_online(node) && (has_files || needs_none))
+            return replica;
+    }
+    return NULL;
 }
 
 bool router_node_serves(const struct router_node *node, const char **why_not)

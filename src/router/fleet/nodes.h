@@ -151,6 +151,14 @@ struct router_replica *router_node_replica_at(const struct router_node *node, si
 struct router_replica *router_node_replica(const struct router_node *node,
                                            struct lr_str folded);
 
+/* The model has left the node: its entry stays, and says nothing of files any more. */
+void router_replica_forget(struct router_replica *replica);
+/* The entry of a model on the first online node that has its files, or an engine that needs
+ * none.  A node also lists names without files (a download that was given up or has just begun,
+ * a folder that is missing): those do not count.  NULL: none. */
+const struct router_replica *router_nodes_listing(const struct router_nodes *nodes,
+                                                  struct lr_str id);
+
 /* Takes a whole report in.  url is where we reach it.  `now_ms` is monotonic. */
 LR_MUST_USE lr_code router_nodes_join(struct router_nodes *nodes, const struct wire_join *join,
                                       const char *url, uint64_t now_ms, int64_t wall_ms,

@@ -44,11 +44,25 @@ static void finish(struct removing *a)
     (void)router_answer(a->req, 200);
 }
 
+/* The node's next report says so, too, but a client may pull the model again before. */
+static void forget(struct router *r, const char *node_id, const char *folded)
+{
+    router_lock(r);
+    const struct router_node *node = router_nodes_find(&r->nodes, lr_str_z(node_id));
+    struct router_replica *replica =
+        node != NULL ? router_node_replica(node, lr_str_z(folded)) : NULL;
+    if (replica != NULL)
+        router_replica_forget(replica);
+    router_unlock(r);
+}
+
 static void on_answer(void *arg, const struct lr_error *err, const struct net_reply *reply)
 {
     const struct order *order = arg;
     struct removing *a = order->removing;
     bool ok = err == NULL && reply->status < 300;
+    if (ok)
+        forget(a->router, order->to->id, a->folded);
     lr_json_begin_object(a->w);
     LR_JSON_MEMBERS(a->w, LR_TEXT("node", order->to->id), LR_TEXT("name", order->to->name),
                     LR_FLAG("ok", ok));

@@ -233,26 +233,14 @@ static void on_registered(void *arg, const char *id, const struct lr_error *err)
         follow(p, lr_str_z(id));
 }
 
-/* Lock held. */
-static bool is_listed(const struct router *r, struct lr_str name)
-{
-    char folded[ROUTER_ID_MAX];
-    const struct router_node *node;
-    for (size_t at = 0; (node = router_nodes_next(&r->nodes, &at)) != NULL;)
-        if (router_node_is_online(node) &&
-            router_node_replica(node, router_fold(name, folded)) != NULL)
-            return true;
-    return false;
-}
-
-/* The body of a registration: a repository, or a model that a node lists already. */
+/* The body of a registration: a repository, or a model whose files a node has. */
 static lr_code make_body(struct pulling *p, struct lr_str name, const struct lr_json **out,
                          struct lr_error *err)
 {
     struct lr_json_writer w;
     bool is_repo = lr_str_find_char(name, '/') != LR_STR_NONE;
     router_lock(p->router);
-    bool is_on_node = is_listed(p->router, name);
+    bool is_on_node = router_nodes_listing(&p->router->nodes, name) != NULL;
     router_unlock(p->router);
     if (!is_repo && !is_on_node)
         return lr_fail(err, LR_NOT_FOUND,

@@ -383,19 +383,14 @@ static void ask_next(struct registering *a)
         refuse(a, &err);
 }
 
-/* A model that an online node lists under this very name. */
+/* A model whose files an online node lists under this very name. */
 static bool find_listed(struct registering *a)
 {
     struct router *r = a->router;
-    char folded[ROUTER_ID_MAX];
-    const struct router_node *node;
-    const struct router_replica *replica = NULL;
     if (a->name.len != 0 || a->path.len >= ROUTER_ID_MAX)
         return false;
     router_lock(r);
-    for (size_t at = 0; replica == NULL && (node = router_nodes_next(&r->nodes, &at)) != NULL;)
-        if (router_node_is_online(node))
-            replica = router_node_replica(node, router_fold(a->path, folded));
+    const struct router_replica *replica = router_nodes_listing(&r->nodes, a->path);
     if (replica != NULL) {
         memcpy(a->id, replica->id, sizeof(a->id));
         memcpy(a->found_format, replica->format, sizeof(a->found_format));

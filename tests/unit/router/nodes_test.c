@@ -14,6 +14,7 @@ static struct wire_fleet_model demo(void)
         .is_loaded = true,
         .slots = 16,
         .live = 3,
+        .format = LR_STR_LIT("safetensors"),
         .chat_template = LR_STR_LIT("{{ messages[0].content }}"),
         .is_harmony = true,
         .bos_token = LR_STR_LIT("<s>"),
@@ -247,7 +248,7 @@ static void a_template_that_does_not_compile_is_a_reason_not_a_crash(void **stat
     router_nodes_free(&nodes);
 }
 
-static void a_model_that_is_gone_after_a_new_join_cannot_run(void **state)
+static void a_model_that_is_gone_after_a_new_join_cannot_run_and_has_no_files(void **state)
 {
     struct wire_fleet_model m = demo();
     struct wire_join join = a_join(&m, 1);
@@ -257,9 +258,11 @@ static void a_model_that_is_gone_after_a_new_join_cannot_run(void **state)
     (void)state;
     router_nodes_init(&nodes);
     assert_int_equal(router_nodes_join(&nodes, &join, "http://a:1", 5, 5, &node, &err), LR_OK);
+    assert_non_null(router_nodes_listing(&nodes, LR_STR_LIT("ORG/demo")));
     join.state.model_count = 0;
     assert_int_equal(router_nodes_join(&nodes, &join, "http://a:1", 6, 6, &node, &err), LR_OK);
     assert_false(router_node_replica(node, LR_STR_LIT("org/demo"))->can_run);
+    assert_null(router_nodes_listing(&nodes, LR_STR_LIT("org/demo")));
     router_nodes_free(&nodes);
 }
 
@@ -309,7 +312,7 @@ int main(void)
         cmocka_unit_test(a_node_moves_as_its_picture_says_and_is_offline_otherwise),
         cmocka_unit_test(a_removed_node_comes_back_when_it_joins_again),
         cmocka_unit_test(a_template_that_does_not_compile_is_a_reason_not_a_crash),
-        cmocka_unit_test(a_model_that_is_gone_after_a_new_join_cannot_run),
+        cmocka_unit_test(a_model_that_is_gone_after_a_new_join_cannot_run_and_has_no_files),
         cmocka_unit_test(routes_take_ids_with_a_slash_in_either_spelling),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
