@@ -146,6 +146,8 @@ struct wire_fleet_download {
  * it and every heartbeat repeats it, so that two processes with the same identity are told
  * apart.  Events are numbered within an epoch, so that a repeated event is recognised. */
 struct wire_heartbeat {
+    uint32_t protocol; /* common with the receiver, when writing: what it may be sent
+                          (enum wire_since).  Is not sent itself */
     bool is_draining;
     const struct wire_fleet_model *models;
     size_t model_count;

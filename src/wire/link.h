@@ -14,6 +14,10 @@
  *
  * Protocol N talks to N - 1 and N + 1.  The same number is used for joining (wire/fleet.h), so
  * that a mismatch is refused when a node joins and not when a client asks.
+ *
+ * Both sides of a link know the common protocol from the Upgrade, a router knows a node's from
+ * its join, and a node a router's from the answer to that join.  A neighbour of the protocol
+ * before is sent only what that protocol has: enum wire_since names what is newer.
  */
 #ifndef WIRE_LINK_H
 #define WIRE_LINK_H
@@ -24,8 +28,13 @@
 #include "base/str.h"
 
 enum {
-    WIRE_PROTOCOL = 2,
+    WIRE_PROTOCOL = 3,
     WIRE_PROTOCOL_FIRST = 2, /* the first that talks to its neighbours; 1 was 0.1.0's */
+};
+
+/* The first common protocol with which a neighbour is sent this. */
+enum wire_since {
+    WIRE_SINCE_CLOCK = 3, /* the sender's wall clock in a heartbeat and in its answer */
 };
 
 enum { WIRE_LINK_NAME_MAX = 32 };

@@ -115,16 +115,31 @@ test('a router of the release before, with only the older members, is joined and
   await serves(router);
 });
 
-test('a node of the next protocol joins and serves: both use the older protocol', async () => {
-  const { router } = await fleet({
-    ask: (body) => (body.protocol ? { ...body, protocol: body.protocol + 1, version: '99.1.0' } : body),
+const OWN = 3; // WIRE_PROTOCOL
+
+for (const [who, theirs] of [
+  ['the next', OWN + 1],
+  ['the same', OWN],
+  ['the last', OWN - 1],
+]) {
+  const common = Math.min(theirs, OWN);
+  test(`a node of ${who} protocol joins and serves: the router uses the older protocol`, async () => {
+    const { router } = await fleet({ ask: (body) => (body.protocol ? { ...body, protocol: theirs } : body) });
+    await serves(router);
+    assert.equal((await nodes(router))[0].protocol, common);
   });
-  await serves(router);
-});
+  test(`a router of ${who} protocol is joined and served: the node uses the older protocol`, async () => {
+    const { router, node } = await fleet({
+      answer: (body) => (body.protocol && body.node_id ? { ...body, protocol: theirs } : body),
+    });
+    await serves(router);
+    assert.match(node.log, new RegExp(`router\\.joined .*protocol=${common}\\b`));
+  });
+}
 
 for (const [what, protocol, release, upgrade] of [
   ['llm-router 0.1.0', 1, '0.1.0', 'node'],
-  ['a protocol two ahead', 4, '99.1.0', 'router'],
+  ['a protocol two ahead', 5, '99.1.0', 'router'],
 ])
   test(`${what} is refused on joining, and router, node and log name both versions, both protocols and what to upgrade`, async () => {
     const { router, node } = await fleet({
@@ -133,7 +148,7 @@ for (const [what, protocol, release, upgrade] of [
     const { version } = (await call(`${router.url}/health`)).json;
     const dots = (text) => text.replaceAll('.', '\\.');
     const both = new RegExp(
-      `this router is llm-router ${dots(version)}.*node \\(llm-router ${dots(release)}\\) speaks protocol ${protocol}, this router protocol 2: upgrade the ${upgrade}`,
+      `this router is llm-router ${dots(version)}.*node \\(llm-router ${dots(release)}\\) speaks protocol ${protocol}, this router protocol 3: upgrade the ${upgrade}`,
     );
     await until('the node says so', () => both.test(node.log));
     await until('the router says so', () => both.test(router.log));

@@ -143,16 +143,22 @@ describe('a link', () => {
   });
 
   it('accepts routers whose protocol differs by at most one; others are told what to upgrade', async () => {
-    const link = await openLink(node.port, { protocol: 3 });
-    assert.equal(link.protocol, 'llm-router-link/2', 'the lower one is spoken');
-    link.close();
+    for (const [theirs, common] of [
+      [2, 2],
+      [3, 3],
+      [4, 3],
+    ]) {
+      const link = await openLink(node.port, { protocol: theirs });
+      assert.equal(link.protocol, `llm-router-link/${common}`, 'the lower one is spoken');
+      link.close();
+    }
     await assert.rejects(
       openLink(node.port, { protocol: 1 }),
-      /400: .*the router speaks protocol 1, this node protocol 2: upgrade the router/,
+      /400: .*the router speaks protocol 1, this node protocol 3: upgrade the router/,
     );
     await assert.rejects(
-      openLink(node.port, { protocol: 4 }),
-      /400: .*protocol 4, this node protocol 2: upgrade the node/,
+      openLink(node.port, { protocol: 5 }),
+      /400: .*protocol 5, this node protocol 3: upgrade the node/,
     );
     const plain = await fetch(`${node.url}/v0/link`);
     assert.equal(plain.status, 400);

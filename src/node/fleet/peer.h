@@ -44,6 +44,7 @@ struct node_peer {
     char router[300];          /* URL; "": this place is free */
     struct node_source source; /* what it has registered */
     enum node_peer_state state;
+    uint32_t protocol;        /* common with it, as its answer to the join said */
     struct net_call *call;    /* one at a time */
     enum node_peer_word word; /* of that call, or of the last one */
     char trouble[200];        /* what was said last about it; "": none */

@@ -157,14 +157,15 @@ static void add_events(const struct node_models *models, uint64_t *known, struct
     report->heartbeat.event_count = count;
 }
 
-bool node_report_heartbeat(const struct node_models *models, uint64_t epoch, uint64_t *events,
-                           struct lr_buf *out)
+bool node_report_heartbeat(const struct node_models *models, uint64_t epoch, uint32_t protocol,
+                           uint64_t *events, struct lr_buf *out)
 {
     struct report report;
     struct lr_arena arena; /* texts of downloads */
     if (!make_report(models, epoch, &report))
         return false;
     lr_arena_init(&arena, REPORT_BYTES);
+    report.heartbeat.protocol = protocol;
     add_events(models, events, &report);
     report.heartbeat.downloads = report.downloads;
     report.heartbeat.download_count = node_fetch_report(

@@ -20,9 +20,10 @@ uint64_t node_report_signature(const struct node_models *models, bool with_state
 bool node_report_join(const struct node_models *models, struct wire_join *join,
                       struct lr_buf *out);
 
-/* A heartbeat; `epoch` names this process.  *events is how many of the node's events the router
- * knows, and gets how many it knows once this heartbeat was answered. */
-bool node_report_heartbeat(const struct node_models *models, uint64_t epoch, uint64_t *events,
-                           struct lr_buf *out);
+/* A heartbeat; `epoch` names this process, `protocol` is common with the router.  *events is
+ * how many of the node's events the router knows, and gets how many it knows once this
+ * heartbeat was answered. */
+bool node_report_heartbeat(const struct node_models *models, uint64_t epoch, uint32_t protocol,
+                           uint64_t *events, struct lr_buf *out);
 
 #endif

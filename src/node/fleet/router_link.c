@@ -180,8 +180,8 @@ static bool write_body(struct node_peer *peer)
     peer->telling_events = peer->told_events;
     return peer->word == NODE_PEER_JOIN
                ? node_report_join(link->models, &join, &link->body)
-               : node_report_heartbeat(link->models, link->epoch, &peer->telling_events,
-                                       &link->body);
+               : node_report_heartbeat(link->models, link->epoch, peer->protocol,
+                                       &peer->telling_events, &link->body);
 }
 
 static void say_trouble(struct node_peer *peer, const char *what, const char *why)
@@ -327,12 +327,24 @@ static void learn_routers(struct node_peer *peer, const struct wire_fleet_reply 
         remember_routers(link);
 }
 
+/* A router of another protocol than before begins with a join, too: it is another process.  A
+ * router that names no protocol speaks the first. */
+static void agree(struct node_peer *peer, const struct wire_fleet_reply *reply)
+{
+    uint32_t common = wire_protocol_common(reply->protocol);
+    peer->protocol = common != 0 ? common : WIRE_PROTOCOL_FIRST;
+    lr_log_info(NULL, "router.joined router=%s node=%s protocol=%u", peer->router,
+                peer->link->identity.id, peer->protocol);
+}
+
 static void take_reply(struct node_peer *peer, struct lr_str text)
 {
     struct wire_fleet_reply reply;
     struct lr_arena arena;
     lr_arena_init(&arena, 1 << 20);
     if (wire_fleet_reply_parse(&arena, text, &reply, NULL) == LR_OK) {
+        if (peer->word == NODE_PEER_JOIN)
+            agree(peer, &reply);
         if (reply.must_join)
             node_peer_move(peer, NODE_PEER_OUTDATED);
         node_registry_heard(peer->link->registry, &peer->source, &reply);
@@ -353,9 +365,6 @@ static bool has_token(const struct node_peer *peer)
 static void on_accepted(struct node_peer *peer, const struct net_reply *reply)
 {
     bool has_joined = peer->word == NODE_PEER_JOIN;
-    if (has_joined)
-        lr_log_info(NULL, "router.joined router=%s node=%s", peer->router,
-                    peer->link->identity.id);
     /* One that joined may be new: it gets what is kept, and knows again what it knew. */
     peer->told_events = has_joined ? 0 : peer->telling_events;
     if (has_joined)

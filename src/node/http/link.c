@@ -37,6 +37,7 @@ struct node_link {
     struct node_link *next, **link; /* of node->links */
     struct node *node;
     struct net_request *req;
+    uint32_t protocol; /* common with the router */
     enum link_state state;
     struct wire_reader in;
     struct lr_buf out; /* events of the running batch, or what the socket did not take */
@@ -291,7 +292,8 @@ lr_code node_api_link(struct node *node, struct net_request *req, struct lr_erro
         code = lr_fail(err, LR_OUT_OF_RAM, "no memory for a link");
     if (code != LR_OK)
         return code;
-    *l = (struct node_link){.node = node, .req = req, .flush = {.fn = flush, .arg = l}};
+    *l = (struct node_link){
+        .node = node, .req = req, .protocol = protocol, .flush = {.fn = flush, .arg = l}};
     lr_buf_init(&l->out, OUT_BYTES);
     wire_reader_init(&l->in, WIRE_BODY_MAX);
     LR_LIST_PUSH(&node->links, l, next, link);

@@ -332,6 +332,7 @@ lr_code router_nodes_join(struct router_nodes *nodes, const struct wire_join *jo
     hash_secret(join->secret, node->secret_hash);
     LR_COPY(node->device, join->device);
     LR_COPY(node->version, join->version);
+    node->protocol = wire_protocol_common(join->protocol);
     node->epoch = join->state.epoch;
     node->joined_ms = wall_ms;
     node->must_join = false;

@@ -55,6 +55,7 @@ struct router_node {
     char secret_hash[LR_SHA256_HEX_LEN + 1]; /* what the database keeps of it; "": none */
     char device[16];
     char version[32];
+    uint32_t protocol; /* common with it, as its join said (wire/link.h) */
     enum router_node_state state;
     uint64_t reached_ms; /* monotonic; when it last answered us */
     struct router_probe

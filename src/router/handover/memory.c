@@ -64,7 +64,7 @@ static bool describe(const struct router_node *node, struct lr_arena *arena,
                                             .total = node->pools[i].total,
                                             .used = node->pools[i].used};
     *out = (struct wire_join){
-        .protocol = WIRE_PROTOCOL,
+        .protocol = node->protocol,
         .version = lr_str_z(node->version),
         .node_id = lr_str_z(node->id),
         .name = lr_str_z(node->name),

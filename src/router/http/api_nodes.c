@@ -49,8 +49,9 @@ static void put_node(struct lr_json_writer *w, const struct router_node *node, u
     LR_JSON_MEMBERS(
         w, LR_TEXT("id", node->id), LR_TEXT("name", node->name), LR_TEXT("url", node->url),
         LR_TEXT("device", node->device), LR_TEXT("version", node->version),
-        LR_FLAG("online", router_node_is_online(node)), LR_FLAG("drained", node->is_drained),
-        LR_FLAG("draining", node->is_draining), LR_INT("joined", node->joined_ms / 1000));
+        LR_UINT("protocol", node->protocol), LR_FLAG("online", router_node_is_online(node)),
+        LR_FLAG("drained", node->is_drained), LR_FLAG("draining", node->is_draining),
+        LR_INT("joined", node->joined_ms / 1000));
     if (router_node_is_online(node))
         lr_json_member_u64(w, "silent_ms", now - node->heartbeat_ms);
     LR_JSON_MEMBERS(w, LR_UINT("requests", node->health.requests),

@@ -33,6 +33,7 @@ struct router_link {
     struct router_links *links;
     const struct router_node *node;
     enum link_state state;
+    uint32_t protocol;     /* common with the node; 0: not open yet */
     struct net_call *call; /* NULL: closed */
     int status;            /* of the node's answer; 0: none yet */
     uint64_t heard_ms;     /* the last frame */
@@ -144,12 +145,13 @@ static void on_headers(void *arg, int status, struct net_headers headers)
 {
     struct router_link *l = arg;
     struct lr_str name;
-    uint32_t protocol;
+    uint32_t protocol = 0;
     bool is_ours = status == 101 && net_headers_get(headers, "Upgrade", &name) &&
                    wire_link_parse(name, &protocol) &&
                    wire_protocol_common(protocol) == protocol;
     l->status = status;
     if (is_ours) {
+        l->protocol = protocol;
         move(l, LINK_OPEN, NULL);
     } else if (status == 101) { /* frames of no protocol that this router knows would follow */
         struct lr_error err;

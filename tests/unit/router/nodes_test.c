@@ -70,7 +70,7 @@ static void another_protocol_is_refused_with_both_numbers(void **state)
     wire_join_write(&text, &in);
     assert_int_equal(wire_join_parse(&arena, lr_buf_str(&text), &out, &err), LR_UNSUPPORTED);
     assert_contains(err.text, "protocol 9");
-    assert_contains(err.text, "protocol 2");
+    assert_contains(err.text, "protocol 3");
     assert_contains(err.text, "upgrade the router");
     lr_buf_free(&text);
     lr_arena_free(&arena);

@@ -170,7 +170,7 @@ static void a_join_is_refused_for_who_it_is_and_for_nothing_else(void **state)
         {"{\"protocol\":2,\"version\":\"0\",\"node_id\":\"n\",\"device\":\"cpu\","
          "\"secret\":\"s\",\"port\":65536}",
          false},
-        {"{\"protocol\":4,\"version\":\"0\",\"node_id\":\"n\",\"device\":\"cpu\","
+        {"{\"protocol\":5,\"version\":\"0\",\"node_id\":\"n\",\"device\":\"cpu\","
          "\"secret\":\"s\"}",
          false},
     };

@@ -449,7 +449,7 @@ static void a_join_of_protocol_1_is_refused_and_told_to_upgrade_the_node(void **
     assert_int_equal(wire_join_parse(&arena, recorded("join-1.json"), &refused, &err),
                      LR_UNSUPPORTED);
     assert_string_equal(err.text, "the node (llm-router 0.1.0) speaks protocol 1, this router "
-                                  "protocol 2: upgrade the node");
+                                  "protocol 3: upgrade the node");
 }
 
 int main(void)
