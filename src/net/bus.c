@@ -7,22 +7,29 @@
 #include "base/list.h"
 #include "net/loop.h"
 
-enum { EVENT_BYTES = 16 << 10 };
+enum {
+    EVENT_BYTES = 16 << 10,
+    /* Of letters on their way to one subscriber, whose loop may be busy: twice the events that
+     * a new subscriber gets at once. */
+    UNDERWAY_BYTES = 2 * NET_BUS_KEPT * EVENT_BYTES,
+};
 
 struct net_subscriber {
-    struct net_subscriber *next, **link; /* the bus's lock */
+    struct net_subscriber *next, **link; /* the bus's lock; link NULL: not on the list */
     struct net_bus *bus;
     struct net_loop *loop;
     struct net_request *req; /* loop */
     bool has_ended;          /* loop */
-    _Atomic unsigned refs;   /* the list, and each letter on its way */
+    _Atomic size_t underway; /* bytes of its letters */
+    _Atomic unsigned refs;   /* the request, and each letter on its way */
 };
 
-enum letter_kind { LETTER_EVENT, LETTER_COMMENT, LETTER_END };
+enum letter_kind { LETTER_EVENT, LETTER_COMMENT, LETTER_END, LETTER_CUT };
 
 struct letter {
     struct net_subscriber *to;
     enum letter_kind kind;
+    size_t size;
     char text[]; /* of an event */
 };
 
@@ -49,6 +56,15 @@ static void unref(struct net_subscriber *s)
         free(s);
 }
 
+/* The subscriber gets no more letters.  The bus's lock is held. */
+static void leave(struct net_subscriber *s)
+{
+    if (s->link == NULL)
+        return;
+    LR_LIST_REMOVE(s, next, link);
+    atomic_fetch_sub(&s->bus->subscriber_count, 1);
+}
+
 /* A subscriber that is cut off sees that something is missing.  Thread: its loop. */
 static void end(struct net_subscriber *s, bool is_cut)
 {
@@ -56,9 +72,8 @@ static void end(struct net_subscriber *s, bool is_cut)
         return;
     s->has_ended = true;
     (void)pthread_mutex_lock(&s->bus->lock);
-    LR_LIST_REMOVE(s, next, link);
+    leave(s);
     (void)pthread_mutex_unlock(&s->bus->lock);
-    atomic_fetch_sub(&s->bus->subscriber_count, 1);
     if (is_cut)
         net_stream_abort(s->req);
     else
@@ -76,7 +91,10 @@ static void deliver(void *arg)
     struct letter *letter = arg;
     struct net_subscriber *s = letter->to;
     const struct net_bus *bus = s->bus;
-    if (!s->has_ended) {
+    atomic_fetch_sub(&s->underway, letter->size);
+    if (letter->kind == LETTER_CUT) {
+        end(s, true);
+    } else if (!s->has_ended) {
         lr_code code = letter->kind == LETTER_EVENT
                            ? net_sse_event(s->req, lr_str_z(letter->text))
                            : net_sse_comment(s->req, "");
@@ -90,24 +108,46 @@ static void deliver(void *arg)
     free(letter);
 }
 
-static void send_to(struct net_subscriber *s, enum letter_kind kind, const char *text)
+static void post(struct net_subscriber *s, enum letter_kind kind, const char *text)
 {
     size_t len = strlen(text) + 1;
     struct letter *letter = calloc(1, sizeof(*letter) + len);
     if (letter == NULL)
         return;
-    atomic_fetch_add(&s->refs, 1);
     letter->to = s;
     letter->kind = kind;
+    letter->size = sizeof(*letter) + len;
     memcpy(letter->text, text, len);
+    atomic_fetch_add(&s->refs, 1);
+    atomic_fetch_add(&s->underway, letter->size);
     net_loop_post(s->loop, deliver, letter);
+}
+
+/* A subscriber whose letters pile up does not get them in time, whether its client does not
+ * read or its loop is busy: it is cut off.  The bus's lock is held. */
+static void send_to(struct net_subscriber *s, enum letter_kind kind, const char *text)
+{
+    if (atomic_load(&s->underway) + strlen(text) <= UNDERWAY_BYTES) {
+        post(s, kind, text);
+        return;
+    }
+    leave(s);
+    post(s, LETTER_CUT, "");
+}
+
+/* The bus's lock is held. */
+static void send_each(struct net_bus *bus, enum letter_kind kind, const char *text)
+{
+    for (struct net_subscriber *s = bus->subscribers, *next; s != NULL; s = next) {
+        next = s->next;
+        send_to(s, kind, text);
+    }
 }
 
 static void send_all(struct net_bus *bus, enum letter_kind kind, const char *text)
 {
     (void)pthread_mutex_lock(&bus->lock);
-    for (struct net_subscriber *s = bus->subscribers; s != NULL; s = s->next)
-        send_to(s, kind, text);
+    send_each(bus, kind, text);
     (void)pthread_mutex_unlock(&bus->lock);
 }
 
@@ -152,8 +192,7 @@ void net_bus_send(struct net_bus *bus)
     char **slot = &bus->kept[bus->count++ % NET_BUS_KEPT];
     free(*slot);
     *slot = copy;
-    for (struct net_subscriber *s = bus->subscribers; s != NULL; s = s->next)
-        send_to(s, LETTER_EVENT, lr_buf_z(&bus->text));
+    send_each(bus, LETTER_EVENT, lr_buf_z(&bus->text));
     (void)pthread_mutex_unlock(&bus->lock);
 }
 

@@ -1,8 +1,8 @@
 /* net/bus.h - what happens in this process, for clients that watch (server-sent events).
  *
  * An event is a JSON object with "event" and "time".  A subscriber gets the last few events and
- * then each new one; a subscriber that does not read is cut off.  Subscribers live on their
- * loops; texts travel there by post.
+ * then each new one; a subscriber that does not read is cut off, and so is a subscriber to
+ * which 2 MB are on their way.  Subscribers live on their loops; texts travel there by post.
  * Thread: any.  Begin, the members and send belong together: callers on several threads hold a
  * lock of their own around them.
  */

@@ -120,6 +120,43 @@ static void a_subscriber_that_does_not_read_is_cut_off_and_nobody_waits(void **s
     (void)close(fast);
 }
 
+static _Atomic bool is_held, is_let_go;
+
+/* Asked on the subscriber's loop. */
+static bool check_slowly(void *arg, struct net_request *req)
+{
+    (void)arg;
+    (void)req;
+    atomic_store(&is_held, true);
+    while (!atomic_load(&is_let_go))
+        (void)usleep(1000);
+    return true;
+}
+
+static void a_subscriber_whose_loop_is_busy_is_cut_off_before_its_events_pile_up(void **state)
+{
+    static char filler[12 << 10], text[64 << 10];
+    unsigned sent = 0;
+    int fd = listen_to();
+    (void)state;
+    memset(filler, 'x', sizeof(filler) - 1);
+    hear_until(fd, text, sizeof(text), "\r\n\r\n");
+    bus.may_listen = check_slowly;
+    net_bus_keep_alive(&bus);
+    while (!atomic_load(&is_held))
+        (void)usleep(1000);
+    for (; sent < 1000 && atomic_load(&bus.subscriber_count) == 1; sent++) {
+        lr_json_member_z(net_bus_begin(&bus, "big"), "text", filler);
+        net_bus_send_live(&bus);
+    }
+    size_t left = atomic_load(&bus.subscriber_count);
+    atomic_store(&is_let_go, true);
+    assert_int_equal(left, 0);
+    assert_in_range(sent * sizeof(filler), NET_BUS_KEPT * sizeof(filler), 3 << 20);
+    await(&h.ended, 1);
+    (void)close(fd);
+}
+
 static void one_more_than_the_most_is_refused(void **state)
 {
     char text[4096];
@@ -152,6 +189,9 @@ int main(void)
                                         set_up, tear_down),
         cmocka_unit_test_setup_teardown(
             a_subscriber_that_does_not_read_is_cut_off_and_nobody_waits, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(
+            a_subscriber_whose_loop_is_busy_is_cut_off_before_its_events_pile_up, set_up,
+            tear_down),
         cmocka_unit_test_setup_teardown(one_more_than_the_most_is_refused, set_up, tear_down),
         cmocka_unit_test_setup_teardown(an_event_that_is_too_large_is_left_out, set_up,
                                         tear_down),
