@@ -62,6 +62,8 @@ static lr_code read_settings(struct router *r, struct lr_error *err)
     sched->queue_wait_ms = lr_settings_ms(s, "queue-wait");
     sched->queue_timeout_ms = lr_settings_ms(s, "queue-timeout");
     sched->promised_ms = lr_settings_ms(s, "keep-alive");
+    r->wrong_keys =
+        (struct router_tries){.per_minute = ROUTER_WRONG_KEYS_PER_MINUTE, .what = "wrong keys"};
     router_sessions_init(&r->sessions, lr_settings_ms(s, "session-idle"),
                          lr_settings_ms(s, "session-life"));
     bool has_tls = lr_settings_str(s, "tls-cert") != NULL;

@@ -26,6 +26,7 @@
 #include "router/http/history.h"
 #include "router/http/session.h"
 #include "router/http/stats.h"
+#include "router/http/tries.h"
 #include "router/oidc/oidc.h"
 #include "router/relay/call.h"
 #include "router/router.h"
@@ -95,6 +96,7 @@ struct router {
     pthread_mutex_t lock; /* guards what follows */
     struct router_keys keys;
     struct router_sessions sessions;
+    struct router_tries wrong_keys; /* by address */
     struct router_registry registry;
     struct router_nodes nodes;
     struct router_dispatch dispatch;

@@ -13,7 +13,7 @@ const keys = {};
 
 before(async () => {
   open = await startRouter();
-  locked = await startRouter({ args: ['--require-key'] });
+  locked = await startRouter({ args: ['--require-key', '--trusted-proxy', '127.0.0.1'] });
   keys.admin = locked.adminKey;
   for (const role of ['api', 'node', 'metrics'])
     keys[role] = (await call(`${locked.url}/v0/keys`, { body: { name: role, role }, key: keys.admin })).json.key;
@@ -50,6 +50,10 @@ const routes = page
     ]);
   });
 
+// Another address each time: wrong keys are counted by address.
+let addresses = 0;
+const elsewhere = () => ({ 'x-forwarded-for': `10.0.${addresses >> 8}.${addresses++ & 255}` });
+
 // The status of an answer, which may be a stream that never ends.
 async function status(url, method, key) {
   const controller = new AbortController();
@@ -57,7 +61,11 @@ async function status(url, method, key) {
     method,
     signal: controller.signal,
     body: ['POST', 'PATCH'].includes(method) ? '{}' : undefined,
-    headers: { 'content-type': 'application/json', ...(key ? { authorization: `Bearer ${key}` } : {}) },
+    headers: {
+      'content-type': 'application/json',
+      ...elsewhere(),
+      ...(key ? { authorization: `Bearer ${key}` } : {}),
+    },
   });
   controller.abort();
   return answer.status;
@@ -83,6 +91,43 @@ test('every route answers each role, no key, a wrong, an expired and a revoked k
   }
 });
 
+test('ten wrong keys a minute from an address are refused, on whatever routes; further ones wait, and a valid key from there is never slowed', async () => {
+  const from = elsewhere();
+  const paths = ['/v1/models', '/v0/whoami', '/v0/self', '/v0/keys', '/metrics', '/v0/nodes/x/heartbeat'];
+  const ask = (at, key, headers = from) =>
+    call(`${locked.url}${at}`, { key, headers, method: at.startsWith('/v0/nodes') ? 'POST' : 'GET' });
+  const statuses = [];
+  let last;
+  for (let i = 0; i < 16; i++) {
+    last = await ask(paths[i % paths.length], `lr-guess-${i}`);
+    statuses.push(last.status);
+  }
+  assert.deepEqual(statuses, [...Array(10).fill(401), ...Array(6).fill(429)]);
+  assert.match(last.json.error.message, /10 wrong keys a minute came from 10\.0\./);
+  assert.ok(Number(last.headers.get('retry-after')) >= 1);
+  const signIn = (key) => call(`${locked.url}/v0/session`, { body: { key }, headers: from });
+  assert.equal((await signIn('lr-guess')).status, 429, 'the sign-in counts with the others');
+  for (let i = 0; i < 20; i++) assert.equal((await ask('/v1/models', keys.api)).status, 200);
+  assert.equal((await signIn(keys.admin)).status, 200);
+  assert.equal((await ask('/v1/models', 'lr-guess', elsewhere())).status, 401, 'another address');
+});
+
+test('an expired or revoked key is told so however often it is sent, and counts as a wrong key once a minute', async () => {
+  const from = elsewhere();
+  const gone = (await call(`${locked.url}/v0/keys`, { body: {}, key: keys.admin })).json;
+  await call(`${locked.url}/v0/keys/${gone.id}`, { method: 'DELETE', key: keys.admin });
+  const ask = (key) => call(`${locked.url}/v1/models`, { key, headers: from });
+  for (let i = 0; i < 30; i++) {
+    const answer = await ask(gone.key);
+    assert.equal(answer.status, 401);
+    assert.match(answer.json.error.message, /was revoked/);
+  }
+  const statuses = [];
+  for (let i = 0; i < 10; i++) statuses.push((await ask(`lr-guess-${i}`)).status);
+  assert.deepEqual(statuses, [...Array(9).fill(401), 429], 'the revoked key was one of ten');
+  assert.equal((await ask(gone.key)).status, 401, 'and is told why it is refused still');
+});
+
 test('where no key is required a made-up key counts as none; an expired or revoked key is 401', async () => {
   const whoami = (key) => call(`${open.url}/v0/whoami`, { key });
   const nobody = (await whoami()).json;
@@ -92,6 +137,7 @@ test('where no key is required a made-up key counts as none; an expired or revok
   }
   assert.equal(open.log.match(/auth\.key_ignored/g).length, 1, 'logged once');
   assert.ok(!open.log.includes('EMPTY'), 'a key is never logged');
+  for (let i = 0; i < 30; i++) assert.equal((await call(`${open.url}/v1/models`, { key: `lr-${i}` })).status, 200);
   const brief = (await call(`${open.url}/v0/keys`, { body: { expires_in: 1 } })).json;
   const gone = (await call(`${open.url}/v0/keys`, { body: {} })).json;
   await call(`${open.url}/v0/keys/${gone.id}`, { method: 'DELETE' });

@@ -125,41 +125,45 @@ test(
   },
 );
 
-test('behind a trusted proxy wrong keys lock out the address they came from and nobody else', withNginx, async () => {
-  const router = keep(await startRouter({ args: ['--require-key', '--trusted-proxy', '127.0.0.1'] }));
-  const front = await startNginx(router, 'proxy_set_header X-Forwarded-For $proxy_add_x_forwarded_for;');
-  const signIn = (from, key, headers) => ask(front, '/v0/session', { from, method: 'POST', body: { key }, headers });
-  for (
-    let i = 0;
-    i < 12;
-    i++ // each time under another name, which nginx passes on
-  )
-    assert.equal(
-      (
-        await signIn('127.0.0.2', `lr-guess-${i}`, {
-          'x-forwarded-for': `203.0.113.${i}`,
-          forwarded: `for=198.51.100.${i}`,
-        })
-      ).status,
-      i < 10 ? 401 : 429,
+test(
+  'behind a trusted proxy wrong keys are counted for the address that they came from, and for no other',
+  withNginx,
+  async () => {
+    const router = keep(await startRouter({ args: ['--require-key', '--trusted-proxy', '127.0.0.1'] }));
+    const front = await startNginx(router, 'proxy_set_header X-Forwarded-For $proxy_add_x_forwarded_for;');
+    const signIn = (from, key, headers) => ask(front, '/v0/session', { from, method: 'POST', body: { key }, headers });
+    for (
+      let i = 0;
+      i < 12;
+      i++ // each time under another name, which nginx passes on
+    )
+      assert.equal(
+        (
+          await signIn('127.0.0.2', `lr-guess-${i}`, {
+            'x-forwarded-for': `203.0.113.${i}`,
+            forwarded: `for=198.51.100.${i}`,
+          })
+        ).status,
+        i < 10 ? 401 : 429,
+      );
+    assert.equal((await signIn('127.0.0.3', 'lr-guess')).status, 401, 'another client is told that its key is wrong');
+    assert.equal((await signIn('127.0.0.3', router.adminKey)).status, 200);
+    await until('the refusal is logged', () => /session\.refused from=127\.0\.0\.2 /.test(router.log));
+    await until('the log names the client', () =>
+      /http\.request .*path=\/v0\/session status=200 .*from=127\.0\.0\.3 /.test(router.log),
     );
-  assert.equal((await signIn('127.0.0.2', router.adminKey)).status, 429);
-  assert.equal((await signIn('127.0.0.3', router.adminKey)).status, 200, 'another client signs in');
-  await until('the refusal is logged', () => /session\.refused from=127\.0\.0\.2 /.test(router.log));
-  await until('the log names the client', () =>
-    /http\.request .*path=\/v0\/session status=200 .*from=127\.0\.0\.3 /.test(router.log),
-  );
-  assert.doesNotMatch(router.log, /from=203\.0\.113|from=198\.51\.100/);
-  const audit = await until('the sign-in is in the audit log', async () => {
-    const rows = (await call(`${router.url}/v0/audit`, { key: router.adminKey })).json.audit;
-    return rows.some((a) => a.action === 'session.create') && rows;
-  });
-  assert.deepEqual(
-    audit.map((a) => [a.action, a.target, a.from]),
-    [['session.create', '127.0.0.3', '127.0.0.3']],
-    'and there is no row per wrong sign-in',
-  );
-});
+    assert.doesNotMatch(router.log, /from=203\.0\.113|from=198\.51\.100/);
+    const audit = await until('the sign-in is in the audit log', async () => {
+      const rows = (await call(`${router.url}/v0/audit`, { key: router.adminKey })).json.audit;
+      return rows.some((a) => a.action === 'session.create') && rows;
+    });
+    assert.deepEqual(
+      audit.map((a) => [a.action, a.target, a.from]),
+      [['session.create', '127.0.0.3', '127.0.0.3']],
+      'and there is no row per wrong sign-in',
+    );
+  },
+);
 
 test('a client that is no trusted proxy cannot claim another address', async () => {
   const router = keep(await startRouter({ args: ['--require-key', '--trusted-proxy', '10.0.0.0/8'] }));

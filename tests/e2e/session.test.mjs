@@ -152,16 +152,45 @@ test('a wrong key is refused with the reason; a key of role node, a form and ano
   assert.equal((await signIn(router.adminKey, { headers: { 'sec-fetch-site': 'same-site' } })).status, 403);
 });
 
-test('wrong keys are limited per address, and the answer says how long to wait', async () => {
+test('wrong keys are limited per address, and the answer says how long to wait; a valid key signs in from there all the same', async () => {
   const guarded = await startRouter({ args: ['--require-key'] });
   left.push(guarded);
   const statuses = [];
-  for (let i = 0; i < 12; i++) statuses.push((await signIn(`lr-guess-${i}`, { to: guarded })).status);
+  let late;
+  for (let i = 0; i < 12; i++) {
+    late = await signIn(`lr-guess-${i}`, { to: guarded });
+    statuses.push(late.status);
+  }
   assert.deepEqual(statuses, [...Array(10).fill(401), 429, 429]);
-  const late = await signIn(guarded.adminKey, { to: guarded });
-  assert.equal(late.status, 429);
   assert.ok(Number(late.headers.get('retry-after')) >= 1);
-  assert.equal((await call(`${guarded.url}/v0/keys`, { key: guarded.adminKey })).status, 200);
+  assert.equal((await signIn(guarded.adminKey, { to: guarded })).status, 200);
+});
+
+test('a key that signs in again and again signs out nobody else, and is slowed before it fills the audit log', async () => {
+  const greedy = await makeKey({ name: 'greedy' });
+  const others = [await session(router.adminKey), await session((await makeKey({ name: 'other' })).key)];
+  const answers = await Promise.all(Array.from({ length: 300 }, () => signIn(greedy.key)));
+  const refused = answers.filter((a) => a.status !== 200);
+  assert.ok(refused.length >= 260, `${refused.length} of ${answers.length} sign-ins were refused`);
+  for (const answer of refused) {
+    assert.equal(answer.status, 429, answer.text);
+    assert.match(answer.json.error.message, /may sign in 30 times a minute/);
+    assert.ok(Number(answer.headers.get('retry-after')) >= 1);
+  }
+  for (const { cookie } of others)
+    assert.equal((await call(`${router.url}/v0/whoami`, { headers: { cookie } })).json.signed_in, true);
+  const { audit } = (await call(`${router.url}/v0/audit?limit=10000`, { key: router.adminKey })).json;
+  assert.ok(audit.filter((a) => a.actor === greedy.id).length <= answers.length - refused.length);
+});
+
+test('a key restricted to addresses signs in from those only', async () => {
+  const here = await makeKey({ name: 'here', addresses: ['127.0.0.0/8'] });
+  const elsewhere = await makeKey({ name: 'elsewhere', addresses: ['10.0.0.0/8'] });
+  assert.equal((await signIn(here.key)).status, 200);
+  const refused = await signIn(elsewhere.key);
+  assert.equal(refused.status, 403, refused.text);
+  assert.match(refused.json.error.message, /may not be used from 127\.0\.0\.1/);
+  assert.equal(refused.headers.get('set-cookie'), null);
 });
 
 test('sign-ins and sign-outs are in the audit log, page by page', async () => {

@@ -2,7 +2,7 @@
  *
  *   api.c                     a request from its head to its line in the log
  *   routes.c                  the table
- *   auth.c, session.c, cors.c whether a request may
+ *   auth.c, session.c, cors.c, tries.c  whether a request may
  *   api_*.c, dashboard.c      the handlers; those that generate are in relay/call.c
  *   probes.c                  health, /livez, /readyz
  *   metrics.c, stats.c        counters, and the last quarter of an hour
@@ -141,15 +141,25 @@ void router_api_request(void *arg, struct net_request *req);
 void router_api_end(void *arg, const struct net_request *req);
 
 /* Finds the caller, and checks that it may (auth.c).  UNAUTHENTICATED or PERMISSION_DENIED. */
-LR_MUST_USE lr_code router_authenticate(struct router *r, const struct net_request *req,
+LR_MUST_USE lr_code router_authenticate(struct router *r, struct net_request *req,
                                         const struct router_route *route,
                                         struct router_caller *out, struct lr_error *err);
 /* Finds the caller, whatever the route; role PUBLIC: it is not known, and a key is needed.
- * UNAUTHENTICATED only for a key that was sent and is no good; a key that was never issued
+ * UNAUTHENTICATED only for a key that was sent and is no good, RATE_LIMITED for one of too many
+ * from its address; a key that was never issued
  * counts as none where none is required. */
-LR_MUST_USE lr_code router_identify(struct router *r, const struct net_request *req,
+LR_MUST_USE lr_code router_identify(struct router *r, struct net_request *req,
                                     enum router_role wants, struct router_caller *out,
                                     struct lr_error *err);
+/* The same by the session's cookie alone; role PUBLIC: the cookie is of no session that lives.
+ */
+void router_identify_session(struct router *r, const struct net_request *req,
+                             struct router_caller *out);
+/* The answer to a key that is no good: *err says why.  A key that was never issued counts as a
+ * wrong key of its address, and RATE_LIMITED takes the place of *err where there were too many
+ * (tries.h). */
+LR_MUST_USE lr_code router_refuse_key(struct router *r, struct net_request *req,
+                                      struct lr_str text, struct lr_error *err);
 
 /* For net_bus: a stream of events outlives the check at its beginning, not the right to it. */
 bool router_may_listen(void *arg, struct net_request *req);

@@ -93,29 +93,39 @@ static lr_code check_form(const struct net_request *req, struct lr_error *err)
     return LR_OK;
 }
 
-/* Looking the key up by its hash takes a time that tells nothing about the key.  Lock held. */
-static lr_code check_key(struct router *r, const char *address, struct lr_str text,
-                         struct router_key **key, uint32_t *retry_s, struct lr_error *err)
+static lr_code check_role(const struct router_key *key, struct lr_error *err)
 {
-    uint64_t now = lr_clock_ms(NULL);
-    lr_code code = router_guess_check(&r->sessions, address, now, retry_s, err);
-    if (code != LR_OK)
-        return code;
-    code = router_keys_check(&r->keys, text, lr_clock_wall_ms(NULL), key, err);
-    if (code == LR_OK && ((*key)->role == ROUTER_NODE || (*key)->role == ROUTER_METRICS))
-        code =
-            lr_fail(err, LR_PERMISSION_DENIED,
-                    "%s is a key of role %s: sign in with a key of role admin, viewer or api",
-                    (*key)->id, router_role_name((*key)->role));
-    if (code == LR_UNAUTHENTICATED)
-        router_guess_count(&r->sessions, address, now);
-    return code;
+    if (key->role != ROUTER_NODE && key->role != ROUTER_METRICS)
+        return LR_OK;
+    return lr_fail(err, LR_PERMISSION_DENIED,
+                   "%s is a key of role %s: sign in with a key of role admin, viewer or api",
+                   key->id, router_role_name(key->role));
+}
+
+/* Looking the key up by its hash takes a time that tells nothing about the key. */
+static lr_code check_key(struct router *r, struct net_request *req, struct lr_str text,
+                         struct router_key **key, struct lr_error *err)
+{
+    uint32_t retry_s = 0;
+    router_lock(r);
+    lr_code code = router_keys_check(&r->keys, text, lr_clock_wall_ms(NULL), key, err);
+    bool is_wrong = code == LR_UNAUTHENTICATED;
+    if (code == LR_OK)
+        code = check_role(*key, err);
+    if (code == LR_OK)
+        code = router_key_check_address(*key, router_access(req)->from, err);
+    if (code == LR_OK)
+        code = router_session_take(*key, lr_clock_ms(NULL), &retry_s, err);
+    router_unlock(r);
+    net_response_retry_after(req, retry_s);
+    return is_wrong ? router_refuse_key(r, req, text, err) : code;
 }
 
 void router_session_end_before(struct router *r, const struct net_request *req)
 {
     struct router_caller before;
-    if (router_identify(r, req, ROUTER_PUBLIC, &before, NULL) != LR_OK || before.session == 0)
+    router_identify_session(r, req, &before);
+    if (before.session == 0)
         return;
     router_lock(r);
     (void)router_session_stop(r, before.session, NULL, NULL, NULL, NULL);
@@ -145,7 +155,6 @@ lr_code router_api_sign_in(struct router *r, struct net_request *req, struct lr_
 {
     const char *from = router_access(req)->from;
     struct router_key *key = NULL;
-    uint32_t retry_s = 0;
     const struct lr_json *body;
     struct lr_str text;
     struct signing_in *s = router_memory(req, sizeof(*s), err);
@@ -156,12 +165,9 @@ lr_code router_api_sign_in(struct router *r, struct net_request *req, struct lr_
         code = lr_fail(err, LR_INVALID_ARGUMENT, "\"key\" must be a string: lr-...");
     if (code != LR_OK)
         return code;
-    router_lock(r);
-    code = check_key(r, from, lr_str_trim(text), &key, &retry_s, err);
-    router_unlock(r);
+    code = check_key(r, req, lr_str_trim(text), &key, err);
     if (code != LR_OK) {
         lr_log_warn(NULL, "session.refused from=%s reason=%s", from, err->text);
-        net_response_retry_after(req, retry_s);
         return code;
     }
     router_session_end_before(r, req);

@@ -15,6 +15,10 @@
 #include "router/http/api.h"
 #include "router/state.h"
 
+/* A key that was issued once is a client's mistake and no guess: it counts as a wrong key once
+ * in this time. */
+enum { REFUSED_MS = 60000 };
+
 static bool is_safe(struct lr_str method)
 {
     return lr_str_eq_z(method, "GET") || lr_str_eq_z(method, "HEAD");
@@ -91,11 +95,11 @@ static bool find_cookie(const struct router *r, const struct net_request *req,
            router_cookie_find(header, router_cookie_name(r, name), out);
 }
 
-/* A cookie of a session that has ended counts as none. */
-static void by_session(struct router *r, const struct net_request *req,
-                       struct router_caller *out)
+void router_identify_session(struct router *r, const struct net_request *req,
+                             struct router_caller *out)
 {
     struct lr_str value;
+    *out = (struct router_caller){.role = ROUTER_PUBLIC};
     if (!find_cookie(r, req, &value))
         return;
     router_lock(r);
@@ -122,7 +126,7 @@ static bool is_made_up(struct router *r, struct lr_str text, enum router_role wa
     if (r->needs_key || wants == ROUTER_NODE || may_be_unread(r, text))
         return false;
     router_lock(r);
-    bool is_issued = router_keys_has(&r->keys, text);
+    bool is_issued = router_keys_issued(&r->keys, text) != NULL;
     router_unlock(r);
     if (!is_issued && !atomic_exchange(&r->has_ignored_key, true))
         lr_log_info(NULL, "auth.key_ignored reason=a key that was never issued counts as none, "
@@ -131,10 +135,10 @@ static bool is_made_up(struct router *r, struct lr_str text, enum router_role wa
 }
 
 /* A key of some networks, by itself or through a session, is no good anywhere else. */
-static lr_code check_address(struct router *r, const struct net_request *req,
+static lr_code check_address(struct router *r, struct net_request *req,
                              struct router_caller *caller, struct lr_error *err)
 {
-    const struct router_access *access = net_request_user(req);
+    const struct router_access *access = router_access(req);
     if (caller->key == NULL)
         return LR_OK;
     router_lock(r);
@@ -143,19 +147,48 @@ static lr_code check_address(struct router *r, const struct net_request *req,
     return code;
 }
 
-lr_code router_identify(struct router *r, const struct net_request *req, enum router_role wants,
+/* The secret of a node is no key: a node that joins shows a secret that no router knows yet. */
+static bool is_counted(const struct router *r, struct lr_str text, enum router_role wants)
+{
+    return wants == ROUTER_NODE ? lr_str_starts(text, "lr-") : r->needs_key;
+}
+
+lr_code router_refuse_key(struct router *r, struct net_request *req, struct lr_str text,
+                          struct lr_error *err)
+{
+    uint64_t now = lr_clock_ms(NULL);
+    struct lr_error limited;
+    uint32_t retry_s = 0;
+    lr_code code = LR_OK;
+    router_lock(r);
+    struct router_key *key = router_keys_issued(&r->keys, text);
+    if (key == NULL || key->refused_ms == 0 || now - key->refused_ms >= REFUSED_MS)
+        code = router_try(&r->wrong_keys, router_access(req)->from, now, &retry_s, &limited);
+    if (key != NULL && code == LR_OK)
+        key->refused_ms = now;
+    router_unlock(r);
+    if (key != NULL || code == LR_OK)
+        return err->code;
+    net_response_retry_after(req, retry_s);
+    *err = limited;
+    return code;
+}
+
+lr_code router_identify(struct router *r, struct net_request *req, enum router_role wants,
                         struct router_caller *out, struct lr_error *err)
 {
     struct lr_str text;
     *out = (struct router_caller){.role = ROUTER_PUBLIC};
     if (take_key(req, &text)) {
         lr_code code = check_key(r, text, wants, out, err);
+        if (code == LR_UNAUTHENTICATED && is_counted(r, text, wants))
+            code = router_refuse_key(r, req, text, err);
         if (code == LR_OK)
             code = check_address(r, req, out, err);
         if (code == LR_OK || !is_made_up(r, text, wants))
             return code;
     }
-    by_session(r, req, out);
+    router_identify_session(r, req, out);
     if (out->session == 0 && !r->needs_key)
         out->role = ROUTER_ADMIN;
     return check_address(r, req, out, err);
@@ -181,7 +214,7 @@ static lr_code check_page(struct router *r, const struct net_request *req, struc
                    "X-CSRF-Token is not this session's: reload the page");
 }
 
-lr_code router_authenticate(struct router *r, const struct net_request *req,
+lr_code router_authenticate(struct router *r, struct net_request *req,
                             const struct router_route *route, struct router_caller *out,
                             struct lr_error *err)
 {

@@ -4,7 +4,6 @@
 #include <stdlib.h>
 
 #include "base/machine.h"
-#include "base/os/socket.h"
 #include "base/random.h"
 
 /* Numbers of people for the scheduler; those of keys count from 1. */
@@ -109,18 +108,65 @@ static bool has_ended(const struct router_sessions *s, const struct router_sessi
            !router_key_is_good(session->key, now_ms);
 }
 
-/* A free place, else the one that was used longest ago. */
-static struct router_session *make_room(struct router_sessions *s, enum router_role role)
+/* The table of the key's role. */
+static struct router_session *table_of(struct router_sessions *s, const struct router_key *key)
 {
-    struct router_session *all = &s->all[role == ROUTER_ADMIN ? 0 : ROUTER_SESSIONS_EACH];
-    struct router_session *oldest = &all[0];
-    for (size_t i = 0; i < ROUTER_SESSIONS_EACH; i++) {
-        if (all[i].state == ROUTER_SESSION_FREE)
-            return &all[i];
-        if (all[i].used_ms < oldest->used_ms)
-            oldest = &all[i];
-    }
+    return &s->all[key->role == ROUTER_ADMIN ? 0 : ROUTER_SESSIONS_EACH];
+}
+
+static size_t count_of(const struct router_session *table, const struct router_key *key)
+{
+    size_t count = 0;
+    for (size_t i = 0; i < ROUTER_SESSIONS_EACH; i++)
+        count += table[i].key == key;
+    return count;
+}
+
+static struct router_session *oldest_of(struct router_session *table,
+                                        const struct router_key *key)
+{
+    struct router_session *oldest = NULL;
+    for (size_t i = 0; i < ROUTER_SESSIONS_EACH; i++)
+        if (table[i].key == key && (oldest == NULL || table[i].used_ms < oldest->used_ms))
+            oldest = &table[i];
     return oldest;
+}
+
+/* The key with the most sessions.  The table is full. */
+static const struct router_key *greediest(const struct router_session *table)
+{
+    const struct router_key *most = table[0].key;
+    for (size_t i = 1; i < ROUTER_SESSIONS_EACH; i++)
+        if (table[i].key != most && count_of(table, table[i].key) > count_of(table, most))
+            most = table[i].key;
+    return most;
+}
+
+/* The place of a new session of this key; the session that has the place makes room. */
+static struct router_session *make_room(struct router_sessions *s, const struct router_key *key)
+{
+    struct router_session *table = table_of(s, key);
+    if (count_of(table, key) >= ROUTER_SESSIONS_OF_KEY)
+        return oldest_of(table, key);
+    for (size_t i = 0; i < ROUTER_SESSIONS_EACH; i++)
+        if (table[i].state == ROUTER_SESSION_FREE)
+            return &table[i];
+    return oldest_of(table, greediest(table));
+}
+
+lr_code router_session_take(struct router_key *key, uint64_t now_ms, uint32_t *retry_s,
+                            struct lr_error *err)
+{
+    double level = router_bucket_refill(&key->sign_ins, ROUTER_SIGN_INS_PER_MINUTE, now_ms);
+    *retry_s = 0;
+    if (level >= 1) {
+        key->sign_ins.level -= 1;
+        return LR_OK;
+    }
+    *retry_s = (uint32_t)((1 - level) * 60 / ROUTER_SIGN_INS_PER_MINUTE) + 1;
+    return lr_fail(err, LR_RATE_LIMITED,
+                   "%s may sign in %d times a minute: wait %u s and try again", key->id,
+                   ROUTER_SIGN_INS_PER_MINUTE, *retry_s);
 }
 
 struct router_session *router_session_make(struct router_sessions *s, struct router_key *key,
@@ -128,7 +174,7 @@ struct router_session *router_session_make(struct router_sessions *s, struct rou
                                            char value[ROUTER_SESSION_RANDOM + 1],
                                            struct router_session *replaced)
 {
-    struct router_session *session = make_room(s, key->role);
+    struct router_session *session = make_room(s, key);
     *replaced = *session;
     if (session->state != ROUTER_SESSION_FREE)
         move(session, ROUTER_SESSION_FREE);
@@ -238,7 +284,7 @@ static bool add(struct router_sessions *s, const struct router_keys *keys,
     };
     if (session.key == NULL || has_ended(s, &session, now_ms))
         return false;
-    struct router_session *place = make_room(s, session.key->role);
+    struct router_session *place = make_room(s, session.key);
     if (place->state != ROUTER_SESSION_FREE) {
         if (place->used_ms > session.used_ms)
             return false;
@@ -301,58 +347,6 @@ void router_sessions_merge(struct router_sessions *s, const struct router_keys *
             (void)add(s, keys, &rows[i], now_ms);
         else if (rows[i].name[0] != '\0') /* the newest sign-in comes last */
             known[i]->key->role = rows[i].role;
-}
-
-/* ---- guessing ---- */
-
-static void network_of(const char *address, char out[48])
-{
-    struct in6_addr v6;
-    (void)snprintf(out, 48, "%s", address);
-    if (inet_pton(AF_INET6, address, &v6) != 1 || IN6_IS_ADDR_V4MAPPED(&v6))
-        return;
-    memset(&v6.s6_addr[8], 0, 8);
-    (void)inet_ntop(AF_INET6, &v6, out, 48);
-}
-
-static struct router_guesser *find_guesser(struct router_sessions *s, const char *address)
-{
-    char network[48];
-    network_of(address, network);
-    for (size_t i = 0; i < ROUTER_GUESSERS_MAX; i++)
-        if (strcmp(s->guessers[i].network, network) == 0)
-            return &s->guessers[i];
-    return NULL;
-}
-
-lr_code router_guess_check(struct router_sessions *s, const char *address, uint64_t now_ms,
-                           uint32_t *retry_s, struct lr_error *err)
-{
-    struct router_guesser *g = find_guesser(s, address);
-    double level =
-        g != NULL ? router_bucket_refill(&g->left, ROUTER_GUESSES_PER_MINUTE, now_ms) : 1;
-    *retry_s = 0;
-    if (level >= 1)
-        return LR_OK;
-    *retry_s = (uint32_t)((1 - level) * 60 / ROUTER_GUESSES_PER_MINUTE) + 1;
-    return lr_fail(err, LR_RATE_LIMITED,
-                   "%d wrong keys a minute came from %s: wait %u s and try again",
-                   ROUTER_GUESSES_PER_MINUTE, address, *retry_s);
-}
-
-void router_guess_count(struct router_sessions *s, const char *address, uint64_t now_ms)
-{
-    struct router_guesser *g = find_guesser(s, address);
-    if (g == NULL) {
-        g = &s->guessers[0];
-        for (size_t i = 1; i < ROUTER_GUESSERS_MAX; i++)
-            if (s->guessers[i].left.at_ms < g->left.at_ms)
-                g = &s->guessers[i];
-        network_of(address, g->network);
-        g->left = (struct router_bucket){0};
-    }
-    (void)router_bucket_refill(&g->left, ROUTER_GUESSES_PER_MINUTE, now_ms);
-    g->left.level -= 1;
 }
 
 /* ---- cookies ---- */

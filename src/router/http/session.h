@@ -13,9 +13,10 @@
  *
  * The database does not have a new session yet.  A session is ended when it was signed out.  It
  * is free when it was unused for too long, when another router ended it, and when its place is
- * needed.  Sessions and the addresses that guess are bounded tables: the least recently used
- * entry makes room.  Admins have a table of their own, so that nobody else signs them out.
- * Thread: the router's lock is held.
+ * needed.  The table is bounded, and so are the places of one key or person: a key with too
+ * many sessions ends its own.  In a full table the key with the most sessions gives a place. Of
+ * its sessions the least recently used one ends.  Admins have a table of their own, so that
+ * nobody else signs them out. Thread: the router's lock is held.
  */
 #ifndef ROUTER_HTTP_SESSION_H
 #define ROUTER_HTTP_SESSION_H
@@ -26,9 +27,8 @@
 enum {
     ROUTER_SESSIONS_EACH = 256, /* of admins, and as many of others */
     ROUTER_SESSIONS_MAX = 2 * ROUTER_SESSIONS_EACH,
-    ROUTER_SESSION_RANDOM = 43, /* base62 characters: 256 bits */
-    ROUTER_GUESSERS_MAX = 256,
-    ROUTER_GUESSES_PER_MINUTE = 10,
+    ROUTER_SESSION_RANDOM = 43,      /* base62 characters: 256 bits */
+    ROUTER_SIGN_INS_PER_MINUTE = 30, /* of a key or a person, on each router */
 };
 
 enum router_session_state {
@@ -48,15 +48,8 @@ struct router_session {
     int64_t saved_ms;         /* used_ms as the database has it */
 };
 
-/* An address that sent wrong keys; of IPv6 the network, which one person may own whole. */
-struct router_guesser {
-    char network[48];
-    struct router_bucket left;
-};
-
 struct router_sessions {
     struct router_session all[ROUTER_SESSIONS_MAX]; /* the first half is for admins */
-    struct router_guesser guessers[ROUTER_GUESSERS_MAX];
     struct router_key **people; /* owned, and never freed before the router: as keys are */
     size_t person_count, person_capacity;
     uint64_t idle_ms, life_ms;
@@ -77,6 +70,11 @@ void router_sessions_free(struct router_sessions *s);
  * role.  NULL: no memory. */
 struct router_key *router_session_person(struct router_sessions *s, struct lr_str subject,
                                          struct lr_str name, enum router_role role);
+
+/* Counts a sign-in of the key or the person, before the session is made.  RATE_LIMITED: there
+ * were too many; *retry_s says when to try again. */
+LR_MUST_USE lr_code router_session_take(struct router_key *key, uint64_t now_ms,
+                                        uint32_t *retry_s, struct lr_error *err);
 
 /* Writes the cookie's value, which only the browser will know.  replaced: the session that made
  * room; its state is FREE where none did.  Its row is the caller's to delete. */
@@ -118,12 +116,6 @@ LR_MUST_USE lr_code router_sessions_read(struct router_sql *sql,
  * router_sessions_read. */
 void router_sessions_merge(struct router_sessions *s, const struct router_keys *keys,
                            const struct lr_strmap *map, int64_t now_ms);
-
-/* RATE_LIMITED after too many wrong keys from there, with the seconds to wait. */
-LR_MUST_USE lr_code router_guess_check(struct router_sessions *s, const char *address,
-                                       uint64_t now_ms, uint32_t *retry_s,
-                                       struct lr_error *err);
-void router_guess_count(struct router_sessions *s, const char *address, uint64_t now_ms);
 
 /* The value of a cookie in a Cookie header. */
 bool router_cookie_find(struct lr_str header, struct lr_str name, struct lr_str *out);

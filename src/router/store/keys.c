@@ -119,10 +119,10 @@ static struct router_key *find_by_text(const struct router_keys *keys, struct lr
     return lr_strmap_get(&keys->by_hash, lr_str((const char *)hash, LR_SHA256_LEN));
 }
 
-bool router_keys_has(const struct router_keys *keys, struct lr_str text)
+struct router_key *router_keys_issued(const struct router_keys *keys, struct lr_str text)
 {
     unsigned char hash[LR_SHA256_LEN];
-    return find_by_text(keys, text, hash) != NULL;
+    return find_by_text(keys, text, hash);
 }
 
 lr_code router_keys_rotate(struct router_keys *keys, struct router_key *key,

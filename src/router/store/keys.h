@@ -60,7 +60,8 @@ struct router_key {
      * and the use of that person (http/session.h).  The name in the audit log; "": a key. */
     char person[96];
     /* live */
-    struct router_bucket requests, tokens;
+    struct router_bucket requests, tokens, sign_ins;
+    uint64_t refused_ms; /* monotonic: when it last counted as a wrong key; 0: never */
     struct router_budget month;
     uint64_t running;                    /* requests of this router */
     bool is_near_budget, is_over_budget; /* an alert is open */
@@ -120,8 +121,9 @@ LR_MUST_USE lr_code router_keys_add(struct router_keys *keys, const struct route
                                     struct lr_error *err);
 struct router_key *router_keys_find(const struct router_keys *keys, struct lr_str id);
 
-/* Whether this key was ever issued; it may have expired or be revoked. */
-bool router_keys_has(const struct router_keys *keys, struct lr_str text);
+/* The key with this text if it was ever issued; it may have expired or be revoked.  NULL: it
+ * was not. */
+struct router_key *router_keys_issued(const struct router_keys *keys, struct lr_str text);
 /* UNAUTHENTICATED says whether it is unknown, expired or revoked. */
 LR_MUST_USE lr_code router_keys_check(const struct router_keys *keys, struct lr_str text,
                                       int64_t now_ms, struct router_key **out,

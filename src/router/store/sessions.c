@@ -31,18 +31,32 @@ static lr_code take_row(void *ctx, const struct router_row *row, struct lr_error
     return LR_OK;
 }
 
+/* Routers that share the database may have begun sessions of one key at the same time.  The new
+ * session stays, whatever the clocks of the others say. */
+static lr_code trim(struct router_sql *sql, const struct router_session_row *row,
+                    const char *hash, struct lr_error *err)
+{
+    return ROUTER_SQL(sql,
+                      "DELETE FROM sessions WHERE key_id = $1 AND hash <> $2 AND hash NOT IN "
+                      "(SELECT hash FROM sessions WHERE key_id = $1 AND hash <> $2 "
+                      "ORDER BY used_ms DESC LIMIT $3)",
+                      NULL, NULL, err, ROUTER_Z(row->key_id), ROUTER_Z(hash),
+                      ROUTER_INT(ROUTER_SESSIONS_OF_KEY - 1));
+}
+
 lr_code router_session_insert(struct router_sql *sql, const struct router_session_row *row,
                               struct lr_error *err)
 {
     char hash[LR_SHA256_HEX_LEN + 1];
     lr_sha256_hex(row->hash, hash);
-    return ROUTER_SQL(sql,
-                      "INSERT INTO sessions (" COLUMNS
-                      ") VALUES ($1, $2, $3, $4, $5, $6, $7) ON CONFLICT (hash) DO NOTHING",
-                      NULL, NULL, err, ROUTER_Z(hash), ROUTER_Z(row->key_id),
-                      ROUTER_Z(row->name),
-                      ROUTER_Z(row->name[0] != '\0' ? router_role_name(row->role) : ""),
-                      ROUTER_Z(row->from), ROUTER_INT(row->made_ms), ROUTER_INT(row->used_ms));
+    lr_code code =
+        ROUTER_SQL(sql,
+                   "INSERT INTO sessions (" COLUMNS
+                   ") VALUES ($1, $2, $3, $4, $5, $6, $7) ON CONFLICT (hash) DO NOTHING",
+                   NULL, NULL, err, ROUTER_Z(hash), ROUTER_Z(row->key_id), ROUTER_Z(row->name),
+                   ROUTER_Z(row->name[0] != '\0' ? router_role_name(row->role) : ""),
+                   ROUTER_Z(row->from), ROUTER_INT(row->made_ms), ROUTER_INT(row->used_ms));
+    return code == LR_OK ? trim(sql, row, hash, err) : code;
 }
 
 lr_code router_session_touch(struct router_sql *sql, const unsigned char hash[LR_SHA256_LEN],

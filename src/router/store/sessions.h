@@ -10,6 +10,8 @@
 #include "base/sha256.h"
 #include "router/store/keys.h"
 
+enum { ROUTER_SESSIONS_OF_KEY = 32 }; /* at once, of a key or a person */
+
 struct router_session_row {
     unsigned char hash[LR_SHA256_LEN];
     char key_id[24];          /* of a key, or of a person */
@@ -19,6 +21,8 @@ struct router_session_row {
     int64_t made_ms, used_ms; /* wall */
 };
 
+/* Deletes the least recently used sessions of the same key or person where there are more than
+ * ROUTER_SESSIONS_OF_KEY. */
 LR_MUST_USE lr_code router_session_insert(struct router_sql *sql,
                                           const struct router_session_row *row,
                                           struct lr_error *err);

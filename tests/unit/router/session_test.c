@@ -1,4 +1,4 @@
-/* Sessions: how long they live, how many there are, who may guess; cookies. */
+/* Sessions: how long they live, how many a key has; cookies. */
 #include "tests/unit/router/support.h"
 
 #include "router/http/session.h"
@@ -62,21 +62,43 @@ static void a_session_ends_with_its_key(void **state)
     assert_null(router_session_find(&s, text, NOW));
 }
 
-static void with_too_many_sessions_the_least_recently_used_ends(void **state)
+static void a_key_with_too_many_sessions_ends_its_own_least_recently_used_one(void **state)
 {
-    struct router_key key = {.id = "k"};
+    struct router_key key = {.id = "k"}, other = {.id = "o"};
     char first[ROUTER_SESSION_RANDOM + 1], second[ROUTER_SESSION_RANDOM + 1],
-        value[ROUTER_SESSION_RANDOM + 1];
+        others[ROUTER_SESSION_RANDOM + 1], value[ROUTER_SESSION_RANDOM + 1];
     (void)state;
     (void)start(&key, first);
     struct router_session replaced;
+    (void)router_session_make(&s, &other, "", NOW, others, &replaced);
     (void)router_session_make(&s, &key, "", NOW, second, &replaced);
     assert_non_null(router_session_find(&s, lr_str_z(first), NOW + 1));
-    for (int i = 0; i < ROUTER_SESSIONS_EACH - 1; i++)
+    for (int i = 0; i < ROUTER_SESSIONS_OF_KEY - 1; i++)
         (void)router_session_make(&s, &key, "", NOW + 2, value, &replaced);
     assert_int_equal(replaced.state, ROUTER_SESSION_NEW);
     assert_null(router_session_find(&s, lr_str_z(second), NOW + 3));
     assert_non_null(router_session_find(&s, lr_str_z(first), NOW + 3));
+    for (int i = 0; i < 3000; i++)
+        (void)router_session_make(&s, &key, "", NOW + 2, value, &replaced);
+    assert_non_null(router_session_find(&s, lr_str_z(others), NOW + 3));
+}
+
+static void in_a_full_table_the_key_with_the_most_sessions_gives_a_place(void **state)
+{
+    static struct router_key keys[ROUTER_SESSIONS_EACH / ROUTER_SESSIONS_OF_KEY];
+    struct router_key lone = {.id = "lone"}, late = {.id = "late"};
+    char first[ROUTER_SESSION_RANDOM + 1], value[ROUTER_SESSION_RANDOM + 1];
+    struct router_session replaced;
+    (void)state;
+    (void)start(&lone, first);
+    for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]); i++)
+        for (int j = 0; j < ROUTER_SESSIONS_OF_KEY; j++)
+            (void)router_session_make(&s, &keys[i], "", NOW + 1, value, &replaced);
+    (void)router_session_make(&s, &late, "", NOW + 2, value, &replaced);
+    assert_int_equal(replaced.state, ROUTER_SESSION_NEW);
+    assert_ptr_not_equal(replaced.key, &lone);
+    assert_non_null(router_session_find(&s, lr_str_z(first), NOW + 3));
+    assert_non_null(router_session_find(&s, lr_str_z(value), NOW + 3));
 }
 
 static void a_session_that_was_ended_stays_ended_until_its_row_is_deleted(void **state)
@@ -148,41 +170,17 @@ static void sessions_of_people_come_and_go_with_their_rows(void **state)
     router_sessions_free(&s);
 }
 
-static void ten_wrong_keys_a_minute_then_a_wait(void **state)
+static void a_key_signs_in_some_times_a_minute(void **state)
 {
+    struct router_key key = {.id = "k"};
     struct lr_error err;
     uint32_t retry;
     (void)state;
-    router_sessions_init(&s, IDLE, LIFE);
-    for (int i = 0; i < 10; i++) {
-        assert_int_equal(router_guess_check(&s, "10.0.0.1", NOW, &retry, &err), LR_OK);
-        router_guess_count(&s, "10.0.0.1", NOW);
-    }
-    assert_int_equal(router_guess_check(&s, "10.0.0.1", NOW, &retry, &err), LR_RATE_LIMITED);
-    assert_in_range(retry, 1, 7);
-    assert_contains(err.text, "10.0.0.1");
-    assert_int_equal(router_guess_check(&s, "10.0.0.2", NOW, &retry, &err), LR_OK);
-    assert_int_equal(router_guess_check(&s, "10.0.0.1", NOW + 6001, &retry, &err), LR_OK);
-}
-
-static void wrong_keys_from_one_ipv6_network_count_together(void **state)
-{
-    struct lr_error err;
-    uint32_t retry;
-    char address[48];
-    (void)state;
-    router_sessions_init(&s, IDLE, LIFE);
-    for (int i = 0; i < 10; i++) {
-        (void)snprintf(address, sizeof(address), "2001:db8::%x", i + 1);
-        router_guess_count(&s, address, NOW);
-    }
-    assert_int_equal(router_guess_check(&s, "2001:db8::ffff", NOW, &retry, &err),
-                     LR_RATE_LIMITED);
-    assert_int_equal(router_guess_check(&s, "2001:db8:0:1::1", NOW, &retry, &err), LR_OK);
-    assert_int_equal(router_guess_check(&s, "::ffff:10.0.0.1", NOW, &retry, &err), LR_OK);
-    for (int i = 0; i < 10; i++)
-        router_guess_count(&s, "::ffff:10.0.0.1", NOW);
-    assert_int_equal(router_guess_check(&s, "::ffff:10.0.0.2", NOW, &retry, &err), LR_OK);
+    for (int i = 0; i < ROUTER_SIGN_INS_PER_MINUTE; i++)
+        assert_int_equal(router_session_take(&key, NOW, &retry, &err), LR_OK);
+    assert_int_equal(router_session_take(&key, NOW, &retry, &err), LR_RATE_LIMITED);
+    assert_in_range(retry, 1, 3);
+    assert_int_equal(router_session_take(&key, NOW + 2001, &retry, &err), LR_OK);
 }
 
 static void a_cookie_is_found_among_others(void **state)
@@ -205,11 +203,11 @@ int main(void)
         cmocka_unit_test(only_the_hash_of_a_session_is_kept),
         cmocka_unit_test(use_keeps_a_session_but_not_past_its_life),
         cmocka_unit_test(a_session_ends_with_its_key),
-        cmocka_unit_test(with_too_many_sessions_the_least_recently_used_ends),
+        cmocka_unit_test(a_key_with_too_many_sessions_ends_its_own_least_recently_used_one),
+        cmocka_unit_test(in_a_full_table_the_key_with_the_most_sessions_gives_a_place),
         cmocka_unit_test(a_session_that_was_ended_stays_ended_until_its_row_is_deleted),
         cmocka_unit_test(sessions_of_people_come_and_go_with_their_rows),
-        cmocka_unit_test(ten_wrong_keys_a_minute_then_a_wait),
-        cmocka_unit_test(wrong_keys_from_one_ipv6_network_count_together),
+        cmocka_unit_test(a_key_signs_in_some_times_a_minute),
         cmocka_unit_test(a_cookie_is_found_among_others),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
