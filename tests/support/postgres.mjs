@@ -19,5 +19,6 @@ export function startPostgres() {
     again: () => tell('again'),
     freeze: () => tell('freeze'), // connections stay open, and the server does not answer
     thaw: () => tell('thaw'),
+    ask: (statement) => execFileSync('psql', [named('postgres'), '-AtXc', statement], { encoding: 'utf8' }).trim(),
   };
 }

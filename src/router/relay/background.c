@@ -4,8 +4,7 @@
 
 #include "router/relay/call.h"
 
-/* Between two signs of life: a third of ROUTER_RESPONSE_LOST_MS. */
-enum { HEARTBEAT_MS = 20000 };
+enum { HEARTBEAT_MS = ROUTER_RESPONSE_LOST_MS / 3 }; /* between two signs of life */
 
 void router_background_free(struct router_background *background)
 {

@@ -35,11 +35,13 @@ struct router_keep_job {
 void router_keeper_init(struct router_keeper *keeper)
 {
     keeper->last = &keeper->first;
+    router_running_init(&keeper->running);
     (void)pthread_mutex_init(&keeper->lock, NULL);
 }
 
 void router_keeper_free(struct router_keeper *keeper)
 {
+    router_running_free(&keeper->running);
     (void)pthread_mutex_destroy(&keeper->lock);
 }
 
@@ -364,9 +366,15 @@ void router_call_load(struct router_call *call, void (*go_on)(struct router_call
 static lr_code sweep(struct router_sql *sql, void *arg, struct lr_error *err)
 {
     struct router_keeper *keeper = arg;
-    int64_t now_ms = lr_clock_wall_ms(NULL), since_ms = now_ms - (int64_t)keeper->keep_ms;
-    return router_responses_sweep(sql, now_ms, since_ms, keeper->max_bytes, &keeper->has_more,
-                                  err);
+    int64_t wall_ms = lr_clock_wall_ms(NULL);
+    bool more_lost, more_old = false;
+    lr_code code =
+        router_running_look(&keeper->running, sql, lr_clock_ms(NULL), wall_ms, &more_lost, err);
+    if (code == LR_OK)
+        code = router_responses_sweep(sql, wall_ms - (int64_t)keeper->keep_ms,
+                                      keeper->max_bytes, &more_old, err);
+    keeper->has_more = more_lost || more_old;
+    return code;
 }
 
 static void swept(void *arg, const struct lr_error *err);

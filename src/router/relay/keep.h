@@ -20,6 +20,7 @@
 
 #include "chat/turn.h"
 #include "router/store/responses.h"
+#include "router/store/running.h"
 #include "router/store/store.h"
 
 struct router_call;
@@ -31,8 +32,9 @@ struct router_keeper {
     uint64_t keep_ms;           /* that an unused response is stored; 0: nothing is stored */
     uint64_t max_bytes;         /* of all stored responses */
 
-    uint64_t seconds; /* Thread: loop 0 */
-    bool has_more;    /* the last sweep left rows.  Thread: the database's */
+    uint64_t seconds;              /* Thread: loop 0 */
+    bool has_more;                 /* the last sweep left rows.  Thread: the database's */
+    struct router_running running; /* Thread: the database's */
     _Atomic bool is_sweeping, has_written /* since the last sweep */, is_stopping;
 
     pthread_mutex_t lock;                  /* guards what follows */

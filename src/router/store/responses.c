@@ -17,8 +17,8 @@ lr_code router_response_insert(struct router_sql *sql, const struct router_respo
     size_t bytes = row->input.len + row->output.len + row->answer.len;
     lr_code code = ROUTER_SQL(
         sql,
-        "INSERT INTO responses (id, key_id, previous, status, running, created_ms, used_ms, "
-        "bytes) VALUES ($1, $2, $3, '', $4, $5, $5, $6)",
+        "INSERT INTO responses (id, key_id, previous, status, running, beats, created_ms, "
+        "used_ms, bytes) VALUES ($1, $2, $3, '', $4, $4, $5, $5, $6)",
         NULL, NULL, err, ROUTER_TEXT(row->id), ROUTER_TEXT(row->key),
         ROUTER_TEXT(row->previous), ROUTER_INT(row->is_running), ROUTER_INT(now_ms),
         ROUTER_INT(bytes));
@@ -98,9 +98,10 @@ lr_code router_response_beat(struct router_sql *sql, struct lr_str id, const cha
     *is_running = count != 0;
     if (code != LR_OK || !*is_running || status == NULL)
         return code;
-    return ROUTER_SQL(
-        sql, "UPDATE responses SET used_ms = $1, status = $2 WHERE id = $3 AND running = 1",
-        NULL, NULL, err, ROUTER_INT(now_ms), ROUTER_Z(status), ROUTER_TEXT(id));
+    return ROUTER_SQL(sql,
+                      "UPDATE responses SET beats = beats + 1, used_ms = $1, status = $2 WHERE "
+                      "id = $3 AND running = 1",
+                      NULL, NULL, err, ROUTER_INT(now_ms), ROUTER_Z(status), ROUTER_TEXT(id));
 }
 
 lr_code router_response_end(struct router_sql *sql, const struct router_response *row,
@@ -254,16 +255,11 @@ static lr_code evict_one(struct router_sql *sql, bool *has_none, struct lr_error
                       NULL, NULL, err, ROUTER_Z(largest.key));
 }
 
-lr_code router_responses_sweep(struct router_sql *sql, int64_t now_ms, int64_t since_ms,
-                               uint64_t max_bytes, bool *more, struct lr_error *err)
+lr_code router_responses_sweep(struct router_sql *sql, int64_t since_ms, uint64_t max_bytes,
+                               bool *more, struct lr_error *err)
 {
     struct ids ids = {0};
-    lr_code code = ROUTER_SQL(sql,
-                              "UPDATE responses SET running = 0, status = 'failed' WHERE "
-                              "running = 1 AND used_ms <= $1",
-                              NULL, NULL, err, ROUTER_INT(now_ms - ROUTER_RESPONSE_LOST_MS));
-    if (code == LR_OK)
-        code = sweep_old(sql, since_ms, &ids, err);
+    lr_code code = sweep_old(sql, since_ms, &ids, err);
     size_t count = ids.count;
     bool has_none = false;
     for (bool is_over = true; code == LR_OK && is_over && !has_none && count < SWEEP_ROWS;

@@ -67,13 +67,11 @@ LR_MUST_USE lr_code router_responses_items(struct router_sql *sql,
                                            const struct lr_str *ids, size_t count,
                                            struct lr_buf *items, struct lr_error *err);
 
-/* ---- background requests: rows with is_running, which a router keeps alive ---- */
-
-/* A row without a sign of life for so long is failed: its router has ended. */
-enum { ROUTER_RESPONSE_LOST_MS = 60000 };
+/* ---- background requests: rows with is_running, which a router keeps alive (running.h) ----
+ */
 
 /* *is_running: whether the request goes on; false: it was cancelled or removed.  status: NULL,
- * or the status to be noted with a sign of life. */
+ * or the status to be noted with a sign of life, which raises the row's counter. */
 LR_MUST_USE lr_code router_response_beat(struct router_sql *sql, struct lr_str id,
                                          const char *status, int64_t now_ms, bool *is_running,
                                          struct lr_error *err);
@@ -91,11 +89,11 @@ LR_MUST_USE lr_code router_response_cancel(struct router_sql *sql,
 LR_MUST_USE lr_code router_responses_expire(struct router_sql *sql, const char *key,
                                             struct lr_error *err);
 
-/* Fails running responses without a router, removes responses that were not used after
- * since_ms, then the oldest ones of the key with the most bytes while there are more than
- * max_bytes; a limited number in one call. *more: there may be others. */
-LR_MUST_USE lr_code router_responses_sweep(struct router_sql *sql, int64_t now_ms,
-                                           int64_t since_ms, uint64_t max_bytes, bool *more,
+/* Removes responses that were not used after since_ms, then the oldest ones of the key with the
+ * most bytes while there are more than max_bytes; a limited number in one call. *more: there
+ * may be others. */
+LR_MUST_USE lr_code router_responses_sweep(struct router_sql *sql, int64_t since_ms,
+                                           uint64_t max_bytes, bool *more,
                                            struct lr_error *err);
 
 #endif

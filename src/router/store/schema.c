@@ -179,6 +179,13 @@ static const char *const step_17[] = {
     NULL,
 };
 
+/* Each sign of life of a running response raises it (store/running.h); 0: the row is of a
+ * release that did not. */
+static const char *const step_18[] = {
+    "ALTER TABLE responses ADD COLUMN beats BIGINT NOT NULL DEFAULT 0",
+    NULL,
+};
+
 /* From step 10 on: .is_additive = true wherever possible. */
 static const struct router_schema_step steps[] = {
     {.statements = step_1},
@@ -198,6 +205,7 @@ static const struct router_schema_step steps[] = {
     {.statements = step_15, .is_additive = true},
     {.statements = step_16, .is_additive = true},
     {.statements = step_17, .is_additive = true},
+    {.statements = step_18, .is_additive = true},
 };
 
 struct secrets {

@@ -8,6 +8,7 @@
 #include <cmocka.h>
 
 #include "router/store/responses.h"
+#include "router/store/running.h"
 
 enum { KEEP_MS = 8000 };
 
@@ -40,7 +41,8 @@ static int close_database(void **state)
     return 0;
 }
 
-static void add(const char *id, const char *key, const char *previous, int64_t now_ms)
+static void add_row(const char *id, const char *key, const char *previous, bool is_running,
+                    int64_t now_ms)
 {
     char input[64], output[64];
     (void)snprintf(input, sizeof(input), "[{\"in\":\"%s\"}]", id);
@@ -51,8 +53,14 @@ static void add(const char *id, const char *key, const char *previous, int64_t n
                                   .input = lr_str_z(input),
                                   .output = lr_str_z(output),
                                   .answer = LR_STR_LIT("{\"output\":[]}"),
-                                  .output_at = 11};
+                                  .output_at = 11,
+                                  .is_running = is_running};
     assert_int_equal(router_response_insert(sql, &row, now_ms, NULL), LR_OK);
+}
+
+static void add(const char *id, const char *key, const char *previous, int64_t now_ms)
+{
+    add_row(id, key, previous, false, now_ms);
 }
 
 static struct router_responses_view at(const char *key, int64_t now_ms)
@@ -160,7 +168,7 @@ static void the_sweep_removes_old_ones_then_the_oldest_of_the_largest_key(void *
         add(id, "k", "", 1000);
     }
     for (int i = 0; i < 100; i += 32) {
-        assert_int_equal(router_responses_sweep(sql, 0, 1000, 1 << 20, &more, NULL), LR_OK);
+        assert_int_equal(router_responses_sweep(sql, 1000, 1 << 20, &more, NULL), LR_OK);
         assert_int_equal(more, i < 96);
     }
     assert_int_equal(number("SELECT COUNT(*) FROM responses"), 0);
@@ -172,8 +180,7 @@ static void the_sweep_removes_old_ones_then_the_oldest_of_the_largest_key(void *
     add("c", "large", "", 3000);
     add("d", "large", "", 4000);
     int64_t each = number("SELECT bytes FROM responses WHERE id = 'a'");
-    assert_int_equal(router_responses_sweep(sql, 0, 0, (uint64_t)(2 * each), &more, NULL),
-                     LR_OK);
+    assert_int_equal(router_responses_sweep(sql, 0, (uint64_t)(2 * each), &more, NULL), LR_OK);
     assert_false(more);
     assert_true(has("small", "a", 4000) && has("large", "d", 4000));
     assert_false(has("large", "b", 4000) || has("large", "c", 4000));
@@ -189,7 +196,7 @@ static void a_sum_that_is_wrong_does_not_stop_the_sweep(void **state)
         router_sql_plain(sql, "INSERT INTO response_sums (key_id, bytes) VALUES ('x', 999999)",
                          NULL),
         LR_OK);
-    assert_int_equal(router_responses_sweep(sql, 0, 0, 1000, &more, NULL), LR_OK);
+    assert_int_equal(router_responses_sweep(sql, 0, 1000, &more, NULL), LR_OK);
     assert_false(more);
     assert_true(has("k", "a", 1000));
 }
@@ -202,9 +209,92 @@ static void a_revoked_key_leaves_no_responses(void **state)
     add("b", "other", "", 20000);
     assert_int_equal(router_responses_expire(sql, "k", NULL), LR_OK);
     assert_false(has("k", "a", 20000));
-    assert_int_equal(router_responses_sweep(sql, 0, 0, 1 << 20, &more, NULL), LR_OK);
+    assert_int_equal(router_responses_sweep(sql, 0, 1 << 20, &more, NULL), LR_OK);
     assert_int_equal(number("SELECT COUNT(*) FROM responses"), 1);
     assert_true(has("other", "b", 20000));
+}
+
+static bool look(struct router_running *running, uint64_t now_ms, int64_t wall_ms)
+{
+    bool more;
+    assert_int_equal(router_running_look(running, sql, now_ms, wall_ms, &more, NULL), LR_OK);
+    return more;
+}
+
+static void beat(const char *id, int64_t wall_ms)
+{
+    bool is_running = false;
+    assert_int_equal(
+        router_response_beat(sql, lr_str_z(id), "in_progress", wall_ms, &is_running, NULL),
+        LR_OK);
+    assert_true(is_running);
+}
+
+static int64_t running(void)
+{
+    return number("SELECT COUNT(*) FROM responses WHERE running = 1");
+}
+
+static void
+a_response_fails_when_its_counter_stands_still_for_a_minute_whatever_clocks_say(void **state)
+{
+    struct router_running seen;
+    uint64_t now = 5000000;
+    (void)state;
+    router_running_init(&seen);
+    add_row("alive", "k", "", true, 1000);
+    add_row("lost", "k", "", true, 1000);
+    for (int64_t ms = 0; ms < 2 * ROUTER_RESPONSE_LOST_MS; ms += 2000, now += 2000) {
+        static const int64_t walls[] = {0, 1000, 9000000, -9000000, INT64_MAX / 2};
+        if (ms % 20000 == 0)
+            beat("alive", walls[ms / 20000 % 5]);
+        assert_false(look(&seen, now, walls[ms / 2000 % 5]));
+        assert_int_equal(running(), ms < ROUTER_RESPONSE_LOST_MS ? 2 : 1);
+    }
+    beat("alive", 0);
+    assert_int_equal(number("SELECT COUNT(*) FROM responses WHERE status = 'failed'"), 1);
+    /* For an hour the database did not answer: nobody could raise a counter. */
+    assert_false(look(&seen, now += 3600000, 0));
+    assert_false(look(&seen, now += 3600000, 0));
+    assert_int_equal(running(), 1);
+    assert_int_equal(seen.rows.count, 1);
+    router_running_free(&seen);
+}
+
+static void a_router_that_ended_leaves_no_running_response_however_many_it_had(void **state)
+{
+    struct router_running seen;
+    char id[8];
+    (void)state;
+    router_running_init(&seen);
+    for (int i = 0; i < 100; i++) {
+        (void)snprintf(id, sizeof(id), "r%d", i);
+        add_row(id, "k", "", true, 1000);
+    }
+    uint64_t now = 1;
+    for (; now < ROUTER_RESPONSE_LOST_MS; now += ROUTER_LOOK_MS)
+        assert_false(look(&seen, now, 0));
+    for (int64_t left = 100; left > 0; left -= 32) {
+        assert_int_equal(running(), left);
+        assert_int_equal(look(&seen, now, 0), left > 32);
+    }
+    assert_int_equal(running(), 0);
+    router_running_free(&seen);
+}
+
+static void
+a_response_of_a_release_without_the_counter_fails_by_its_last_sign_of_life(void **state)
+{
+    struct router_running seen;
+    (void)state;
+    router_running_init(&seen);
+    add_row("old", "k", "", true, 1000);
+    assert_int_equal(router_sql_plain(sql, "UPDATE responses SET beats = 0", NULL), LR_OK);
+    assert_false(look(&seen, 1, 999 + ROUTER_RESPONSE_LOST_MS));
+    assert_int_equal(running(), 1);
+    assert_false(look(&seen, 2, 1000 + ROUTER_RESPONSE_LOST_MS));
+    assert_int_equal(running(), 0);
+    router_running_free(&seen);
 }
 
 static void a_damaged_row_is_an_error(void **state)
@@ -231,6 +321,11 @@ int main(void)
         WITH_DATABASE(the_sweep_removes_old_ones_then_the_oldest_of_the_largest_key),
         WITH_DATABASE(a_sum_that_is_wrong_does_not_stop_the_sweep),
         WITH_DATABASE(a_revoked_key_leaves_no_responses),
+        WITH_DATABASE(
+            a_response_fails_when_its_counter_stands_still_for_a_minute_whatever_clocks_say),
+        WITH_DATABASE(a_router_that_ended_leaves_no_running_response_however_many_it_had),
+        WITH_DATABASE(
+            a_response_of_a_release_without_the_counter_fails_by_its_last_sign_of_life),
         WITH_DATABASE(a_damaged_row_is_an_error),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
