@@ -74,9 +74,9 @@ test('without a router every command fails and says how to start a router or nam
 });
 
 test('without a key or with a wrong key every command says how to pass a key', async () => {
-  const locked = await startRouter({ args: ['--require-key'] });
-  left.push(locked);
-  for (const args of all) {
+  let locked;
+  for (const [i, args] of all.entries()) {
+    if (i % 10 === 0) left.push((locked = await startRouter({ args: ['--require-key'] }))); // ten wrong keys a minute
     await fails(args, { LLM_ROUTER_URL: locked.url }, /send a key.*pass --key KEY or set LLM_ROUTER_KEY/);
     await fails(
       [...args, '--key', 'lr-wrong'],

@@ -136,7 +136,7 @@ test('the number that an operator set is kept when the node starts again', async
   await run(BIN, ['models', 'replicas', 'many', '2', '--url', router.url]);
   await node.stop();
   await again();
-  await until('the node is back', async () => (await nodes(router)).some((n) => n.online && n.models.length));
+  await until('the node is back', async () => (await nodes(router)).some((n) => n.online && n.models[0]?.can_run));
   await run(BIN, ['models', 'load', 'many', '--url', router.url]);
   await until('two replicas', async () => (await workers()).filter((w) => w.ready).length === 2);
   const { json } = await call(`${router.url}/v0/nodes/${(await nodes(router))[0].id}/models`);

@@ -46,7 +46,7 @@ test('mixed traffic, much of it faulty: memory, files and metrics are flat', asy
     async () => assert.equal((await chat({}, { key: `lr-${random()}` })).status, 200), // counts as none
     async () => assert.equal((await call(`${router.url}/${random()}`)).status, 404),
     async () => assert.equal((await chat({}, { headers: { 'x-request-id': random() } })).status, 200),
-    async () => assert.equal((await call(`${router.url}/v0/session`, { body: { key } })).status, 200),
+    async () => assert.match(`${(await call(`${router.url}/v0/session`, { body: { key } })).status}`, /^(200|429)$/), // 30 a minute
     async () => assert.equal((await call(`${router.url}/v0/explain?model=m`)).status, 200),
     leave,
     listen,
