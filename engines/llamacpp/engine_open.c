@@ -108,7 +108,7 @@ lr_code llamacpp_engine_count(const char *dir, const struct lr_engine_options *o
         code = read_vocabulary(&s, &model, err);
     if (code != LR_OK)
         return code;
-    code = llamacpp_vocabulary_open(s.lib, model, &vocabulary, err);
+    code = llamacpp_vocabulary_open(s.lib, model, s.header.path, &vocabulary, err);
     if (code == LR_OK)
         code =
             llamacpp_tokenize(&vocabulary, segments, segment_count, INT32_MAX / 4, &list, err);
@@ -320,7 +320,7 @@ static lr_code bring_up(struct lr_engine_model *m, const struct setting *s,
     lr_code code = load(m, s, err);
 
     if (code == LR_OK)
-        code = llamacpp_vocabulary_open(m->lib, m->llama, &m->vocabulary, err);
+        code = llamacpp_vocabulary_open(m->lib, m->llama, m->header.path, &m->vocabulary, err);
     if (code == LR_OK && m->vocabulary.count != m->header.vocab)
         code = lr_fail(err, LR_MODEL_CORRUPT, "%s: %u tokens in the header, %u in libllama",
                        m->header.path, m->header.vocab, m->vocabulary.count);

@@ -9,6 +9,10 @@ foreach(family bert reranker)
     set_tests_properties(llamacpp_${family} PROPERTIES FIXTURES_SETUP llamacpp_model TIMEOUT 60 LABELS unit)
 endforeach()
 
+add_test(NAME llamacpp_gpt-oss COMMAND llm-router debug write-gguf --architecture gpt-oss
+         --output ${LLAMACPP_MODEL}-gpt-oss/model.gguf --replace)
+set_tests_properties(llamacpp_gpt-oss PROPERTIES FIXTURES_SETUP llamacpp_model TIMEOUT 60 LABELS unit)
+
 file(GLOB llamacpp_tests CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/tests/unit/llamacpp/*_test.c)
 foreach(file IN LISTS llamacpp_tests)
     get_filename_component(name ${file} NAME_WE)

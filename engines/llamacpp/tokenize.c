@@ -2,7 +2,8 @@
  *
  * The segments are joined, with one bit of trust per byte.  We search for control tokens where
  * every byte is trusted, leftmost and longest first.  The text between two of them is one run
- * for libllama, which is told not to recognise control tokens in it.
+ * for libllama, which is told not to recognise control tokens in it.  A loose one it would
+ * recognise all the same: there the run is cut inside the token's text.
  */
 #include <ctype.h>
 #include <stdlib.h>
@@ -59,16 +60,15 @@ static const struct llamacpp_control *control_at(const struct llamacpp_vocabular
     return NULL;
 }
 
-/* The text between two control tokens. */
-static bool add_run(const struct llamacpp_vocabulary *v, struct lr_str run,
-                    struct llamacpp_ids *ids)
+static bool add_piece(const struct llamacpp_vocabulary *v, struct lr_str run,
+                      struct llamacpp_ids *ids)
 {
     if (run.len == 0)
         return true;
     int32_t room = (int32_t)run.len + 8;
     for (int tries = 0; tries < 2; tries++) {
         if (ids->capacity - ids->count < (size_t)room) {
-            size_t more = ids->count + (size_t)room;
+            size_t more = 2 * ids->count + (size_t)room;
             uint32_t *items = realloc(ids->items, more * sizeof(*items));
             if (items == NULL)
                 return false;
@@ -87,6 +87,44 @@ static bool add_run(const struct llamacpp_vocabulary *v, struct lr_str run,
         room = -n;
     }
     return false;
+}
+
+/* Where the text of a token may be cut: before its first letter, between "<|" and the name.
+ * Pre-tokenizers part it there, too, so the ids are those of the uncut text. */
+static size_t cut_of(struct lr_str text)
+{
+    size_t at = 1;
+    while (at + 1 < text.len && !isalnum((unsigned char)text.ptr[at]))
+        at++;
+    return at;
+}
+
+/* The end of the piece of a run that begins at `start`. */
+static size_t piece_end(const struct llamacpp_vocabulary *v, struct lr_str run, size_t start)
+{
+    for (size_t at = start; v->has_loose && at < run.len; at++) {
+        unsigned char b = (unsigned char)run.ptr[at];
+        for (uint32_t i = v->first[b]; i < v->first[b + 1]; i++) {
+            const struct llamacpp_control *c = &v->controls[i];
+            if (c->is_loose && c->text.len <= run.len - at &&
+                memcmp(run.ptr + at, c->text.ptr, c->text.len) == 0)
+                return at + cut_of(c->text);
+        }
+    }
+    return run.len;
+}
+
+/* The text between two control tokens. */
+static bool add_run(const struct llamacpp_vocabulary *v, struct lr_str run,
+                    struct llamacpp_ids *ids)
+{
+    for (size_t start = 0; start < run.len;) {
+        size_t end = piece_end(v, run, start);
+        if (!add_piece(v, lr_str_sub(run, start, end), ids))
+            return false;
+        start = end;
+    }
+    return true;
 }
 
 static bool encode(const struct llamacpp_vocabulary *v, const struct prompt *p,

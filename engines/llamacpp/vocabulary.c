@@ -5,13 +5,14 @@
 #include <string.h>
 
 #include "base/fail.h"
+#include "model/gguf.h"
 
-enum { PIECE_MAX = 1 << 16, TEXT_MAX = 1 << 30 };
+enum { PIECE_MAX = 1 << 16, TEXT_MAX = 1 << 30, GGUF_CONTROL = 3 };
 
 static uint8_t flags_of(const struct llamacpp_vocabulary *v, int32_t id)
 {
     enum llama_token_attr attr = v->lib->llama_vocab_get_attr(v->vocab, id);
-    unsigned flags = 0;
+    unsigned flags = v->flags[id]; /* of the file */
 
     if ((attr & (LLAMA_TOKEN_ATTR_CONTROL | LLAMA_TOKEN_ATTR_UNKNOWN)) != 0)
         flags |= LR_VOCAB_SPECIAL;
@@ -41,6 +42,25 @@ static bool add_piece(struct llamacpp_vocabulary *v, int32_t id)
             return false;
         room = -n;
     }
+}
+
+/* The control tokens that the file names; header.c has checked the list's type. */
+static lr_code read_controls(struct llamacpp_vocabulary *v, const char *path,
+                             struct lr_error *err)
+{
+    struct model_gguf *g;
+    lr_code code = model_gguf_open(path, &g, err);
+    if (code != LR_OK)
+        return code;
+    const struct model_gguf_value *types = model_gguf_get(g, "tokenizer.ggml.token_type");
+    size_t room = types != NULL ? types->raw.len / sizeof(uint32_t) : 0;
+    for (uint32_t id = 0; id < v->count && id < room; id++) {
+        uint32_t type;
+        memcpy(&type, types->raw.ptr + id * sizeof(type), sizeof(type));
+        v->flags[id] = type == GGUF_CONTROL ? LR_VOCAB_SPECIAL : 0;
+    }
+    model_gguf_close(g);
+    return LR_OK;
 }
 
 static int by_first_byte(const void *a, const void *b)
@@ -74,7 +94,9 @@ static bool list_controls(struct llamacpp_vocabulary *v)
             .text = lr_str_z(text),
             .strips_left = (attr & LLAMA_TOKEN_ATTR_LSTRIP) != 0,
             .strips_right = (attr & LLAMA_TOKEN_ATTR_RSTRIP) != 0,
+            .is_loose = (attr & LLAMA_TOKEN_ATTR_USER_DEFINED) != 0,
         };
+        v->has_loose = v->has_loose || (attr & LLAMA_TOKEN_ATTR_USER_DEFINED) != 0;
     }
     qsort(v->controls, count, sizeof(*v->controls), by_first_byte);
     for (unsigned b = 0; b < 256; b++) {
@@ -86,15 +108,18 @@ static bool list_controls(struct llamacpp_vocabulary *v)
     return true;
 }
 
-static bool fill(struct llamacpp_vocabulary *v)
+static bool allocate(struct llamacpp_vocabulary *v)
 {
     size_t words = ((size_t)v->count + 31) / 32;
 
     v->offsets = calloc((size_t)v->count + 1, sizeof(*v->offsets));
     v->flags = calloc(v->count, sizeof(*v->flags));
     v->usable = calloc(words, sizeof(*v->usable));
-    if (v->offsets == NULL || v->flags == NULL || v->usable == NULL)
-        return false;
+    return v->offsets != NULL && v->flags != NULL && v->usable != NULL;
+}
+
+static bool fill(struct llamacpp_vocabulary *v)
+{
     for (uint32_t id = 0; id < v->count; id++) {
         v->flags[id] = flags_of(v, (int32_t)id);
         if ((v->flags[id] & LR_VOCAB_UNUSED) == 0)
@@ -107,7 +132,7 @@ static bool fill(struct llamacpp_vocabulary *v)
 }
 
 lr_code llamacpp_vocabulary_open(const struct llamacpp_library *lib,
-                                 const struct llama_model *model,
+                                 const struct llama_model *model, const char *path,
                                  struct llamacpp_vocabulary *out, struct lr_error *err)
 {
     *out = (struct llamacpp_vocabulary){.lib = lib, .bos = -1, .eos = -1, .sep = -1};
@@ -122,12 +147,16 @@ lr_code llamacpp_vocabulary_open(const struct llamacpp_library *lib,
     if (lib->llama_vocab_get_add_sep(out->vocab))
         out->sep = lib->llama_vocab_sep(out->vocab);
     lr_buf_init(&out->text, TEXT_MAX);
-    if (!fill(out)) {
+    bool has_room = allocate(out);
+    lr_code code = has_room ? read_controls(out, path, err) : LR_OUT_OF_RAM;
+    if (code == LR_OK && !fill(out))
+        has_room = false;
+    if (!has_room)
+        code =
+            lr_fail(err, LR_OUT_OF_RAM, "no memory for a vocabulary of %u tokens", out->count);
+    if (code != LR_OK)
         llamacpp_vocabulary_close(out);
-        return lr_fail(err, LR_OUT_OF_RAM, "no memory for a vocabulary of %u tokens",
-                       out->count);
-    }
-    return LR_OK;
+    return code;
 }
 
 void llamacpp_vocabulary_close(struct llamacpp_vocabulary *v)

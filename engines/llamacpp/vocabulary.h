@@ -14,6 +14,7 @@ struct llamacpp_control { /* a token that only trusted text may contain */
     uint32_t id;
     struct lr_str text;
     bool strips_left, strips_right; /* adjacent blanks belong to it */
+    bool is_loose; /* libllama finds it in every text: it calls the token user defined */
 };
 
 struct llamacpp_vocabulary {
@@ -26,13 +27,16 @@ struct llamacpp_vocabulary {
     uint8_t *flags;                    /* owned: LR_VOCAB_ */
     uint32_t *usable;                  /* owned, a bit per token: may be sampled */
     struct llamacpp_control *controls; /* owned, by first byte, the longest first */
+    bool has_loose;                    /* one of them is loose */
     uint32_t first[257]; /* controls that begin with byte b: first[b]..first[b+1] */
     int32_t bos;         /* -1: a prompt needs none */
     int32_t eos, sep;    /* that end and part the texts of a vector; -1: none */
 };
 
+/* path: the GGUF, or its first part.  The file decides which tokens are control tokens:
+ * libllama makes user-defined ones of those that begin and part Harmony's messages. */
 LR_MUST_USE lr_code llamacpp_vocabulary_open(const struct llamacpp_library *lib,
-                                             const struct llama_model *model,
+                                             const struct llama_model *model, const char *path,
                                              struct llamacpp_vocabulary *out,
                                              struct lr_error *err);
 void llamacpp_vocabulary_close(struct llamacpp_vocabulary *v);

@@ -2,8 +2,8 @@
  *
  * For tests and benchmarks of engines that read GGUF, so that no test downloads a model:
  * byte-level BPE with merges over lower-case letters, ChatML control
- * tokens and template; gguf.c has the tensors of each architecture.  The same
- * options give the same bytes.
+ * tokens and template, and for gpt-oss Harmony's control tokens, too; gguf.c has the tensors of
+ * each architecture.  The same options give the same bytes.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -37,11 +37,24 @@ static const struct {
     const char *text;
     uint32_t kind;
 } last_tokens[] = {
-    {"<|endoftext|>", KIND_CONTROL}, {"<|im_start|>", KIND_CONTROL},
-    {"<|im_end|>", KIND_CONTROL},    {"<tool>", KIND_USER},
+    {"<|endoftext|>", KIND_CONTROL},
+    {"<|im_start|>", KIND_CONTROL},
+    {"<|im_end|>", KIND_CONTROL},
+    {"<tool>", KIND_USER},
     {"<unused0>", KIND_UNUSED},
+    /* only of gpt-oss */
+    {"<|start|>", KIND_CONTROL},
+    {"<|message|>", KIND_CONTROL},
+    {"<|channel|>", KIND_CONTROL},
+    {"<|constrain|>", KIND_CONTROL},
+    {"<|end|>", KIND_CONTROL},
+    {"<|call|>", KIND_CONTROL},
+    {"<|return|>", KIND_CONTROL},
 };
-enum { LAST = sizeof(last_tokens) / sizeof(last_tokens[0]) };
+enum {
+    LAST_MAX = sizeof(last_tokens) / sizeof(last_tokens[0]),
+    HARMONY = 7,
+};
 
 /* Common pairs, highest priority first; the rest of the vocabulary is letters. */
 static const char *const common[][2] = {
@@ -148,16 +161,22 @@ static bool is_repeated(uint32_t i)
     return strcmp(left, "in") == 0 && strcmp(right, "g") == 0 && i >= COMMON;
 }
 
+static uint32_t last_count(const struct cli_gguf_shape *s)
+{
+    return s->family == CLI_GGUF_GPT_OSS ? LAST_MAX : LAST_MAX - HARMONY;
+}
+
 /* Merges of a vocabulary; its other tokens are fillers that no text becomes. */
 static uint32_t merge_count(const struct cli_gguf_shape *s)
 {
-    uint32_t room = s->vocab - BYTES - LAST;
+    uint32_t room = s->vocab - BYTES - last_count(s);
     return room < MERGES_MAX ? room : MERGES_MAX;
 }
 
 static void put_tokens(struct lr_buf *b, const struct cli_gguf_shape *s, uint32_t merges)
 {
     char left[8], right[8];
+    uint32_t last = last_count(s);
     begin_array(b, "tokenizer.ggml.tokens", VALUE_STRING, s->vocab);
     for (unsigned c = 0; c < BYTES; c++) {
         struct lr_buf text;
@@ -179,17 +198,17 @@ static void put_tokens(struct lr_buf *b, const struct cli_gguf_shape *s, uint32_
         lr_buf_free(&text);
         n++;
     }
-    for (uint32_t i = BYTES + merges; i < s->vocab - LAST; i++) {
+    for (uint32_t i = BYTES + merges; i < s->vocab - last; i++) {
         char filler[24];
         (void)snprintf(filler, sizeof(filler), "<filler%u>", i);
         string(b, lr_str_z(filler));
     }
-    for (unsigned i = 0; i < LAST; i++)
+    for (uint32_t i = 0; i < last; i++)
         string(b, lr_str_z(last_tokens[i].text));
     begin_array(b, "tokenizer.ggml.token_type", VALUE_I32, s->vocab);
-    for (uint32_t i = 0; i < s->vocab - LAST; i++)
+    for (uint32_t i = 0; i < s->vocab - last; i++)
         number(b, KIND_NORMAL, 4);
-    for (unsigned i = 0; i < LAST; i++)
+    for (uint32_t i = 0; i < last; i++)
         number(b, last_tokens[i].kind, 4);
 }
 
@@ -296,7 +315,7 @@ static const struct {
 
 static void put_metadata(struct lr_buf *b, const struct cli_gguf_shape *s)
 {
-    uint32_t controls = s->vocab - LAST;
+    uint32_t controls = s->vocab - last_count(s);
     bool is_bert = s->family == CLI_GGUF_BERT || s->family == CLI_GGUF_RERANKER;
     put_shape(b, s, families[s->family].architecture);
     put_string(b, "tokenizer.ggml.model", "gpt2");
@@ -527,7 +546,7 @@ static const struct lr_setting flags[] = {
      .fallback = "f32",
      .choices = "f32|q8_0",
      .help = "data type of the weights"},
-    INT_FLAG("vocab", "512", BYTES + COMMON + LAST, 1 << 20, "tokens in the vocabulary"),
+    INT_FLAG("vocab", "512", BYTES + COMMON + LAST_MAX, 1 << 20, "tokens in the vocabulary"),
     INT_FLAG("layers", "2", 1, 256, "number of layers"),
     INT_FLAG("width", "64", 32, 16384, "width of a hidden state"),
     INT_FLAG("heads", "2", 1, 256, "number of query heads"),

@@ -111,6 +111,39 @@ static void test_user_defined_tokens_are_recognised_everywhere(void **state)
     assert_int_equal(got.items[1], token_named(r, "<tool>"));
 }
 
+/* libllama makes user-defined tokens of those that begin, part and end Harmony's messages. */
+static void test_control_tokens_of_the_file_are_control_tokens_of_harmony_too(void **state)
+{
+    static const char *const names[] = {"<|start|>", "<|message|>", "<|channel|>",
+                                        "<|constrain|>", "<|end|>"};
+    struct lr_engine_options options = small_options();
+    struct recorder *of_demo = r;
+    (void)state;
+    r = recorder_open(LLAMACPP_MODEL "-gpt-oss", &options);
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+        char text[32];
+        const char *bytes;
+        uint32_t len, flags, id = token_named(r, names[i]);
+        size_t size = (size_t)snprintf(text, sizeof(text), "ab%scd", names[i]);
+        assert_int_equal(api()->vocab(r->model, id, &bytes, &len, &flags), LR_OK);
+        assert_true((flags & LR_VOCAB_SPECIAL) != 0);
+        const struct lr_segment typed = segment(text, size, 0),
+                                trusted = segment(text, size, 1);
+        struct ids untrusted = ours(&typed, 1), control = ours(&trusted, 1);
+        for (size_t k = 0; k < untrusted.count; k++)
+            assert_true(untrusted.items[k] != id);
+        assert_int_equal(control.count, 3);
+        assert_int_equal(control.items[1], id);
+        for (size_t cut = 3; cut < size - 2; cut++) { /* inside the name */
+            const struct lr_segment halves[] = {segment(text, cut, 0),
+                                                segment(text + cut, size - cut, cut % 2)};
+            expect_equal(ours(halves, 2), untrusted);
+        }
+    }
+    recorder_close(r);
+    r = of_demo;
+}
+
 static void test_bytes_that_are_no_utf8_become_one_replacement_each(void **state)
 {
     (void)state;
@@ -173,6 +206,7 @@ int main(void)
         cmocka_unit_test(test_a_control_token_needs_trust_in_every_byte),
         cmocka_unit_test(test_text_is_one_run_across_borders_of_trust),
         cmocka_unit_test(test_user_defined_tokens_are_recognised_everywhere),
+        cmocka_unit_test(test_control_tokens_of_the_file_are_control_tokens_of_harmony_too),
         cmocka_unit_test(test_bytes_that_are_no_utf8_become_one_replacement_each),
         cmocka_unit_test(test_the_bytes_of_the_tokens_spell_the_text),
         cmocka_unit_test(test_no_text_gives_no_token),
