@@ -8,6 +8,7 @@
 #include "chat/format.h"
 #include "chat/harmony/template.h"
 #include "chat/template/chatml.h"
+#include "chat/template/render.h"
 #include "chat/template/repair.h"
 
 /* Memory limit for the variables and for repaired messages; everything else stays in the
@@ -89,15 +90,18 @@ static size_t special_tokens(const struct chat_model *model, struct jinja_var va
     return count;
 }
 
-enum grammar_format chat_calls_of(struct lr_str chat_template)
+enum grammar_format chat_format_of(struct lr_str chat_template, bool is_gpt_oss)
 {
+    if (chat_template.len != 0)
+        return grammar_format_of_template(chat_template);
     /* chat/template/chatml.c shows tools as Hermes does. */
-    return chat_template.len == 0 ? GRAMMAR_HERMES : grammar_format_of_template(chat_template);
+    return is_gpt_oss ? GRAMMAR_HARMONY : GRAMMAR_HERMES;
 }
 
 /* Renders with the model's own template or the default template of its family. */
 static lr_code render(const struct chat_model *model, const struct lr_json *context,
-                      const struct tm *now, struct jinja_output *out, struct lr_error *err)
+                      const struct tm *now, struct lr_arena *arena, struct jinja_output *out,
+                      struct lr_error *err)
 {
     struct jinja_var trusted[4];
     if (model->chat_template == NULL)
@@ -107,7 +111,7 @@ static lr_code render(const struct chat_model *model, const struct lr_json *cont
                                 .trusted = trusted,
                                 .trusted_count = special_tokens(model, trusted),
                                 .now = now};
-    lr_code code = jinja_render(model->chat_template, &input, out, err);
+    lr_code code = chat_template_render(model->chat_template, &input, arena, out, err);
     return code == LR_OK ? LR_OK : lr_fail_prefix(err, "the model's chat template");
 }
 
@@ -126,7 +130,7 @@ static lr_code render_chat(const struct chat_request *req, const struct chat_mod
     if (code == LR_OK)
         code = chat_repair(&arena, &context, chat_model_format(model), &repaired, err);
     if (code == LR_OK)
-        code = render(model, repaired, &tm, out, err);
+        code = render(model, repaired, &tm, &arena, out, err);
     lr_arena_free(&arena);
     return code;
 }

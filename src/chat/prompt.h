@@ -24,8 +24,10 @@ struct chat_model {
     struct lr_str pad_token;
 };
 
-/* The form of calls that a template shows; empty: the default template. */
-enum grammar_format chat_calls_of(struct lr_str chat_template);
+/* The format in which a model writes: the one that its template shows.  Without a template it
+ * is the one of the default template: Harmony for gpt-oss, calls as in ChatML for the others.
+ */
+enum grammar_format chat_format_of(struct lr_str chat_template, bool is_gpt_oss);
 
 static inline enum grammar_format chat_model_format(const struct chat_model *model)
 {

@@ -8,6 +8,7 @@
 #include "base/json.h"
 #include "chat/harmony/template.h"
 #include "chat/template/chatml.h"
+#include "chat/template/render.h"
 #include "chat/template/repair.h"
 #include "cli/commands.h"
 #include "jinja/jinja.h"
@@ -42,7 +43,7 @@ static void add_segments(struct lr_buf *out, const struct jinja_output *rendered
     lr_buf_add_char(out, '\n');
 }
 
-static lr_code render_template(const char *path, const struct lr_json *context,
+static lr_code render_template(const char *path, bool repair, const struct lr_json *context,
                                const struct tm *now, struct lr_arena *arena,
                                struct jinja_output *out, struct lr_error *err)
 {
@@ -57,7 +58,8 @@ static lr_code render_template(const char *path, const struct lr_json *context,
                                     .trusted = trusted,
                                     .trusted_count = find_special_tokens(context, trusted),
                                     .now = now};
-        rc = jinja_render(tmpl, &input, out, err);
+        rc = repair ? chat_template_render(tmpl, &input, arena, out, err)
+                    : jinja_render(tmpl, &input, out, err);
     }
     jinja_template_destroy(tmpl);
     return rc;
@@ -84,12 +86,14 @@ static lr_code render(const struct lr_settings *settings, struct lr_arena *arena
     if (rc == LR_OK)
         rc = lr_json_parse(arena, text, NULL, &context, err);
     bool harmony = name != NULL && lr_str_eq_z(lr_str_z(name), "harmony");
-    if (rc == LR_OK && lr_settings_bool(settings, "repair"))
+    bool repair = lr_settings_bool(settings, "repair");
+    if (rc == LR_OK && repair)
         rc = chat_repair(arena, context, harmony, &context, err);
     if (rc != LR_OK)
         return rc;
     if (path != NULL)
-        return render_template(path, context, now_text != NULL ? &now : NULL, arena, out, err);
+        return render_template(path, repair, context, now_text != NULL ? &now : NULL, arena,
+                               out, err);
     if (harmony)
         return chat_harmony_render(context, now_text != NULL ? &now : NULL, out, err);
     if (lr_str_eq_z(lr_str_z(name), "chatml"))

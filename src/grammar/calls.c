@@ -6,7 +6,7 @@
 /* Signs have no closing quotes, because templates write quotes as " or \". */
 static const struct grammar_form forms[GRAMMAR_FORMAT_COUNT] = {
     [GRAMMAR_PLAIN] = {.name = "plain"},
-    [GRAMMAR_HARMONY] = {.name = "harmony"},
+    [GRAMMAR_HARMONY] = {.name = "harmony", .signs = {"<|start|>", "<|message|>"}},
     [GRAMMAR_HERMES] =
         {
             .name = "hermes",
@@ -57,7 +57,7 @@ static bool shows(struct lr_str chat_template, const struct grammar_form *form)
 
 enum grammar_format grammar_format_of_template(struct lr_str chat_template)
 {
-    for (enum grammar_format i = GRAMMAR_HERMES; i < GRAMMAR_FORMAT_COUNT; i++)
+    for (enum grammar_format i = GRAMMAR_HARMONY; i < GRAMMAR_FORMAT_COUNT; i++)
         if (shows(chat_template, &forms[i]))
             return i;
     return GRAMMAR_PLAIN;

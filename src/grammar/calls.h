@@ -41,7 +41,7 @@ struct grammar_form {
 /* NULL for GRAMMAR_PLAIN and GRAMMAR_HARMONY. */
 const struct grammar_form *grammar_form_of(enum grammar_format format);
 
-/* The form that a chat template shows, or GRAMMAR_PLAIN. */
+/* The format that a chat template shows, Harmony or a form of calls; else GRAMMAR_PLAIN. */
 enum grammar_format grammar_format_of_template(struct lr_str chat_template);
 
 const char *grammar_format_name(enum grammar_format format);

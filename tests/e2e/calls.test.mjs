@@ -19,6 +19,21 @@ const LLAMA3 = `{%- if tools %}{{- '<|start_header_id|>system<|end_header_id|>\\
 {%- for m in messages %}{%- if m.tool_calls and m.tool_calls | length > 1 %}{{- raise_exception('one call at a time') }}{%- endif %}
 {{- '<|start_header_id|>' + m.role + '<|end_header_id|>\\n\\n' + (m.content or '') + '<|eot_id|>' }}{%- endfor %}
 {{- '<|start_header_id|>assistant<|end_header_id|>\\n\\n' }}`;
+// Templates that cannot use the null content of a call: they fail on it, print it, or join text.
+const THINKING = `{%- for m in messages %}{%- set content = m.content %}
+{%- if m.role == 'assistant' and '</think>' in content %}{%- set content = content.split('</think>')[-1] %}{%- endif %}
+{{- '<|im_start|>' + m.role + '\\n' + content }}
+{%- for c in m.tool_calls or [] %}{{- '<tool_call>\\n{"name": "' + c.function.name + '", "arguments": ' }}{{- c.function.arguments | tojson }}{{- '}\\n</tool_call>' }}{%- endfor %}
+{{- '<|im_end|>\\n' }}{%- endfor %}{{- '<|im_start|>assistant\\n' }}`;
+const PRINTING = THINKING.replace(/\{%- set content[^]*?endif %\}/, '').replace(' + content }}', ' ~ m.content }}');
+// A template that takes null for a call, and the arguments of a call as text.
+const TEXT = THINKING.replace(
+  /\{%- if m.role[^]*?endif %\}/,
+  '{%- if content is none %}{%- set content = m.tool_calls[0].function.name + m.tool_calls[0].function.arguments %}{%- endif %}',
+).replace(/\{%- for c in[^]*?endfor %\}/, '{# "name" "arguments" <tool_call> #}');
+const HARMONY = `{{- '<|start|>system<|message|>Channels: analysis, commentary, final.<|end|>' }}
+{%- for t in tools or [] %}{{- '<|start|>developer<|message|>' + t | tojson + '<|end|>' }}{%- endfor %}
+{%- for m in messages %}{{- '<|start|>' + m.role + '<|message|>' + m.content + '<|end|>' }}{%- endfor %}{{- '<|start|>assistant' }}`;
 const NO_TOOLS = `{%- for m in messages %}{{- m.content }}{%- endfor %}`;
 
 const tool = (name, properties, more = {}) => ({
@@ -53,6 +68,7 @@ describe('what a model says', () => {
   let up, client;
   before(async () => {
     const models = [echo('default'), echo('hermes', HERMES), echo('llama3', LLAMA3), echo('bare', NO_TOOLS)];
+    models.push(echo('thinking', THINKING), echo('printing', PRINTING), echo('text', TEXT));
     up = await startUp({ args: models.flatMap((m) => ['--model', m]) });
     client = clientOf(up);
   });
@@ -126,6 +142,62 @@ describe('what a model says', () => {
     }
   });
 
+  // Each API's own conversation: what the server answered goes back to it as it came.
+  const secondTurns = {
+    'chat completions': async (model, said) => {
+      const messages = say(said).messages;
+      const first = (await client.chat.completions.create({ model, tools, messages })).choices[0].message;
+      assert.equal(first.content, null);
+      const result = { role: 'tool', tool_call_id: first.tool_calls[0].id, content: 'noon' };
+      const second = await client.chat.completions.create({ model, tools, messages: [...messages, first, result] });
+      return second.choices[0].message.content;
+    },
+    responses: async (model, said) => {
+      const flat = tools.map((t) => ({ type: 'function', ...t.function }));
+      const input = [{ role: 'user', content: said }];
+      const first = await client.responses.create({ model, tools: flat, input });
+      const result = { type: 'function_call_output', call_id: first.output[0].call_id, output: 'noon' };
+      const stored = await client.responses.create({
+        model,
+        tools: flat,
+        previous_response_id: first.id,
+        input: [result],
+      });
+      const sent = await client.responses.create({ model, tools: flat, input: [...input, ...first.output, result] });
+      assert.equal(stored.output_text, sent.output_text);
+      return sent.output_text;
+    },
+    messages: async (model, said) => {
+      const of = tools.map(({ function: f }) => ({ name: f.name, input_schema: f.parameters }));
+      const ask = async (messages) => {
+        const answer = await call(`${up.url}/v1/messages`, { body: { model, max_tokens: 99, tools: of, messages } });
+        assert.equal(answer.status, 200, answer.text);
+        return answer.json.content;
+      };
+      const messages = say(said).messages;
+      const content = await ask(messages);
+      const result = { type: 'tool_result', tool_use_id: content[0].id, content: 'noon' };
+      messages.push({ role: 'assistant', content }, { role: 'user', content: [result] });
+      return (await ask(messages))[0].text;
+    },
+    ollama: async (model, said) => {
+      const ask = async (messages) => {
+        const answer = await call(`${up.url}/api/chat`, { body: { model, stream: false, tools, messages } });
+        assert.equal(answer.status, 200, answer.text);
+        return answer.json.message;
+      };
+      const messages = say(said).messages;
+      const first = await ask(messages);
+      assert.equal(first.tool_calls.length, 1);
+      return (await ask([...messages, first, { role: 'tool', tool_name: 'get_time', content: 'noon' }])).content;
+    },
+  };
+  for (const [api, secondTurn] of Object.entries(secondTurns))
+    test(`the turn after a call is answered with every kind of template: ${api}`, async () => {
+      for (const model of ['default', 'hermes', 'llama3', 'thinking', 'printing', 'text'])
+        assert.equal(await secondTurn(model, calls[model] ?? calls.hermes), 'noon', model);
+    });
+
   test('a required call of a model whose template shows no calls is refused, with the reason', async () => {
     for (const choice of ['required', { type: 'function', function: { name: 'get_time' } }]) {
       const answer = await call(`${up.url}/v1/chat/completions`, {
@@ -143,11 +215,13 @@ if (fs.existsSync(path.join(ENGINES, 'llama_cpp/manifest.json')))
     let up, client;
     before(async () => {
       const root = tempDir('gguf');
-      const args = Object.entries({ hermes: HERMES, llama3: LLAMA3 }).flatMap(([id, template]) => {
+      const args = Object.entries({ hermes: HERMES, llama3: LLAMA3, harmony: HARMONY }).flatMap(([id, template]) => {
         const file = path.join(root, `${id}.jinja`);
         fs.writeFileSync(file, template);
         const output = path.join(root, id, 'model.gguf');
-        execFileSync(BIN, ['debug', 'write-gguf', '--output', output, '--chat-template', file]);
+        const architecture = id === 'harmony' ? 'gpt-oss' : 'llama';
+        const more = ['--chat-template', file, '--architecture', architecture];
+        execFileSync(BIN, ['debug', 'write-gguf', '--output', output, ...more]);
         return ['--model', path.join(root, id)];
       });
       up = await startUp({ args: [...args, '--max-context', '2048'] });
@@ -185,6 +259,30 @@ if (fs.existsSync(path.join(ENGINES, 'llama_cpp/manifest.json')))
             else assert.equal(typeof JSON.parse(made.arguments).a, 'string');
           }
       assert.ok(ended >= 4, `${ended} of 8 came to an end`);
+    });
+
+    test('a gpt-oss GGUF, whose template is Harmony, answers in reasoning, content and calls', async () => {
+      let ended = 0;
+      const schema = {
+        type: 'object',
+        properties: { n: { enum: [1, 2] } },
+        required: ['n'],
+        additionalProperties: false,
+      };
+      const format = { type: 'json_schema', json_schema: { name: 'x', strict: true, schema } };
+      for (const more of [{ tools, tool_choice: 'required' }, { response_format: format }])
+        for (let seed = 0; seed < 4; seed++) {
+          const ask = { model: 'harmony', seed, max_tokens: 400, ...say('Hello there'), ...more };
+          const { message, finish_reason: why } = (await client.chat.completions.create(ask)).choices[0];
+          assert.doesNotMatch(JSON.stringify(message), /<\|\w+\|>/);
+          if (why === 'length') continue;
+          ended++;
+          if (more.tools) assert.ok(message.tool_calls.length > 0 && message.tool_calls.every((c) => fits(c.function)));
+          else assert.ok([1, 2].includes(JSON.parse(message.content).n), message.content);
+        }
+      assert.ok(ended >= 2, `${ended} of 8 came to an end`);
+      const { json } = await call(`${up.url}/api/show`, { body: { model: 'harmony' } });
+      assert.ok(json.capabilities.includes('thinking'), JSON.stringify(json.capabilities));
     });
 
     test('JSON with tools: the answer is JSON or a call', async () => {

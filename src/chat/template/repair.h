@@ -5,7 +5,7 @@
  *
  *   - content as a list of parts becomes one string, parts joined by newlines; images, audio
  *     and files become a note, thinking becomes `reasoning_content`
- *   - null content of a tool's result becomes ""
+ *   - null content of a tool's result becomes ""; for an assistant's see chat/template/render.h
  *   - arguments of a tool call that are a string of JSON become the value
  *   - `reasoning` is also found under `reasoning_content`
  *

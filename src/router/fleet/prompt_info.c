@@ -60,10 +60,13 @@ lr_code router_prompt_info_get(struct router_prompt_infos *infos,
         destroy(info);
         return lr_fail_prefix(err, "chat template");
     }
+    /* Not the node's word: a registration may have its own template, and an older node goes by
+     * the name of the engine. */
+    enum grammar_format format = chat_format_of(report->chat_template, report->is_harmony);
     info->chat = (struct chat_model){
         .chat_template = info->tmpl,
-        .is_harmony = report->is_harmony,
-        .calls = chat_calls_of(report->chat_template),
+        .is_harmony = format == GRAMMAR_HARMONY,
+        .calls = format,
         .bos_token = keep(&info->texts, report->bos_token),
         .eos_token = keep(&info->texts, report->eos_token),
         .unk_token = keep(&info->texts, report->unk_token),

@@ -401,7 +401,7 @@ static void every_split_of_random_output_gives_the_same_answer(void **state)
 
 /* ---- forms ---- */
 
-static void the_form_of_calls_is_recognized_from_the_template(void **state)
+static void the_format_is_recognized_from_the_template(void **state)
 {
     static const struct {
         const char *chat_template;
@@ -417,6 +417,9 @@ static void the_form_of_calls_is_recognized_from_the_template(void **state)
         {"<tool_call>\n<function=example> \"name\" \"arguments\"", GRAMMAR_PLAIN},
         {"<tool_call>{name}\n<arg_key> \"name\" \"arguments\"", GRAMMAR_PLAIN},
         {"[TOOL_CALLS] [{\"name\": \"f\", \"arguments\": {}}]", GRAMMAR_PLAIN},
+        {"{{- '<|start|>' + m.role + '<|channel|>final<|message|>' }} \"name\"",
+         GRAMMAR_HARMONY},
+        {"{{- '<|start|>' }}{{- m.content }}", GRAMMAR_PLAIN},
         {"{{ m.content }}", GRAMMAR_PLAIN},
         {"", GRAMMAR_PLAIN},
     };
@@ -438,7 +441,7 @@ int main(void)
         cmocka_unit_test(without_tools_or_a_form_all_text_is_content),
         cmocka_unit_test(tags_may_be_control_tokens),
         cmocka_unit_test(every_split_of_random_output_gives_the_same_answer),
-        cmocka_unit_test(the_form_of_calls_is_recognized_from_the_template),
+        cmocka_unit_test(the_format_is_recognized_from_the_template),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -127,6 +127,19 @@ static void other_models_without_a_template_speak_chatml(void **state)
     finish(&r);
 }
 
+static void a_template_decides_the_format_and_the_family_only_without_one(void **state)
+{
+    (void)state;
+    struct lr_str none = {0}, harmony = LR_STR_LIT("<|start|>{{ x }}<|message|>"),
+                  other = LR_STR_LIT("<|im_start|>{{ x }}");
+    for (int is_gpt_oss = 0; is_gpt_oss < 2; is_gpt_oss++) {
+        assert_int_equal(chat_format_of(harmony, is_gpt_oss), GRAMMAR_HARMONY);
+        assert_int_equal(chat_format_of(other, is_gpt_oss), GRAMMAR_PLAIN);
+    }
+    assert_int_equal(chat_format_of(none, true), GRAMMAR_HARMONY);
+    assert_int_equal(chat_format_of(none, false), GRAMMAR_HERMES);
+}
+
 static void what_clients_send_is_repaired_first(void **state)
 {
     (void)state;
@@ -141,6 +154,59 @@ static void what_clients_send_is_repaired_first(void **state)
     assert_string_equal(r.text, "[{a\nb}]");
     finish(&r);
     jinja_template_destroy((struct jinja_template *)(uintptr_t)model.chat_template);
+}
+
+/* The second turn after a call, as a client sends back what the server answered. */
+#define SECOND_TURN                                                                            \
+    "{\"model\":\"m\",\"messages\":[{\"role\":\"user\",\"content\":\"u\"},{\"role\":"          \
+    "\"assistant\","                                                                           \
+    "\"content\":null,\"tool_calls\":[{\"id\":\"c\",\"type\":\"function\",\"function\":{"      \
+    "\"name\":"                                                                                \
+    "\"f\",\"arguments\":\"{\\\"a\\\":1}\"}}]},{\"role\":\"tool\",\"tool_call_id\":\"c\","     \
+    "\"content\":"                                                                             \
+    "\"None\"}]}"
+
+static void expect_second_turn(const char *template, const char *expected)
+{
+    struct rendered r;
+    struct chat_model model = {.chat_template = compile(template)};
+    render(&r, &chat_openai_chat, SECOND_TURN, &model, 0);
+    if (r.code != LR_OK)
+        fail_msg("%s: %s", template, r.err.text);
+    assert_string_equal(r.text, expected);
+    finish(&r);
+    jinja_template_destroy((struct jinja_template *)(uintptr_t)model.chat_template);
+}
+
+static void a_null_content_is_shown_as_it_is_where_a_template_can_use_it(void **state)
+{
+    (void)state;
+    expect_second_turn("{% for m in messages %}[{{ 'call' if m.content is none else m.content "
+                       "}}]{% endfor %}",
+                       "[{u}][call][{None}]");
+}
+
+static void a_null_content_is_empty_where_a_template_fails_on_it_or_prints_it(void **state)
+{
+    (void)state;
+    expect_second_turn("{% for m in messages %}[{{ m.content.strip('\n') }}]{% endfor %}",
+                       "[{u}][][{None}]");
+    expect_second_turn("{% for m in messages %}{% if '</think>' in m.content %}x{% endif %}"
+                       "[{{ '' + m.content }}]{% endfor %}",
+                       "[{u}][][{None}]");
+    expect_second_turn("{% for m in messages %}[{{ m.content }}]{% endfor %}",
+                       "[{u}][][{None}]");
+    expect_second_turn("{% for m in messages %}[{{ m.content | tojson }}]{% endfor %}",
+                       "[{\"u\"}][{\"\"}][{\"None\"}]");
+}
+
+static void arguments_are_text_where_a_template_fails_on_an_object(void **state)
+{
+    (void)state;
+    expect_second_turn("{% for m in messages %}{% if m.content is none %}"
+                       "[{{ 'f ' + m.tool_calls[0].function.arguments }}]{% endif %}"
+                       "{% endfor %}",
+                       "[f {{\"a\": 1}}]");
 }
 
 static void raw_prompts_are_taken_as_they_are(void **state)
@@ -169,7 +235,11 @@ int main(void)
         cmocka_unit_test(a_template_that_refuses_is_a_400),
         cmocka_unit_test(gptoss_without_a_template_speaks_harmony),
         cmocka_unit_test(other_models_without_a_template_speak_chatml),
+        cmocka_unit_test(a_template_decides_the_format_and_the_family_only_without_one),
         cmocka_unit_test(what_clients_send_is_repaired_first),
+        cmocka_unit_test(a_null_content_is_shown_as_it_is_where_a_template_can_use_it),
+        cmocka_unit_test(a_null_content_is_empty_where_a_template_fails_on_it_or_prints_it),
+        cmocka_unit_test(arguments_are_text_where_a_template_fails_on_an_object),
         cmocka_unit_test(raw_prompts_are_taken_as_they_are),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
