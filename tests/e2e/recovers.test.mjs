@@ -101,6 +101,65 @@ test('a waiting model answers at once with its number of failures; `models load`
   await ready(router, 'm');
 });
 
+test('a model that waits for its next try is a 503 whose Retry-After is no shorter than the pause', async () => {
+  const { router } = await fleet(1, makeFaulty('m', { fail: 'load' }), { nodeArgs: ['--no-preload'], isLoaded: false });
+  const answer = await until('a pause of more than a second', async () => {
+    const refused = await chat(router, 'm');
+    assert.equal(refused.status, 503, refused.text);
+    const pause = Number(refused.json.error.message.match(/tried again in (\d+) s/)[1]);
+    return pause > 1 && { pause, retry: Number(refused.headers.get('retry-after')) };
+  });
+  assert.equal(answer.retry, answer.pause);
+});
+
+test('a model that no registered node can ever run is a 404 in the shape of each API, online or not, and a 503 while one may', async () => {
+  const router = keep(await startRouter({ args: ['--allow-cpu-nodes'] }));
+  const alien = makeEcho('alien');
+  fs.writeFileSync(
+    path.join(alien, 'config.json'),
+    '{"architectures":["NemotronForCausalLM"],"model_type":"nemotron"}',
+  );
+  const first = await addNode(router, alien, { name: 'first' });
+  const second = await addNode(router, makeEcho('other'), { name: 'second' });
+  await until('both are there', async () => (await online(router)) === 2);
+  await register(router, 'alien');
+  await until('the first says why', async () => /no engine for runtime/.test((await place(router, 'alien')).reason));
+  const may = await chat(router, 'alien');
+  assert.equal(may.status, 503, may.text);
+  assert.ok(Number(may.headers.get('retry-after')) >= 1);
+  // The second node may still get the model, also while it is away; a removed one never.
+  await second.stop();
+  await until('it is offline', async () => (await online(router)) === 1);
+  assert.equal((await chat(router, 'alien')).status, 503);
+  const gone = (await nodes(router)).find((n) => n.name === 'second').id;
+  assert.equal((await call(`${router.url}/v0/nodes/${gone}`, { method: 'DELETE' })).status, 200);
+  const check = async () => {
+    const ask = (at, more) => call(`${router.url}${at}`, { body: { model: 'alien', ...more } });
+    const said = say('hello');
+    const openai = [
+      await ask('/v1/chat/completions', said),
+      await ask('/v1/completions', { prompt: 'hello' }),
+      await ask('/v1/responses', { input: 'hello' }),
+    ];
+    for (const { status, json } of openai) {
+      assert.equal(status, 404);
+      assert.deepEqual([json.error.code, json.error.param], ['model_not_found', 'model']);
+      assert.match(json.error.message, /^model "alien" cannot run on any node: no node has an engine for it; GET \/v0/);
+    }
+    const anthropic = await ask('/v1/messages', { max_tokens: 9, ...said });
+    assert.deepEqual([anthropic.status, anthropic.json.error.type], [404, 'not_found_error']);
+    for (const at of ['/api/chat', '/api/generate']) {
+      const ollama = await ask(at, at === '/api/chat' ? said : { prompt: 'hello' });
+      assert.equal(ollama.status, 404);
+      assert.match(ollama.json.error, /model "alien" cannot run on any node/);
+    }
+  };
+  await check();
+  await first.stop();
+  await until('it is offline', async () => (await online(router)) === 0);
+  await check();
+});
+
 test('the alert of a dead worker of a pinned model is open until another worker is ready, also if no request comes', async () => {
   const { router } = await fleet(1, makeEcho('m'));
   await call(`${router.url}/v0/models/m/pin`, { method: 'POST', headers: { 'content-type': 'application/json' } });

@@ -135,6 +135,9 @@ test('a model whose verified files the engine rejects is failed until an operato
     'the router knows',
     async () => (await call(`${world.router.url}/v0/models?id=openai/demo`)).json.models[0].state === 'failed',
   );
+  const never = await world.chat();
+  assert.deepEqual([never.status, never.json.error.code], [404, 'model_not_found'], never.text);
+  assert.match(never.json.error.message, /its files are damaged, or no engine can read them/);
   const loaded = await call(`${world.router.url}/v0/models/openai/demo/load`, { body: {} });
   assert.equal(loaded.status, 200, loaded.text);
   await until('it is tried', () => probes() > before);

@@ -9,6 +9,7 @@ export default {
   too_large:
     'needs {need} (weights {weights}, KV cache {kv}, workspace {workspace}), and {device} can give it {room}: use a machine with more memory, or lower max-tokens or max-sequences',
   no_engine: 'no engine for runtime "{runtime}"; engines here: {engines}',
+  no_engine_here: 'no engine here for runtime {runtime}',
   engine_unusable: 'there is no usable engine "{engine}" in {folder}',
   gpus_faulty:
     'every GPU of this node is faulty; {gpu} ({id}): {cause}: reset the GPU or restart the machine, then start the node again',
@@ -21,6 +22,7 @@ export default {
   node_unreachable: 'node {node} sends heartbeats, but the router cannot reach it at {url}: {cause}',
   memory_full: '{used} of {total} in use on {node}',
   no_progress: 'the engine made no progress for {ms} ms and was killed',
+  never: 'the model cannot run on any node: {cause}',
   nobody: 'no node can serve the model: {cause}',
   queue_full: '{count} requests wait for the model already (setting {setting}): try again in {seconds} s',
   overloaded: 'more requests come for the model than it can serve, {count} wait already: try again in {seconds} s',

@@ -9,6 +9,7 @@ export default {
   too_large:
     '{need} 必要ですが(重み {weights}、KV キャッシュ {kv}、作業領域 {workspace})、{device} で確保できるのは {room} です。メモリの多いマシンを使うか、max-tokens または max-sequences を下げてください',
   no_engine: 'ランタイム「{runtime}」用のエンジンがありません。このノードのエンジン: {engines}',
+  no_engine_here: 'ランタイム {runtime} 用のエンジンがこのノードにありません',
   engine_unusable: '{folder} に使えるエンジン「{engine}」がありません',
   gpus_faulty:
     'このノードのすべての GPU が故障しています。{gpu} ({id}): {cause}。GPU をリセットするかマシンを再起動してから、ノードを起動してください',
@@ -21,6 +22,7 @@ export default {
   node_unreachable: 'ノード {node} はハートビートを送っていますが、ルーターから {url} に届きません: {cause}',
   memory_full: '{node} で {total} 中 {used} を使用しています',
   no_progress: 'エンジンが {ms} ms のあいだ進まず、強制終了しました',
+  never: 'どのノードもこのモデルを実行できません: {cause}',
   nobody: 'このモデルを処理できるノードがありません: {cause}',
   queue_full:
     'すでに {count} 件のリクエストがこのモデルを待っています(設定 {setting})。{seconds} 秒後にもう一度お試しください',

@@ -37,6 +37,9 @@ static const struct {
      "{cause}"},
     {"memory_full", "{used} of {total} in use on {node}"},
     {"no_progress", "the engine made no progress for {ms} ms and was killed"},
+    {"never",
+     "model \"{model}\" cannot run on any node: {cause}; GET /v0/models has the reason "
+     "of each node"},
     {"nobody", "no node can serve model \"{model}\": {cause}"},
     {"queue_full",
      "{count} requests wait for model \"{model}\" already (setting {setting}): try "
@@ -116,6 +119,8 @@ static const struct {
      "model \"{model}\" lies in {folder}, which is not this node's to delete: only "
      "folders of {root} are"},
     {"purge_busy", "model \"{model}\" is in use ({state}, {count} requests): unload it first"},
+    /* Begins with a hole, so it comes last. */
+    {"no_engine_here", "{model}: no engine here for runtime {runtime}"},
 };
 
 struct hole {
@@ -177,4 +182,18 @@ void router_reason_put(struct lr_json_writer *w, const char *prefix, struct lr_s
 {
     if (text.len != 0)
         put(w, prefix, text, false);
+}
+
+bool router_reason_find(struct lr_str text, const char *code, const char *hole,
+                        struct lr_str *value)
+{
+    struct hole holes[HOLES_MAX];
+    size_t i = 0;
+    while (strcmp(reasons[i].code, code) != 0)
+        i++;
+    int count = match(reasons[i].pattern, text, holes);
+    for (int h = 0; h < count; h++)
+        if (lr_str_eq_z(holes[h].name, hole))
+            *value = holes[h].value;
+    return count >= 0;
 }

@@ -18,4 +18,9 @@
  * empty or not known. */
 void router_reason_put(struct lr_json_writer *w, const char *prefix, struct lr_str text);
 
+/* Whether the text fits the pattern of this code; *value gets what stands in the hole, and is
+ * borrowed from the text. */
+bool router_reason_find(struct lr_str text, const char *code, const char *hole,
+                        struct lr_str *value);
+
 #endif

@@ -5,6 +5,7 @@
 #include "base/log.h"
 #include "base/machine.h"
 #include "router/relay/call.h"
+#include "router/sched/refusal.h"
 
 enum {
     MEASURED_TOKENS = 64, /* of a prompt that is partly cached: fewer say nothing of the rate */
@@ -178,6 +179,9 @@ static void end(struct router_generation *g)
 
 static void fail(struct router_generation *g, const struct lr_error *err)
 {
+    struct net_request *req = g->call->req;
+    if (req != NULL && !net_response_begun(req))
+        net_response_retry_after(req, router_refusal_pause(err));
     end(g);
     chat_turn_fail_at(&g->call->turn, g->index, err);
 }

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "net/loop.h"
+#include "router/sched/refusal.h"
 
 /* ---- the nodes that could serve a ticket ---- */
 
@@ -75,42 +76,16 @@ bool router_has_another(struct router_ticket *t)
 
 /* ---- what a refusal says ---- */
 
-/* "node-a: offline; node-b: ..." */
-static void explain_nobody(const struct router_nodes *nodes, const struct router_model *model,
-                           struct lr_buf *out)
-{
-    struct lr_str folded = lr_str_z(model->folded);
-    const struct router_node *node;
-    bool any = false;
-    for (size_t at = 0; (node = router_nodes_next(nodes, &at)) != NULL;) {
-        const struct router_replica *replica = router_node_replica(node, folded);
-        const char *why_not;
-        if (router_node_serves(node, &why_not))
-            why_not = replica == NULL              ? "does not have it"
-                      : replica->can_run           ? "can run it"
-                      : replica->reason[0] != '\0' ? replica->reason
-                                                   : replica->state;
-        lr_buf_addf(out, "%s%s: %s", any ? "; " : "", node->name, why_not);
-        any = true;
-    }
-    if (!any)
-        lr_buf_add_z(out, "no node has joined (llm-router node --router URL --token TOKEN)");
-}
-
 lr_code router_refuse_nobody(const struct router_dispatch *d, const struct router_model *model,
                              struct lr_error *err)
 {
-    struct lr_buf why;
-    lr_buf_init(&why, 380); /* a list that does not fit is cut where it stops fitting */
-    if (is_replaced(d, model))
-        lr_buf_add_z(&why, "another model was registered by this name: send the request again");
-    else
-        explain_nobody(d->nodes, model, &why);
-    (void)lr_fail(err, LR_UNAVAILABLE, "no node can serve %smodel \"%.100s\": %.*s",
-                  model->is_deleted ? "deleted " : "", model->id, (int)why.len,
-                  why.data != NULL ? why.data : "");
-    lr_buf_free(&why);
-    return LR_UNAVAILABLE;
+    if (!is_replaced(d, model))
+        return router_refusal_nobody(d->nodes, model, err);
+    return lr_fail(
+        err, LR_UNAVAILABLE,
+        "no node can serve deleted model \"%.100s\": another model was registered by "
+        "this name: send the request again",
+        model->id);
 }
 
 static void explain(const struct router_ticket *t, enum router_refusal why,

@@ -36,7 +36,8 @@ void router_dispatch_init(struct router_dispatch *d);
 
 /* A slot now (ticket->node is set), a wait in the queue, or a refusal:
  *   NOT_FOUND     the model was deleted
- *   UNAVAILABLE   no node can serve it, with the reason of each
+ *   UNAVAILABLE   no node can serve it now, with the reason of each
+ *   NOT_FOUND     no node can ever serve it
  *   RATE_LIMITED  too many wait; ticket->retry_s says when to come again
  * `again` as for router_sched_arrive. */
 enum router_admission router_admit(struct router_ticket *ticket, bool again,
@@ -66,7 +67,8 @@ void router_dispatch_watch(struct router_dispatch *d, uint64_t now_ms);
 /* The fleet has changed. */
 void router_pump_all(struct router_dispatch *d);
 
-/* UNAVAILABLE, and why of each node. */
+/* UNAVAILABLE, and why of each node; NOT_FOUND where every node has said that it will never run
+ * the model. */
 lr_code router_refuse_nobody(const struct router_dispatch *d, const struct router_model *model,
                              struct lr_error *err);
 
