@@ -375,6 +375,19 @@ test('a required tool is called by its name with namespace, among functions and 
   assert.deepEqual(Object.keys(JSON.parse(made.arguments)), ['target']);
 });
 
+test('a web search is left out, and the answer names it; strict fields refuse it', async () => {
+  const ask = (headers) =>
+    call(`${up.url}/v1/responses`, {
+      body: { model: 'demo', input: 'Hello there', tools: [{ type: 'web_search' }] },
+      headers,
+    });
+  const answer = await ask({});
+  assert.equal(answer.status, 200, answer.text);
+  assert.equal(answer.headers.get('x-llm-router-ignored'), 'tools[0].web_search');
+  const refused = await ask({ prefer: 'handling=strict' });
+  assert.deepEqual([refused.status, refused.json.error.param], [400, 'tools[0].type'], refused.text);
+});
+
 test('an unsupported field arrives as a typed exception that names it', async () => {
   const refused = (more, param, says) =>
     assert.rejects(create({ input: 'x', ...more }), (e) => {
@@ -383,7 +396,7 @@ test('an unsupported field arrives as a typed exception that names it', async ()
       assert.match(e.message, says);
       return true;
     });
-  for (const type of ['web_search', 'file_search', 'local_shell', 'mcp'])
+  for (const type of ['file_search', 'local_shell', 'mcp'])
     await refused({ tools: [{ type }] }, 'tools[0].type', new RegExp(`'${type}'`));
   await refused({ conversation: 'c' }, 'conversation', /send the whole conversation/);
   await refused({ background: true, store: false }, 'background', /needs 'store'/);

@@ -143,20 +143,35 @@ static lr_code add_space(struct chat_parse *p, struct chat_tool *space, struct t
     return code;
 }
 
-/* Codex always declares this tool.  A web search without web access can be ignored; one with
- * web access is refused. */
-static bool is_offline_search(const struct chat_tool *t)
+/* "web_search", "web_search_preview", and both with a date.  OpenAI's servers run this tool, so
+ * clients declare it without asking whether a server has it: Codex always does. */
+static bool is_search(const struct chat_tool *t)
 {
+    return lr_str_starts(t->type, "web_search");
+}
+
+/* The header X-LLM-Router-Ignored names the search, but for one without web access, which has
+ * no effect anywhere. */
+static lr_code leave_out(struct chat_parse *p, const struct chat_tool *t)
+{
+    char at[64];
     bool goes_out = true;
-    return lr_str_eq_z(t->type, "web_search") &&
-           lr_json_bool(lr_json_get(t->from, "external_web_access"), &goes_out) && !goes_out;
+    if (lr_json_bool(lr_json_get(t->from, "external_web_access"), &goes_out) && !goes_out)
+        return LR_OK;
+    if (p->is_strict)
+        return refuse_type(p, t);
+    (void)snprintf(at, sizeof(at), "%.13s.%.*s", t->at, shown(t->type), t->type.ptr);
+    chat_parse_note(p, at);
+    return LR_OK;
 }
 
 static lr_code add_entry(struct chat_parse *p, struct chat_tool *t, struct tools *all)
 {
     lr_code code = read_type(p, t);
-    if (code != LR_OK || is_offline_search(t))
+    if (code != LR_OK)
         return code;
+    if (is_search(t))
+        return leave_out(p, t);
     if (lr_str_eq_z(t->type, "namespace"))
         return add_space(p, t, all);
     return is_callable(t) ? add_tool(p, t, all) : refuse_type(p, t);

@@ -205,8 +205,8 @@ static void what_is_not_offered_is_refused_by_its_name(void **state)
 {
     (void)state;
     static const char *const tools[] = {
-        "web_search", "web_search_preview", "file_search",      "local_shell",
-        "mcp",        "code_interpreter",   "image_generation", "computer_use_preview"};
+        "file_search",      "local_shell",      "mcp",
+        "code_interpreter", "image_generation", "computer_use_preview"};
     for (size_t i = 0; i < sizeof(tools) / sizeof(tools[0]); i++) {
         char members[128], says[64];
         snprintf(members, sizeof(members), "\"input\":\"x\",\"tools\":[{\"type\":\"%s\"}]",

@@ -92,7 +92,7 @@ static void tools_in_namespaces_count_as_the_others_do(void **state)
     lr_arena_free(&p.arena);
 }
 
-static void only_a_web_search_without_web_access_is_left_out(void **state)
+static void a_web_search_is_left_out_and_named(void **state)
 {
     (void)state;
     struct parsed p = accept("\"input\":\"x\",\"tools\":[{\"type\":\"web_search\","
@@ -102,9 +102,14 @@ static void only_a_web_search_without_web_access_is_left_out(void **state)
     p = accept("\"input\":\"x\",\"tools\":[{\"type\":\"web_search\","
                "\"external_web_access\":false}]");
     assert_null(p.req->tools);
+    assert_string_equal(p.req->ignored, "");
     lr_arena_free(&p.arena);
-    refuse("\"input\":\"x\",\"tools\":[{\"type\":\"web_search\",\"external_web_access\":true}]",
-           "tools[0].type", "unsupported_value", "'web_search' is not supported");
+    p = accept("\"input\":\"x\",\"tools\":[{\"type\":\"web_search\",\"external_web_access\":"
+               "true}," TOOL("function", "f") ",{\"type\":\"web_search_preview_2025_03_11\"}]");
+    assert_int_equal(p.req->tools->count, 1);
+    assert_string_equal(p.req->ignored,
+                        "tools[0].web_search, tools[2].web_search_preview_2025_03_11");
+    lr_arena_free(&p.arena);
 }
 
 /* The client's view of a call to `recipient`. */
@@ -182,7 +187,7 @@ int main(void)
         cmocka_unit_test(tools_of_a_namespace_stand_among_the_others_under_both_names),
         cmocka_unit_test(a_namespace_keeps_the_limits_of_tools),
         cmocka_unit_test(tools_in_namespaces_count_as_the_others_do),
-        cmocka_unit_test(only_a_web_search_without_web_access_is_left_out),
+        cmocka_unit_test(a_web_search_is_left_out_and_named),
         cmocka_unit_test(a_call_names_its_namespace_apart_from_its_name),
         cmocka_unit_test(a_bare_name_is_enough_if_only_one_namespace_has_it),
         cmocka_unit_test(names_of_full_length_come_back_whole),
