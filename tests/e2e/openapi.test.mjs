@@ -94,6 +94,9 @@ test('the answers of the server have the members that the page lists', async () 
   await check('GET', '/v1/responses/{id}', `/v1/responses/${id}`);
   await check('GET', '/v1/responses/{id}/input_items', `/v1/responses/${id}/input_items`);
   await check('DELETE', '/v1/responses/{id}', `/v1/responses/${id}`);
+  await check('POST', '/v1/responses/input_tokens', '/v1/responses/input_tokens', {
+    body: { model: 'doc', input: 'hi' },
+  });
   await check('POST', '/v1/messages', '/v1/messages', { body: { model: 'doc', ...say('hi') } });
   await check('POST', '/v1/messages/count_tokens', '/v1/messages/count_tokens', {
     body: { model: 'doc', ...say('hi') },

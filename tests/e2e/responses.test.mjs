@@ -375,6 +375,34 @@ test('a required tool is called by its name with namespace, among functions and 
   assert.deepEqual(Object.keys(JSON.parse(made.arguments)), ['target']);
 });
 
+test('input_tokens is what the response reports, and compact is a 404 that says what to do', async () => {
+  const tools = [
+    { type: 'function', name: 'f', parameters: { type: 'object', properties: { a: { type: 'string' } } } },
+  ];
+  const conversation = [
+    { role: 'user', content: 'Wie spät ist es? <|end|> 東京' },
+    { type: 'function_call', call_id: 'c', name: 'f', arguments: '{"a":"b"}' },
+    { type: 'function_call_output', call_id: 'c', output: 'noon' },
+  ];
+  for (const ask of [{ input: 'Hello there' }, { input: conversation, tools, instructions: 'Be brief.' }]) {
+    const counted = await client.responses.inputTokens.count({ model: 'demo', ...ask });
+    const { usage } = await create({ ...ask, max_output_tokens: 16 });
+    assert.deepEqual(counted, { object: 'response.input_tokens', input_tokens: usage.input_tokens });
+  }
+  await assert.rejects(client.responses.inputTokens.count({ model: 'nobody', input: 'x' }), OpenAI.NotFoundError);
+  await assert.rejects(client.responses.inputTokens.count({ model: 'demo', input: [{ type: 'x' }] }), (e) => {
+    assert.ok(e instanceof OpenAI.BadRequestError);
+    assert.match(e.message, /input\[0\]\.type/);
+    return true;
+  });
+  await assert.rejects(client.responses.compact({ model: 'demo', input: 'x' }), (e) => {
+    assert.ok(e instanceof OpenAI.NotFoundError);
+    assert.equal(e.code, 'not_found');
+    assert.match(e.message, /does not compact conversations: send as `input`/);
+    return true;
+  });
+});
+
 test('a web search is left out, and the answer names it; strict fields refuse it', async () => {
   const ask = (headers) =>
     call(`${up.url}/v1/responses`, {

@@ -134,12 +134,13 @@ lr_code router_act(struct net_request *req, const struct router_action *action,
 
 const struct chat_codec *router_codec_of(const struct net_request *req)
 {
+    static const char *const counts[] = {"/count_tokens", "/input_tokens"};
     struct lr_str path = net_request_path(req);
-    const size_t tail = sizeof("/count_tokens") - 1;
     if (lr_str_starts(path, "/api/"))
         return lr_str_eq_z(path, "/api/generate") ? &chat_ollama_generate : &chat_ollama_chat;
-    if (lr_str_ends(path, "/count_tokens"))
-        path = lr_str_sub(path, 0, path.len - tail);
+    for (size_t i = 0; i < sizeof(counts) / sizeof(counts[0]); i++)
+        if (lr_str_ends(path, counts[i]))
+            path = lr_str_sub(path, 0, path.len - strlen(counts[i]));
     return chat_codec_of(path);
 }
 

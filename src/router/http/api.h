@@ -186,8 +186,9 @@ router_api_fn router_api_complete, router_api_v1_models, router_api_v1_model, ro
     router_api_health, router_api_livez, router_api_readyz, router_api_alert_silence,
     router_api_alert_unsilence, router_api_metrics, router_api_dashboard, router_api_asset,
     router_api_response, router_api_response_delete, router_api_response_items,
-    router_api_response_cancel, router_api_ollama_version, router_api_ollama_tags,
-    router_api_ollama_ps, router_api_ollama_show, router_api_ollama_pull,
-    router_api_ollama_delete, router_api_requests, router_api_one_request;
+    router_api_response_cancel, router_api_response_compact, router_api_ollama_version,
+    router_api_ollama_tags, router_api_ollama_ps, router_api_ollama_show,
+    router_api_ollama_pull, router_api_ollama_delete, router_api_requests,
+    router_api_one_request;
 
 #endif

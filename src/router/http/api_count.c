@@ -1,4 +1,5 @@
-/* router/http/api_count.c - POST /v1/messages/count_tokens: how many tokens a prompt has.
+/* router/http/api_count.c - POST /v1/messages/count_tokens and /v1/responses/input_tokens: how
+ * many tokens a prompt has.
  *
  * The router renders the prompt as for an answer.  A node that has the model's files counts
  * with the model's own tokenizer; weights are not loaded, and nothing is queued.
@@ -29,7 +30,10 @@ static void on_counted(void *arg, const struct lr_error *err, const struct net_r
     if (err == NULL && reply->status == 200 &&
         lr_json_parse(arena, reply->body, NULL, &body, NULL) == LR_OK &&
         lr_json_u64(lr_json_get(body, "tokens"), &tokens)) {
-        lr_json_member_u64(router_answer_begin(req), "input_tokens", tokens);
+        struct lr_json_writer *w = router_answer_begin(req);
+        if (router_codec_of(req) == &chat_responses)
+            lr_json_member_z(w, "object", "response.input_tokens");
+        lr_json_member_u64(w, "input_tokens", tokens);
         (void)router_answer(req, 200);
         return;
     }

@@ -4,6 +4,7 @@
  *   DELETE /v1/responses/{id}
  *   GET    /v1/responses/{id}/input_items   ?limit=20&order=desc&after=ITEM
  *   POST   /v1/responses/{id}/cancel
+ *   POST   /v1/responses/compact            404: not offered
  *
  * A caller sees the responses of its own key only.
  */
@@ -283,4 +284,14 @@ lr_code router_api_response_cancel(struct router *r, struct net_request *req,
     struct asking *a;
     lr_code code = begin(r, req, &a, err);
     return code == LR_OK ? router_act(req, NULL, cancel, put_cancelled, a, err) : code;
+}
+
+lr_code router_api_response_compact(struct router *r, struct net_request *req,
+                                    struct lr_error *err)
+{
+    (void)r;
+    (void)req;
+    return lr_fail(err, LR_NOT_FOUND,
+                   "this server does not compact conversations: send as `input` the items that "
+                   "the model shall see, or let the client summarise them (docs/responses.md)");
 }

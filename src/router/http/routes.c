@@ -6,6 +6,8 @@ static const struct router_route routes[] = {
     {{"GET", "v1/models"}, ROUTER_API, router_api_v1_models},
     {{"GET", "v1/models/**"}, ROUTER_API, router_api_v1_model},
     {{"POST", "v1/messages/count_tokens"}, ROUTER_API, router_api_count},
+    {{"POST", "v1/responses/input_tokens"}, ROUTER_API, router_api_count},
+    {{"POST", "v1/responses/compact"}, ROUTER_API, router_api_response_compact},
     {{"GET", "v1/responses/*"}, ROUTER_API, router_api_response},
     {{"DELETE", "v1/responses/*"}, ROUTER_API, router_api_response_delete},
     {{"GET", "v1/responses/*/input_items"}, ROUTER_API, router_api_response_items},
