@@ -12,6 +12,7 @@ run: build       ## install missing packages, build, start router + node with th
 build:           ## release build: build/release/bin/llm-router and build/release/engines/
 	@tools/setup
 	@tools/build release
+	@tools/engines
 
 test:            ## every test that needs no GPU, in under 8 minutes on 2 cores
 	@tools/setup test

@@ -21,6 +21,32 @@ const filesBelow = (dir) =>
     .filter((name) => fs.statSync(path.join(dir, name)).isFile())
     .sort();
 
+describe('make run', () => {
+  it('says which engines the build has, and how to get the one for GGUF where it is missing', () => {
+    assert.match(
+      tool('make', '-C', SOURCE, '-n', 'run'),
+      /tools\/build release\n(.*\n)*tools\/engines\n(.*\n)*tools\/run\n/,
+    );
+    const said = tool(path.join(SOURCE, 'tools/engines'), path.join(BUILD, 'engines'));
+    assert.match(
+      said,
+      /^Engines of this build: gptoss for safetensors \(on cpu.*\); llama_cpp for gguf \(on cpu.*\)\.\n$/,
+    );
+    const some = tempDir('engines');
+    fs.mkdirSync(path.join(some, 'gptoss'));
+    fs.copyFileSync(path.join(BUILD, 'engines/gptoss/manifest.json'), path.join(some, 'gptoss/manifest.json'));
+    const lacking = tool(path.join(SOURCE, 'tools/engines'), some);
+    assert.match(
+      lacking,
+      /^Engines of this build: gptoss for safetensors [^;]*\.\nGGUF models need .*`tools\/setup llama`/,
+    );
+    assert.match(
+      tool(path.join(SOURCE, 'tools/engines'), tempDir('none')),
+      /^Engines of this build: none\.\nGGUF models/,
+    );
+  });
+});
+
 describe('every program of a release build', () => {
   for (const program of programs) {
     it(`is hardened: ${path.basename(program)}`, () => {
