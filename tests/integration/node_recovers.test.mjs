@@ -143,6 +143,29 @@ describe('a model recovers without help', { concurrency: 3 }, () => {
     await serves(node, 'm');
   });
 
+  it('after the copy of its engine was damaged while the node was stopped: a byte, a cut file, a lost one', async () => {
+    const models = tempDir('models');
+    makeModel(models, 'm');
+    const dir = tempDir('node');
+    const flip = (file) => {
+      const bytes = fs.readFileSync(file);
+      bytes[bytes.length >> 1] ^= 1;
+      fs.writeFileSync(file, bytes);
+    };
+    for (const damage of [undefined, flip, (file) => fs.truncateSync(file, 4096), (file) => fs.rmSync(file)]) {
+      const cache = path.join(dir, 'data/engine-cache');
+      const copies = fs.existsSync(cache) ? fs.readdirSync(cache) : [];
+      const copy = copies.map((name) => path.join(cache, name, 'echo.so')).find((file) => fs.existsSync(file));
+      if (damage) damage(copy);
+      const node = await start({ models, dir });
+      assert.ok((await node.get('/v0/engines')).engines.every((e) => e.usable));
+      assert.equal(/engine\.copy_damaged id=echo/.test(node.log), damage !== undefined);
+      await serves(node, 'm');
+      node.child.kill('SIGTERM');
+      await node.wait();
+    }
+  });
+
   it('after the node had no file descriptor left', async () => {
     const models = tempDir('models');
     makeModel(models, 'm');

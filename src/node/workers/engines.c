@@ -2,7 +2,8 @@
  *
  * An engine may bring libraries of its own beside it (found through $ORIGIN), so a private copy
  * holds every plain file of the folder but the manifest.  A copy is made under a temporary name
- * and renamed when it is whole; a folder that exists is whole.
+ * and renamed when it is whole.  The node compares a copy of an earlier start with its name,
+ * the digest, before it runs the copy; a damaged one is copied again.
  */
 #include "node/workers/engines.h"
 
@@ -202,10 +203,19 @@ static lr_code check_hash(const struct plugin_manifest *m, const char *own,
                    m->folder, m->library, own, m->library_sha256);
 }
 
+/* The copy has every file, as it was when the engine's folder was hashed. */
+static bool is_whole(const struct node_library *lib, const struct file_list *list,
+                     const char *library)
+{
+    char whole[LR_SHA256_HEX_LEN + 1], own[LR_SHA256_HEX_LEN + 1];
+    return hash_folder(lib->folder, list, library, whole, own, NULL) == LR_OK &&
+           strcmp(whole, lib->sha256) == 0;
+}
+
 static lr_code make_copy(const struct node_engines *engines, const struct plugin_manifest *m,
                          struct node_library *lib, struct lr_error *err)
 {
-    char own[LR_SHA256_HEX_LEN + 1], copied[LR_SHA256_HEX_LEN + 1];
+    char own[LR_SHA256_HEX_LEN + 1];
     struct file_list list;
     lr_code code = list_members(&list, m, err);
     if (code == LR_OK)
@@ -215,12 +225,15 @@ static lr_code make_copy(const struct node_engines *engines, const struct plugin
     if (code == LR_OK)
         code = lr_dir_create(engines->cache_dir, err);
     (void)snprintf(lib->folder, LR_PATH_MAX, "%.4020s/%s", engines->cache_dir, lib->sha256);
-    if (code == LR_OK && !lr_dir_exists(lib->folder))
+    bool is_kept = code == LR_OK && lr_dir_exists(lib->folder);
+    if (is_kept && !is_whole(lib, &list, m->library)) {
+        lr_log_warn(NULL, "engine.copy_damaged id=%s copy=%s", m->engine_id, lib->folder);
+        discard(lib->folder);
+        is_kept = false;
+    }
+    if (code == LR_OK && !is_kept)
         code = copy_folder(m->folder, &list, lib->folder, err);
-    /* A file that changed while it was copied has another digest now: not whole. */
-    if (code == LR_OK)
-        code = hash_folder(lib->folder, &list, m->library, copied, own, err);
-    if (code == LR_OK && strcmp(copied, lib->sha256) != 0) {
+    if (code == LR_OK && !is_kept && !is_whole(lib, &list, m->library)) {
         discard(lib->folder);
         code = lr_fail(err, LR_UNAVAILABLE, "%s changed while it was being copied", m->folder);
     }
