@@ -41,9 +41,9 @@ struct chat_stored {
 /* How the server treats a request. */
 struct chat_terms {
     bool is_strict; /* a field that would be ignored is refused */
-    bool can_keep;  /* the answer can be stored */
-    /* What the body refers to; NULL: this server stores nothing.  Lives as long as the
-     * arena. */
+    bool can_keep;  /* the answer can be stored now */
+    /* What the body refers to; NULL: this server stores nothing, now or later.  Lives as long
+     * as the arena. */
     const struct chat_stored *stored;
 };
 

@@ -186,6 +186,11 @@ test('a full disk: requests are served, changes are refused with a suggested act
   );
   assert.match(`${open.message} ${open.advice}`, /router\.db.*free space.*usage is kept/);
   assert.equal((await call(`${router.url}/v0/keys`)).json.keys.filter((k) => k.name === 'through').length, 1);
+  const later = () => call(`${router.url}/v1/responses`, { body: { model: 'm', input: 'hello', background: true } });
+  const background = await later();
+  assert.equal(background.status, 503, background.text);
+  assert.ok(Number(background.headers.get('retry-after')) >= 1);
+  assert.match(background.json.error.message, /a background request needs the database/);
   execFileSync('prlimit', ['--pid', `${router.pid}`, '--fsize=unlimited:']);
   await until(
     'all six are counted',
@@ -193,6 +198,7 @@ test('a full disk: requests are served, changes are refused with a suggested act
       (await call(`${router.url}/v0/usage?key=${key.id}`)).json.usage?.reduce((n, u) => n + u.requests, 0) === 6,
   );
   assert.equal((await call(`${router.url}/v0/keys`, { body: { name: 'again' } })).status, 201);
+  await until('a background request begins again', async () => (await later()).status === 200);
   assert.equal(
     (
       await call(`${router.url}/v0/nodes/${node.id}/drain`, {

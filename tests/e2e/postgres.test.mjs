@@ -175,6 +175,12 @@ test('the database goes away and comes back: both serve all the while, and no us
     assert.deepEqual([status, json.store], [200, false], 'an answer that cannot be stored says so');
   }
   assert.equal((await respond(first, { previous_response_id: 'resp_1' })).status, 503);
+  for (const r of [first, second]) {
+    const { status, headers, json } = await respond(r, { background: true });
+    assert.equal(status, 503, 'a background request cannot begin');
+    assert.ok(Number(headers.get('retry-after')) >= 1);
+    assert.match(json.error.message, /a background request needs the database/);
+  }
   const refused = await call(`${first.url}/v0/keys`, { body: { name: 'not now' } });
   assert.equal(refused.status, 503);
   assert.doesNotMatch(refused.json.error.message, /[\n\t]/);

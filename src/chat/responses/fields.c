@@ -127,6 +127,10 @@ static lr_code parse_background(struct chat_parse *p, const char *name,
                                 const struct lr_json *value)
 {
     lr_code code = chat_parse_bool(p, name, value, &p->req->background);
+    if (code == LR_OK && p->req->background && !p->can_keep && p->stored != NULL)
+        return chat_parse_fail(
+            p, NULL, NULL, LR_UNAVAILABLE,
+            "a background request needs the database, which has trouble now");
     if (code == LR_OK && p->req->background && !p->can_keep)
         return chat_parse_fail(p, name, "unsupported_value", LR_UNSUPPORTED,
                                "'background': true is not supported, since this server stores "

@@ -332,7 +332,8 @@ void router_call_load(struct router_call *call, void (*go_on)(struct router_call
     struct chat_terms *terms = &call->turn.terms;
     struct chat_wanted wanted;
     struct lr_error err;
-    if (call->turn.codec->find_stored == NULL || keeper == NULL || keeper->keep_ms == 0) {
+    bool is_off = keeper == NULL || keeper->keep_ms == 0 || keeper->max_bytes == 0;
+    if (call->turn.codec->find_stored == NULL || is_off) {
         go_on(call);
         return;
     }

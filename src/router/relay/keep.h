@@ -30,7 +30,7 @@ struct router_keeper {
     /* Set once. */
     struct router_store *store; /* borrowed */
     uint64_t keep_ms;           /* that an unused response is stored; 0: nothing is stored */
-    uint64_t max_bytes;         /* of all stored responses */
+    uint64_t max_bytes;         /* of all stored responses; 0: nothing is stored */
 
     uint64_t seconds;              /* Thread: loop 0 */
     bool has_more;                 /* the last sweep left rows.  Thread: the database's */
