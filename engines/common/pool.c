@@ -65,7 +65,7 @@ static uint64_t now_ns(void)
 
 /* ---- tasks ---- */
 
-static uint32_t number_of(uint64_t run)
+static uint32_t pool_number_of(uint64_t run)
 {
     return (uint32_t)(run >> 32);
 }
@@ -88,7 +88,7 @@ static uint32_t take_tasks(struct engine_pool *pool, uint32_t worker)
         atomic_fetch_add_explicit(&pool->done, mine, memory_order_release);
         run = atomic_load_explicit(&pool->run, memory_order_acquire);
     }
-    return number_of(run);
+    return pool_number_of(run);
 }
 
 /* ---- waiting ---- */
@@ -100,7 +100,7 @@ static bool has_ended(struct engine_pool *pool)
 
 static bool is_new(struct engine_pool *pool, uint32_t seen)
 {
-    return number_of(atomic_load_explicit(&pool->run, memory_order_seq_cst)) != seen;
+    return pool_number_of(atomic_load_explicit(&pool->run, memory_order_seq_cst)) != seen;
 }
 
 /* Waits for a run after number `seen`, or for the end of the pool.  The thread may already have
@@ -132,7 +132,7 @@ static void announce(struct engine_pool *pool, uint32_t tasks)
 {
     uint64_t run = atomic_load_explicit(&pool->run, memory_order_relaxed);
 
-    run = ((uint64_t)(number_of(run) + 1) << 32) | tasks;
+    run = ((uint64_t)(pool_number_of(run) + 1) << 32) | tasks;
     atomic_store_explicit(&pool->run, run, memory_order_seq_cst);
     if (atomic_load_explicit(&pool->sleepers, memory_order_seq_cst) == 0)
         return;

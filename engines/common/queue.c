@@ -8,7 +8,7 @@ static bool goes_before(const struct engine_sequence *a, const struct engine_seq
     return a->arrival < b->arrival;
 }
 
-static void insert(struct engine_sequence **list, struct engine_sequence *seq)
+static void common_queue_insert(struct engine_sequence **list, struct engine_sequence *seq)
 {
     while (*list != NULL && !goes_before(seq, *list))
         list = &(*list)->next;
@@ -46,7 +46,7 @@ void engine_queue_add(struct engine_queue *q, struct engine_sequence *seq)
 {
     seq->arrival = q->arrivals++;
     seq->state = ENGINE_QUEUED;
-    insert(&q->queued, seq);
+    common_queue_insert(&q->queued, seq);
     q->live++;
 }
 
@@ -54,7 +54,7 @@ void engine_queue_read(struct engine_queue *q, struct engine_sequence *seq)
 {
     seq->arrival = q->arrivals++;
     seq->state = ENGINE_READING;
-    insert(&q->reading, seq);
+    common_queue_insert(&q->reading, seq);
     q->live++;
 }
 
@@ -62,7 +62,7 @@ void engine_queue_was_read(struct engine_queue *q, struct engine_sequence *seq)
 {
     unlink_from(&q->reading, seq);
     seq->state = ENGINE_QUEUED;
-    insert(&q->queued, seq);
+    common_queue_insert(&q->queued, seq);
 }
 
 static struct engine_sequence *find_in(struct engine_sequence *list, uint64_t id)
@@ -94,14 +94,14 @@ void engine_queue_run(struct engine_queue *q, struct engine_sequence *seq)
 {
     unlink_from(&q->queued, seq);
     seq->state = ENGINE_RUNNING;
-    insert(&q->running, seq);
+    common_queue_insert(&q->running, seq);
 }
 
 void engine_queue_suspend(struct engine_queue *q, struct engine_sequence *seq)
 {
     unlink_from(&q->running, seq);
     seq->state = ENGINE_QUEUED;
-    insert(&q->queued, seq);
+    common_queue_insert(&q->queued, seq);
 }
 
 void engine_queue_end(struct engine_queue *q, struct engine_sequence *seq)

@@ -17,7 +17,8 @@ static void *copy_array(const void *from, size_t count, size_t size)
 }
 
 /* Most ids of the sequence: the request's max_tokens, within the context. */
-static uint32_t limit_of(const struct lr_engine_request *r, size_t prompt, uint32_t context)
+static uint32_t common_sequence_limit_of(const struct lr_engine_request *r, size_t prompt,
+                                         uint32_t context)
 {
     uint64_t asked = r->max_tokens != 0 ? (uint64_t)prompt + r->max_tokens : context;
 
@@ -55,7 +56,7 @@ lr_code engine_sequence_create(const struct lr_engine_request *r, const uint32_t
         seq->prompt_count = (uint32_t)count;
         seq->count = (uint32_t)(count + r->generated_count);
         seq->capacity = seq->count + 64;
-        seq->limit = limit_of(r, count, context);
+        seq->limit = common_sequence_limit_of(r, count, context);
         seq->ignore_stop = r->ignore_stop != 0;
         seq->cache_scope = scope_of(r->cache_scope);
         seq->sampling = r->sampling;

@@ -6,7 +6,7 @@
 #include "engines/common/session.h"
 
 /* To length 1.  False: the values have no direction. */
-static bool scale(float *values, uint32_t count)
+static bool session_vector_scale(float *values, uint32_t count)
 {
     double squares = 0;
 
@@ -19,8 +19,8 @@ static bool scale(float *values, uint32_t count)
     return true;
 }
 
-static void fail(struct engine_session *s, struct engine_sequence *seq, lr_code code,
-                 const char *text)
+static void session_vector_fail(struct engine_session *s, struct engine_sequence *seq,
+                                lr_code code, const char *text)
 {
     struct lr_error error;
 
@@ -37,17 +37,17 @@ void engine_session_tell_vector(struct engine_session *s, struct engine_sequence
     float *copy = malloc(wanted * sizeof(*copy));
 
     if (copy == NULL) {
-        fail(s, seq, LR_OUT_OF_RAM, "no memory for the result");
+        session_vector_fail(s, seq, LR_OUT_OF_RAM, "no memory for the result");
         return;
     }
     memcpy(copy, values, wanted * sizeof(*copy));
     vector.values = copy;
-    if (embeds ? scale(copy, wanted) : isfinite(copy[0])) {
+    if (embeds ? session_vector_scale(copy, wanted) : isfinite(copy[0])) {
         s->host.on_vector(s->host.ctx, seq->id, &vector);
         if (seq->state != ENGINE_ENDED)
             engine_session_finish(s, seq, LR_FINISH_STOP, NULL);
     } else {
-        fail(s, seq, LR_INTERNAL, "the model computed no number for this text");
+        session_vector_fail(s, seq, LR_INTERNAL, "the model computed no number for this text");
     }
     free(copy);
 }

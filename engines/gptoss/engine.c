@@ -8,7 +8,7 @@
 
 #include "engines/gptoss/engine_model.h"
 
-static const struct lr_engine_facts *describe(void)
+static const struct lr_engine_facts *gptoss_engine_describe(void)
 {
     static const char *const runtimes[] = {"gptoss", NULL};
     static const char *const formats[] = {"safetensors", NULL};
@@ -87,7 +87,7 @@ const struct lr_engine_api *gptoss_engine_api(void)
     static const struct lr_engine_api api = {
         .size = sizeof(api),
         .abi = LR_ENGINE_ABI,
-        .describe = describe,
+        .describe = gptoss_engine_describe,
         .probe = gptoss_engine_probe,
         .open = gptoss_engine_open,
         .close = gptoss_engine_close,

@@ -45,7 +45,8 @@ static bool can_follow(struct lr_engine_model *m, struct gptoss_change *change)
 /* Fills place i of the next step.  A sequence that was left out takes the place of a sequence
  * that waits now, and brings its token.  Every other sequence keeps its place; its token is the
  * result of the step before at that place. */
-static void place(struct lr_engine_model *m, uint32_t i, const struct gptoss_change *change)
+static void engine_ahead_place(struct lr_engine_model *m, uint32_t i,
+                               const struct gptoss_change *change)
 {
     struct gptoss_round *next = &m->next;
     struct engine_sequence *seq = m->round.batch[i];
@@ -74,7 +75,7 @@ static void place(struct lr_engine_model *m, uint32_t i, const struct gptoss_cha
 }
 
 /* Begins the step behind m->round, if it can be. */
-static lr_code follow(struct lr_engine_model *m, struct lr_error *err)
+static lr_code engine_ahead_follow(struct lr_engine_model *m, struct lr_error *err)
 {
     struct gptoss_round *next = &m->next;
     struct gptoss_change change;
@@ -84,7 +85,7 @@ static lr_code follow(struct lr_engine_model *m, struct lr_error *err)
         return LR_OK;
     next->count = m->round.count;
     for (uint32_t i = 0; i < next->count; i++)
-        place(m, i, &change);
+        engine_ahead_place(m, i, &change);
     next->began_ns = lr_clock_ns(NULL);
     const struct gptoss_batch batch = {
         .steps = next->steps, .count = next->count, .tokens = next->count, .follows = 1};
@@ -107,7 +108,7 @@ lr_code gptoss_ahead_begin(struct lr_engine_model *m, const struct gptoss_batch 
     if (code != LR_OK)
         return code;
     m->begun = 1;
-    return follow(m, err);
+    return engine_ahead_follow(m, err);
 }
 
 lr_code gptoss_ahead_resume(struct lr_engine_model *m, uint32_t *live, struct lr_error *err)
@@ -123,7 +124,7 @@ lr_code gptoss_ahead_resume(struct lr_engine_model *m, uint32_t *live, struct lr
         r->batch[i]->take = 1;
         ++*live;
     }
-    return *live != 0 ? follow(m, err) : LR_OK;
+    return *live != 0 ? engine_ahead_follow(m, err) : LR_OK;
 }
 
 lr_code gptoss_ahead_finish(struct lr_engine_model *m, struct lr_error *err)

@@ -3,7 +3,8 @@
 #include "engines/gptoss/engine_model.h"
 
 /* The model is dead after any failure but a lack of memory. */
-static void check(struct lr_engine_model *m, lr_code code, const struct lr_error *err)
+static void engine_memory_check(struct lr_engine_model *m, lr_code code,
+                                const struct lr_error *err)
 {
     if (code == LR_OK || code == LR_OUT_OF_VRAM || code == LR_OUT_OF_RAM)
         return;
@@ -17,22 +18,23 @@ static bool resize(void *ctx, enum gptoss_kind kind, uint32_t pages)
     struct lr_error err = {0};
     lr_code code = m->backend_api->resize(m->backend, kind, pages, &err);
 
-    check(m, code, &err);
+    engine_memory_check(m, code, &err);
     return code == LR_OK;
 }
 
-static void move(void *ctx, enum gptoss_kind kind, const struct gptoss_move *moves,
-                 uint32_t count)
+static void engine_memory_move(void *ctx, enum gptoss_kind kind,
+                               const struct gptoss_move *moves, uint32_t count)
 {
     struct lr_engine_model *m = ctx;
     struct lr_error err = {0};
 
-    check(m, m->backend_api->move(m->backend, kind, moves, count, &err), &err);
+    engine_memory_check(m, m->backend_api->move(m->backend, kind, moves, count, &err), &err);
 }
 
 void gptoss_engine_memory_open(struct lr_engine_model *m)
 {
-    const struct gptoss_page_device device = {.ctx = m, .resize = resize, .move = move};
+    const struct gptoss_page_device device = {
+        .ctx = m, .resize = resize, .move = engine_memory_move};
 
     gptoss_scheduler_set_device(&m->scheduler, &device);
 }

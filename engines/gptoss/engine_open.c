@@ -74,8 +74,8 @@ struct setting {
     struct gptoss_extra extra;
 };
 
-static lr_code settle(const struct lr_engine_options *given, struct setting *out,
-                      struct lr_error *err)
+static lr_code gptoss_open_settle(const struct lr_engine_options *given, struct setting *out,
+                                  struct lr_error *err)
 {
     struct lr_engine_options *o = &out->options;
 
@@ -167,7 +167,7 @@ lr_code gptoss_engine_probe(const char *dir, const struct lr_engine_options *opt
     struct gptoss_plan plan;
     struct model_gptoss *weights = NULL;
 
-    lr_code code = settle(options, &s, err);
+    lr_code code = gptoss_open_settle(options, &s, err);
     if (code == LR_OK)
         code = open_weights(NULL, dir, &s, &weights, err);
     if (code == LR_OK)
@@ -178,14 +178,14 @@ lr_code gptoss_engine_probe(const char *dir, const struct lr_engine_options *opt
     return code;
 }
 
-static struct lr_str token(const void *ctx, uint32_t id, uint32_t *flags)
+static struct lr_str gptoss_open_token(const void *ctx, uint32_t id, uint32_t *flags)
 {
     const struct lr_engine_model *m = ctx;
 
     return gptoss_vocabulary_bytes(&m->vocabulary, id, flags);
 }
 
-static void release(void *ctx, struct engine_sequence *seq)
+static void gptoss_open_release(void *ctx, struct engine_sequence *seq)
 {
     struct lr_engine_model *m = ctx;
 
@@ -241,8 +241,8 @@ static lr_code bring_up(struct lr_engine_model *m, const char *dir, const struct
     session->max_context = m->plan.max_context;
     session->vocab = m->vocabulary.rows;
     session->ctx = m;
-    session->token = token;
-    session->release = release;
+    session->token = gptoss_open_token;
+    session->release = gptoss_open_release;
     session->stats = gptoss_engine_stats;
     if (!open_round(&m->round, m->plan.max_sequences) ||
         !open_round(&m->next, m->plan.max_sequences))
@@ -250,7 +250,7 @@ static lr_code bring_up(struct lr_engine_model *m, const char *dir, const struct
     return LR_OK;
 }
 
-static void tell(const struct lr_engine_model *m, const struct setting *s)
+static void gptoss_open_tell(const struct lr_engine_model *m, const struct setting *s)
 {
     char text[512];
 
@@ -276,7 +276,7 @@ lr_code gptoss_engine_open(const struct lr_engine_host *host, const char *dir,
     if (m == NULL)
         return lr_fail(err, LR_OUT_OF_RAM, "no memory for the model");
     ENGINE_COPY_SIZED(&m->session.host, host);
-    lr_code code = settle(options, &s, err);
+    lr_code code = gptoss_open_settle(options, &s, err);
     m->backend_api = s.api;
     if (code == LR_OK)
         code = bring_up(m, dir, &s, err);
@@ -284,7 +284,7 @@ lr_code gptoss_engine_open(const struct lr_engine_host *host, const char *dir,
         gptoss_engine_close(m);
         return code;
     }
-    tell(m, &s);
+    gptoss_open_tell(m, &s);
     *out = m;
     return LR_OK;
 }

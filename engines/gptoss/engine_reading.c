@@ -56,7 +56,7 @@ static void destroy_list(struct gptoss_text *list)
 /* ---- the thread ---- */
 
 /* Unlinks the text that comes next. */
-static struct gptoss_text *choose(struct gptoss_reading *r)
+static struct gptoss_text *engine_reading_choose(struct gptoss_reading *r)
 {
     bool takes_oldest = ++r->taken % OLDEST_EVERY == 0;
     struct gptoss_text **best = &r->waiting;
@@ -70,7 +70,7 @@ static struct gptoss_text *choose(struct gptoss_reading *r)
     return text;
 }
 
-static void *run(void *arg)
+static void *engine_reading_run(void *arg)
 {
     struct gptoss_reading *r = arg;
 
@@ -80,7 +80,7 @@ static void *run(void *arg)
             pthread_cond_wait(&r->changed, &r->lock);
             continue;
         }
-        struct gptoss_text *text = r->current = choose(r);
+        struct gptoss_text *text = r->current = engine_reading_choose(r);
         pthread_mutex_unlock(&r->lock);
         text->code = r->encode(r->tokenizer, text->segments, text->segment_count, &text->ids,
                                &text->err);
@@ -130,7 +130,8 @@ void gptoss_reading_deinit(struct gptoss_reading *r)
 bool gptoss_reading_begin(struct gptoss_reading *r, uint64_t number,
                           const struct lr_segment *segments, size_t count)
 {
-    r->is_running = r->is_running || lr_thread_start(&r->thread, run, r, "tokenizer") == 0;
+    r->is_running =
+        r->is_running || lr_thread_start(&r->thread, engine_reading_run, r, "tokenizer") == 0;
     struct gptoss_text *text = r->is_running ? copy_text(number, segments, count) : NULL;
     if (text == NULL)
         return false;

@@ -8,7 +8,7 @@
 #include "engines/gptoss/engine_model.h"
 
 /* Lists the chosen sequences in m->round. */
-static struct gptoss_batch build(struct lr_engine_model *m)
+static struct gptoss_batch gptoss_step_build(struct lr_engine_model *m)
 {
     struct gptoss_round *r = &m->round;
     struct gptoss_batch batch = {.steps = r->steps};
@@ -48,7 +48,7 @@ static lr_code die(struct lr_engine_model *m, struct lr_error *err)
 }
 
 /* While the device computes: a step whose mask is not ready is not sampled. */
-static void fill_masks(void *ctx)
+static void gptoss_step_fill_masks(void *ctx)
 {
     struct lr_engine_model *m = ctx;
     struct gptoss_round *r = &m->round;
@@ -87,7 +87,8 @@ static void take_texts(struct lr_engine_model *m)
 }
 
 /* Chooses sequences and computes their step, or begins it (m->begun).  *sequences: how many. */
-static lr_code start(struct lr_engine_model *m, uint32_t *sequences, struct lr_error *err)
+static lr_code gptoss_step_start(struct lr_engine_model *m, uint32_t *sequences,
+                                 struct lr_error *err)
 {
     enum { LOOK_US = 1000 }; /* the caller looks for new requests as often */
     bool late = m->plan.late_masks != 0;
@@ -100,7 +101,7 @@ static lr_code start(struct lr_engine_model *m, uint32_t *sequences, struct lr_e
     engine_session_enter(&m->session);
     if (!late)
         engine_session_fill_masks(&m->session, m->round.batch);
-    struct gptoss_batch batch = build(m);
+    struct gptoss_batch batch = gptoss_step_build(m);
     if (batch.count == 0)
         return LR_OK;
     *sequences = batch.count;
@@ -108,7 +109,7 @@ static lr_code start(struct lr_engine_model *m, uint32_t *sequences, struct lr_e
     if (code != LR_UNSUPPORTED)
         return code;
     if (late) {
-        batch.fill_masks = fill_masks;
+        batch.fill_masks = gptoss_step_fill_masks;
         batch.ctx = m;
     }
     m->whole = false;
@@ -116,7 +117,7 @@ static lr_code start(struct lr_engine_model *m, uint32_t *sequences, struct lr_e
 }
 
 /* The tokens of the round. */
-static void tell(struct lr_engine_model *m, uint32_t sequences)
+static void gptoss_step_tell(struct lr_engine_model *m, uint32_t sequences)
 {
     const struct gptoss_round *r = &m->round;
 
@@ -142,7 +143,7 @@ static lr_code compute(struct lr_engine_model *m, struct lr_error *err)
     if (code == LR_OK && m->begun != 0 && sequences == 0)
         code = gptoss_ahead_finish(m, err); /* all its sequences have ended */
     if (code == LR_OK && m->begun == 0)
-        code = start(m, &sequences, err);
+        code = gptoss_step_start(m, &sequences, err);
     if (code == LR_OK && sequences != 0 && m->begun != 0) {
         code = gptoss_ahead_finish(m, err);
         for (uint32_t i = 0; i < m->round.count; i++)
@@ -154,7 +155,7 @@ static lr_code compute(struct lr_engine_model *m, struct lr_error *err)
         return LR_OK;
     take_back(m);
     gptoss_scheduler_advance(&m->scheduler, lr_clock_ns(NULL) - m->round.began_ns);
-    tell(m, sequences);
+    gptoss_step_tell(m, sequences);
     gptoss_ahead_pass(m);
     return LR_OK;
 }

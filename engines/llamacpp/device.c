@@ -69,8 +69,8 @@ static bool has_uuid(const char *pci_address, const char *uuid)
 }
 
 /* Vulkan has only the one device that was chosen before its backend was loaded. */
-static bool is_named(const struct llamacpp_library *lib, ggml_backend_dev_t device,
-                     const char *name)
+static bool llamacpp_device_is_named(const struct llamacpp_library *lib,
+                                     ggml_backend_dev_t device, const char *name)
 {
     const char *own = lib->ggml_backend_dev_name(device), *colon = strchr(name, ':');
     char wanted[32];
@@ -133,7 +133,7 @@ lr_code llamacpp_device_find(const struct llamacpp_library *lib, const char *nam
         ggml_backend_dev_t device = lib->ggml_backend_dev_get(i);
         if (!is_gpu(lib, device))
             continue;
-        if (is_named(lib, device, name)) {
+        if (llamacpp_device_is_named(lib, device, name)) {
             *out = device;
             return LR_OK;
         }

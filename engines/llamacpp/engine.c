@@ -9,7 +9,7 @@
 
 #include "engines/llamacpp/model.h"
 
-static const struct lr_engine_facts *describe(void)
+static const struct lr_engine_facts *llamacpp_engine_describe(void)
 {
     static const char *const runtimes[] = {"llama_cpp", NULL};
     static const char *const formats[] = {"gguf", NULL};
@@ -132,7 +132,7 @@ const struct lr_engine_api *llamacpp_engine_api(void)
     static const struct lr_engine_api api = {
         .size = sizeof(api),
         .abi = LR_ENGINE_ABI,
-        .describe = describe,
+        .describe = llamacpp_engine_describe,
         .probe = llamacpp_engine_probe,
         .open = llamacpp_engine_open,
         .close = llamacpp_engine_close,

@@ -21,8 +21,8 @@ struct setting {
     struct llamacpp_plan plan;
 };
 
-static lr_code settle(const char *dir, const struct lr_engine_options *given,
-                      struct setting *out, struct lr_error *err)
+static lr_code llama_open_settle(const char *dir, const struct lr_engine_options *given,
+                                 struct setting *out, struct lr_error *err)
 {
     bool on_device = false;
 
@@ -101,7 +101,7 @@ lr_code llamacpp_engine_count(const char *dir, const struct lr_engine_options *o
     struct llama_model *model;
     struct llamacpp_vocabulary vocabulary = {0};
     struct llamacpp_ids list = {0};
-    lr_code code = settle(dir, options, &s, err);
+    lr_code code = llama_open_settle(dir, options, &s, err);
 
     *count = 0;
     if (code == LR_OK)
@@ -124,7 +124,7 @@ lr_code llamacpp_engine_probe(const char *dir, const struct lr_engine_options *o
                               struct lr_engine_need *need, struct lr_error *err)
 {
     struct setting s = {0};
-    lr_code code = settle(dir, options, &s, err);
+    lr_code code = llama_open_settle(dir, options, &s, err);
 
     if (code == LR_OK)
         code = rehearse(&s, err);
@@ -154,7 +154,7 @@ lr_code llamacpp_engine_probe(const char *dir, const struct lr_engine_options *o
 
 /* ---- open ---- */
 
-static bool on_progress(float done, void *ctx)
+static bool llama_open_on_progress(float done, void *ctx)
 {
     struct lr_engine_model *m = ctx;
     double share = done < 0 ? 0 : done > 1 ? 1 : (double)done;
@@ -167,12 +167,13 @@ static bool on_progress(float done, void *ctx)
     return !m->gave_up;
 }
 
-static lr_code give_up(struct lr_error *err)
+static lr_code llama_open_give_up(struct lr_error *err)
 {
     return lr_fail(err, LR_CANCELLED, "loading was cancelled");
 }
 
-static lr_code load(struct lr_engine_model *m, const struct setting *s, struct lr_error *err)
+static lr_code llama_open_load(struct lr_engine_model *m, const struct setting *s,
+                               struct lr_error *err)
 {
     struct llama_model_params params = m->lib->llama_model_default_params();
     ggml_backend_dev_t devices[] = {s->device, NULL};
@@ -180,14 +181,14 @@ static lr_code load(struct lr_engine_model *m, const struct setting *s, struct l
     params.devices = devices; /* an empty list means "no GPU"; NULL would mean "all" */
     params.n_gpu_layers = s->device != NULL ? -1 : 0;
     params.split_mode = LLAMA_SPLIT_MODE_NONE;
-    params.progress_callback = on_progress;
+    params.progress_callback = llama_open_on_progress;
     params.progress_callback_user_data = m;
-    if (!on_progress(0, m))
-        return give_up(err);
+    if (!llama_open_on_progress(0, m))
+        return llama_open_give_up(err);
     llamacpp_library_forget_complaint();
     m->llama = m->lib->llama_model_load_from_file(m->header.path, params);
     if (m->gave_up)
-        return give_up(err);
+        return llama_open_give_up(err);
     return m->llama != NULL ? check_kind(m->lib, m->llama, s, err) : load_failed(s, err);
 }
 
@@ -236,7 +237,7 @@ static void start_pool(struct lr_engine_model *m)
         m->lib->llama_attach_threadpool(m->context, m->pool, m->pool);
 }
 
-static void forget(void *ctx, uint32_t slot)
+static void llama_open_forget(void *ctx, uint32_t slot)
 {
     struct lr_engine_model *m = ctx;
 
@@ -251,7 +252,7 @@ static lr_code make_context(struct lr_engine_model *m, struct lr_error *err)
     if (m->session.host.progress != NULL &&
         m->session.host.progress(m->session.host.ctx, "prepare", 0,
                                  m->plan.kv + m->plan.workspace) != 0)
-        return give_up(err);
+        return llama_open_give_up(err);
     llamacpp_library_forget_complaint();
     m->context =
         m->lib->llama_init_from_model(m->llama, llamacpp_context_params(m->lib, &m->plan));
@@ -283,7 +284,7 @@ static lr_code warm_up(struct lr_engine_model *m, struct lr_error *err)
     for (uint32_t i = 0; i < 2; i++) {
         if (m->session.host.progress != NULL &&
             m->session.host.progress(m->session.host.ctx, "compile", i, 2) != 0)
-            return give_up(err);
+            return llama_open_give_up(err);
         for (b->n_tokens = 0; (uint32_t)b->n_tokens < counts[i]; b->n_tokens++) {
             b->token[b->n_tokens] = 0;
             b->pos[b->n_tokens] = b->n_tokens;
@@ -294,12 +295,12 @@ static lr_code warm_up(struct lr_engine_model *m, struct lr_error *err)
         if (m->lib->llama_decode(m->context, *b) != 0)
             return lr_fail(err, LR_INTERNAL, "%s: the GPU could not compute a first batch",
                            m->header.path);
-        forget(m, 0);
+        llama_open_forget(m, 0);
     }
     return LR_OK;
 }
 
-static struct lr_str token(const void *ctx, uint32_t id, uint32_t *flags)
+static struct lr_str llama_open_token(const void *ctx, uint32_t id, uint32_t *flags)
 {
     const struct lr_engine_model *m = ctx;
 
@@ -307,7 +308,7 @@ static struct lr_str token(const void *ctx, uint32_t id, uint32_t *flags)
     return llamacpp_vocabulary_bytes(&m->vocabulary, id);
 }
 
-static void release(void *ctx, struct engine_sequence *seq)
+static void llama_open_release(void *ctx, struct engine_sequence *seq)
 {
     struct lr_engine_model *m = ctx;
 
@@ -317,7 +318,7 @@ static void release(void *ctx, struct engine_sequence *seq)
 static lr_code bring_up(struct lr_engine_model *m, const struct setting *s,
                         struct lr_error *err)
 {
-    lr_code code = load(m, s, err);
+    lr_code code = llama_open_load(m, s, err);
 
     if (code == LR_OK)
         code = llamacpp_vocabulary_open(m->lib, m->llama, m->header.path, &m->vocabulary, err);
@@ -334,20 +335,20 @@ static lr_code bring_up(struct lr_engine_model *m, const struct setting *s,
     m->session.requests = m->header.requests;
     m->session.dimensions = (uint32_t)m->lib->llama_model_n_embd_out(m->llama);
     m->session.ctx = m;
-    m->session.token = token;
-    m->session.release = release;
+    m->session.token = llama_open_token;
+    m->session.release = llama_open_release;
     m->session.stats = llamacpp_engine_stats;
     m->sampler = sampler_create(m->vocabulary.count);
     m->batched = calloc(m->plan.max_sequences, sizeof(struct engine_sequence *));
     m->rows = calloc(m->plan.max_sequences, sizeof(*m->rows));
     m->batch = m->lib->llama_batch_init((int32_t)m->plan.step_tokens, 0, 1);
     if (m->sampler == NULL || m->batched == NULL || m->rows == NULL || m->batch.token == NULL ||
-        !llamacpp_scheduler_init(&m->scheduler, &m->plan, forget, m))
+        !llamacpp_scheduler_init(&m->scheduler, &m->plan, llama_open_forget, m))
         return lr_fail(err, LR_OUT_OF_RAM, "no memory for %u sequences", m->plan.max_sequences);
     return warm_up(m, err);
 }
 
-static void tell(const struct lr_engine_model *m, const struct setting *s)
+static void llama_open_tell(const struct lr_engine_model *m, const struct setting *s)
 {
     char text[512];
 
@@ -375,7 +376,7 @@ lr_code llamacpp_engine_open(const struct lr_engine_host *host, const char *dir,
         return lr_fail(err, LR_OUT_OF_RAM, "no memory for the model");
     ENGINE_COPY_SIZED(&m->session.host, host);
     llamacpp_library_log_to(&m->session.host);
-    lr_code code = settle(dir, options, &s, err);
+    lr_code code = llama_open_settle(dir, options, &s, err);
     m->lib = s.lib;
     m->header = s.header;
     m->plan = s.plan;
@@ -385,7 +386,7 @@ lr_code llamacpp_engine_open(const struct lr_engine_host *host, const char *dir,
         llamacpp_engine_close(m);
         return code;
     }
-    tell(m, &s);
+    llama_open_tell(m, &s);
     *out = m;
     return LR_OK;
 }

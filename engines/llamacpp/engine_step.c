@@ -9,7 +9,7 @@
 /* ---- computing ---- */
 
 /* Puts the chosen tokens into the batch; m->batched lists its sequences. */
-static uint32_t build(struct lr_engine_model *m)
+static uint32_t llama_step_build(struct lr_engine_model *m)
 {
     struct llama_batch *b = &m->batch;
     uint32_t count = 0;
@@ -47,7 +47,7 @@ static lr_code die(struct lr_engine_model *m, int32_t result, struct lr_error *e
 
 /* libllama found no cells for the batch and left its cache unchanged.  By our count there were
  * enough, but a cache with windows or recurrent states may count differently. */
-static void make_room(struct lr_engine_model *m)
+static void llama_step_make_room(struct lr_engine_model *m)
 {
     struct lr_error error;
 
@@ -89,14 +89,14 @@ static lr_code compute(struct lr_engine_model *m, struct lr_error *err)
         return LR_OK;
     engine_session_enter(&m->session);
     engine_session_fill_masks(&m->session, m->batched);
-    uint32_t count = build(m);
+    uint32_t count = llama_step_build(m);
     if (count == 0)
         return LR_OK;
     llamacpp_library_forget_complaint();
     int32_t result = m->header.has_cache ? m->lib->llama_decode(m->context, m->batch)
                                          : m->lib->llama_encode(m->context, m->batch);
     if (result == 1) {
-        make_room(m);
+        llama_step_make_room(m);
         return LR_OK;
     }
     if (result != 0)

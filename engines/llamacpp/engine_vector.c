@@ -13,8 +13,8 @@
 /* ---- ids ---- */
 
 /* Appends ids, then the special tokens of `ends` that the vocabulary has; frees `from`. */
-static bool append(struct llamacpp_ids *to, struct llamacpp_ids *from, size_t skip,
-                   const int32_t *ends, size_t end_count)
+static bool engine_vector_append(struct llamacpp_ids *to, struct llamacpp_ids *from,
+                                 size_t skip, const int32_t *ends, size_t end_count)
 {
     size_t room = to->count + from->count + end_count + 1;
     uint32_t *items = realloc(to->items, room * sizeof(*items));
@@ -35,7 +35,7 @@ static bool append(struct llamacpp_ids *to, struct llamacpp_ids *from, size_t sk
     return items != NULL;
 }
 
-static lr_code no_memory(struct llamacpp_ids *ids, struct lr_error *err)
+static lr_code engine_vector_no_memory(struct llamacpp_ids *ids, struct lr_error *err)
 {
     free(ids->items);
     *ids = (struct llamacpp_ids){0};
@@ -52,7 +52,8 @@ static lr_code embed_ids(const struct llamacpp_vocabulary *v, const struct lr_en
 
     if (code != LR_OK || text.count == 0)
         return code;
-    return append(out, &text, 0, &end, 1) ? LR_OK : no_memory(out, err);
+    return engine_vector_append(out, &text, 0, &end, 1) ? LR_OK
+                                                        : engine_vector_no_memory(out, err);
 }
 
 /* "<bos> query <eos> <sep> document <eos>". */
@@ -65,8 +66,8 @@ static lr_code pair_ids(const struct llamacpp_vocabulary *v, const struct lr_eng
 
     if (code != LR_OK)
         return code;
-    if (!append(out, &query, 0, between, 2))
-        return no_memory(out, err);
+    if (!engine_vector_append(out, &query, 0, between, 2))
+        return engine_vector_no_memory(out, err);
     code = llamacpp_tokenize(v, r->document, r->document_count, max_bytes, &document, err);
     if (code != LR_OK) {
         free(out->items);
@@ -74,7 +75,9 @@ static lr_code pair_ids(const struct llamacpp_vocabulary *v, const struct lr_eng
         return code;
     }
     size_t skip = v->bos >= 0 && document.count > 0 && document.items[0] == (uint32_t)v->bos;
-    return append(out, &document, skip, &end, 1) ? LR_OK : no_memory(out, err);
+    return engine_vector_append(out, &document, skip, &end, 1)
+               ? LR_OK
+               : engine_vector_no_memory(out, err);
 }
 
 /* The prompt of a model that has one for ranking: its "{query}" and "{document}" are replaced,
@@ -90,7 +93,7 @@ static lr_code prompt_ids(const struct llamacpp_vocabulary *v, const char *promp
     size_t bytes = rest.len;
 
     if (all == NULL)
-        return no_memory(out, err);
+        return engine_vector_no_memory(out, err);
     for (int places = 0; rest.len != 0; places++) {
         const char *q = strstr(rest.ptr, "{query}"), *d = strstr(rest.ptr, "{document}");
         bool is_query = q != NULL && (d == NULL || q < d);

@@ -31,8 +31,9 @@ static lr_code bad_range(const struct reading *r, const char *key, uint64_t valu
 }
 
 /* An optional integer, `otherwise` if absent; another type is MODEL_CORRUPT. */
-static lr_code number(const struct reading *r, const char *name, uint64_t otherwise,
-                      uint64_t low, uint64_t high, uint64_t *out)
+static lr_code llamacpp_header_number(const struct reading *r, const char *name,
+                                      uint64_t otherwise, uint64_t low, uint64_t high,
+                                      uint64_t *out)
 {
     char key[160];
 
@@ -52,7 +53,7 @@ static lr_code needed(const struct reading *r, const char *name, uint64_t high, 
 
     if (model_gguf_get(r->g, key_of(r, name, key)) == NULL)
         return lr_fail(r->err, LR_MODEL_CORRUPT, "%s: %s is missing", r->h->path, key);
-    lr_code code = number(r, name, 0, 1, high, &value);
+    lr_code code = llamacpp_header_number(r, name, 0, 1, high, &value);
     *out = (uint32_t)value;
     return code;
 }
@@ -83,7 +84,7 @@ static lr_code per_layer(const struct reading *r, const char *name, uint32_t oth
 
     *out = (struct per_layer){.all = otherwise, .given = v != NULL};
     if (v == NULL || v->type != MODEL_GGUF_ARRAY) {
-        lr_code code = number(r, name, otherwise, 0, high, &value);
+        lr_code code = llamacpp_header_number(r, name, otherwise, 0, high, &value);
         out->all = (uint32_t)value;
         return code;
     }
@@ -119,11 +120,11 @@ static lr_code read_attention(const struct reading *r)
         return bad_range(r, "attention.head_count", h->heads, 1, h->width);
     code = per_layer(r, "attention.head_count_kv", h->heads, LLAMACPP_HEADS_MAX, &kv_heads);
     if (code == LR_OK)
-        code = number(r, "attention.key_length", h->width / h->heads, 1, LLAMACPP_WIDTH_MAX,
-                      &key_len);
+        code = llamacpp_header_number(r, "attention.key_length", h->width / h->heads, 1,
+                                      LLAMACPP_WIDTH_MAX, &key_len);
     if (code == LR_OK)
-        code = number(r, "attention.value_length", h->width / h->heads, 1, LLAMACPP_WIDTH_MAX,
-                      &value_len);
+        code = llamacpp_header_number(r, "attention.value_length", h->width / h->heads, 1,
+                                      LLAMACPP_WIDTH_MAX, &value_len);
     for (uint32_t i = 0; code == LR_OK && i < h->layers; i++)
         h->kv_values += layer_value(&kv_heads, i) * (key_len + value_len);
     return code;
@@ -139,12 +140,12 @@ static lr_code read_feed_forward(const struct reading *r)
         if (layer_value(&dense, i) > r->h->feed_forward)
             r->h->feed_forward = layer_value(&dense, i);
     if (code == LR_OK)
-        code = number(r, "expert_count", 0, 0, LLAMACPP_EXPERTS_MAX, &experts);
+        code = llamacpp_header_number(r, "expert_count", 0, 0, LLAMACPP_EXPERTS_MAX, &experts);
     if (code == LR_OK)
-        code = number(r, "expert_used_count", 0, 0, experts, &used);
+        code = llamacpp_header_number(r, "expert_used_count", 0, 0, experts, &used);
     if (code == LR_OK)
-        code = number(r, "expert_feed_forward_length", r->h->feed_forward, 0,
-                      LLAMACPP_WIDTH_MAX, &expert_width);
+        code = llamacpp_header_number(r, "expert_feed_forward_length", r->h->feed_forward, 0,
+                                      LLAMACPP_WIDTH_MAX, &expert_width);
     if (code == LR_OK && used * expert_width > r->h->feed_forward)
         r->h->feed_forward = (uint32_t)(used * expert_width);
     return code;
@@ -154,11 +155,12 @@ static lr_code read_state(const struct reading *r)
 {
     uint64_t inner, state, conv;
 
-    lr_code code = number(r, "ssm.inner_size", 0, 0, LLAMACPP_WIDTH_MAX, &inner);
+    lr_code code =
+        llamacpp_header_number(r, "ssm.inner_size", 0, 0, LLAMACPP_WIDTH_MAX, &inner);
     if (code == LR_OK)
-        code = number(r, "ssm.state_size", 0, 0, LLAMACPP_WIDTH_MAX, &state);
+        code = llamacpp_header_number(r, "ssm.state_size", 0, 0, LLAMACPP_WIDTH_MAX, &state);
     if (code == LR_OK)
-        code = number(r, "ssm.conv_kernel", 0, 0, 1024, &conv);
+        code = llamacpp_header_number(r, "ssm.conv_kernel", 0, 0, 1024, &conv);
     if (code == LR_OK)
         r->h->state_per_sequence = r->h->layers * inner * (state + conv) * sizeof(float);
     return code;
@@ -171,9 +173,10 @@ static lr_code read_vector(const struct reading *r)
     uint64_t pooling, dimensions;
     char key[160];
 
-    lr_code code = number(r, "pooling_type", 0, 0, UINT32_MAX, &pooling);
+    lr_code code = llamacpp_header_number(r, "pooling_type", 0, 0, UINT32_MAX, &pooling);
     if (code == LR_OK)
-        code = number(r, "embedding_length_out", h->width, 1, LLAMACPP_WIDTH_MAX, &dimensions);
+        code = llamacpp_header_number(r, "embedding_length_out", h->width, 1,
+                                      LLAMACPP_WIDTH_MAX, &dimensions);
     if (code != LR_OK)
         return code;
     h->pooling = (uint32_t)pooling;
@@ -274,8 +277,8 @@ static lr_code read_first(const struct reading *r)
     return code == LR_OK ? read_vocabulary(r) : code;
 }
 
-static lr_code read_file(struct llamacpp_header *h, const char *path, bool is_first,
-                         struct lr_error *err)
+static lr_code llamacpp_header_read_file(struct llamacpp_header *h, const char *path,
+                                         bool is_first, struct lr_error *err)
 {
     struct model_gguf *g;
     lr_code code = model_gguf_open(path, &g, err);
@@ -310,7 +313,7 @@ lr_code llamacpp_header_read(const char *dir, const char *filename, struct llama
             continue;
         code = lr_path_join(path, dir, lr_str_z(d->files[i].name), err);
         if (code == LR_OK)
-            code = read_file(out, path, out->file_count == 0, err);
+            code = llamacpp_header_read_file(out, path, out->file_count == 0, err);
         out->file_count++;
     }
     model_descriptor_close(d);

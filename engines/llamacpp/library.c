@@ -34,7 +34,7 @@ static void say_line(void)
     voice.len = 0;
 }
 
-static void on_log(enum ggml_log_level level, const char *text, void *ctx)
+static void llamacpp_library_on_log(enum ggml_log_level level, const char *text, void *ctx)
 {
     (void)ctx;
     (void)pthread_mutex_lock(&voice.lock);
@@ -53,8 +53,8 @@ static void on_log(enum ggml_log_level level, const char *text, void *ctx)
 /* ggml aborts after this: the worker dies, and its log has the reason. */
 static void on_abort(const char *text)
 {
-    on_log(GGML_LOG_LEVEL_ERROR, text, NULL);
-    on_log(GGML_LOG_LEVEL_CONT, "\n", NULL);
+    llamacpp_library_on_log(GGML_LOG_LEVEL_ERROR, text, NULL);
+    llamacpp_library_on_log(GGML_LOG_LEVEL_CONT, "\n", NULL);
 }
 
 void llamacpp_library_log_to(const struct lr_engine_host *host)
@@ -88,7 +88,7 @@ void llamacpp_library_complaint(char *out, size_t size)
 
 /* ---- opening ---- */
 
-static bool find(void *handle, const char *name, void *function, size_t size)
+static bool llamacpp_library_find(void *handle, const char *name, void *function, size_t size)
 {
     void *symbol = lr_library_symbol(handle, name);
 
@@ -114,7 +114,8 @@ lr_code llamacpp_library_open(const char *path, const char *version,
                        is_windows() ? ": install the runtime of Visual C++ 2015 to 2022 "
                                       "(docs/llamacpp.md)"
                                     : "");
-    if (!find(handle, "llama_version", &out->llama_version, sizeof(out->llama_version)))
+    if (!llamacpp_library_find(handle, "llama_version", &out->llama_version,
+                               sizeof(out->llama_version)))
         return lr_fail(err, LR_ABI_MISMATCH,
                        "%s does not say its version; this engine was built for libllama %s",
                        path, version);
@@ -124,7 +125,7 @@ lr_code llamacpp_library_open(const char *path, const char *version,
                        "there, or build the engine again",
                        path, out->llama_version(), version);
 #define X(name)                                                                                \
-    if (!find(handle, #name, &out->name, sizeof(out->name)))                                   \
+    if (!llamacpp_library_find(handle, #name, &out->name, sizeof(out->name)))                  \
         return lr_fail(err, LR_ABI_MISMATCH, "%s (libllama %s) lacks %s", path, version, #name);
     LLAMACPP_FUNCTIONS(X)
 #undef X
@@ -163,7 +164,7 @@ static void locate(char path[LR_PATH_MAX], char folder[LR_PATH_MAX])
     (void)snprintf(path, LR_PATH_MAX, "%s/%s", llamacpp_library_folder, LLAMACPP_LIBRARY_NAME);
 }
 
-static lr_code start(struct llamacpp_library *lib, struct lr_error *err)
+static lr_code llamacpp_library_start(struct llamacpp_library *lib, struct lr_error *err)
 {
     char path[LR_PATH_MAX], folder[LR_PATH_MAX];
 
@@ -176,7 +177,7 @@ static lr_code start(struct llamacpp_library *lib, struct lr_error *err)
     lr_code code = llamacpp_library_open(path, LLAMACPP_BUILT_FOR, lib, err);
     if (code != LR_OK)
         return code;
-    lib->llama_log_set(on_log, NULL);
+    lib->llama_log_set(llamacpp_library_on_log, NULL);
     (void)lib->ggml_set_abort_callback(on_abort);
     lib->llama_backend_init();
     /* A build with linked backends has them already. */
@@ -226,7 +227,7 @@ lr_code llamacpp_library_get(const struct llamacpp_library **out, struct lr_erro
 
     *out = NULL;
     if (!is_started)
-        (void)start(&lib, &failure);
+        (void)llamacpp_library_start(&lib, &failure);
     is_started = true;
     if (failure.code != LR_OK)
         return lr_fail(err, failure.code, "%s", failure.text);

@@ -31,7 +31,8 @@ static const uint64_t VULKAN_BYTES = 128ull << 20;
 /* With a GPU the processor only looks up embeddings. */
 enum { DEVICE_THREADS = 4 };
 
-static uint32_t pick(uint64_t asked, uint64_t otherwise, uint64_t low, uint64_t high)
+static uint32_t llamacpp_plan_pick(uint64_t asked, uint64_t otherwise, uint64_t low,
+                                   uint64_t high)
 {
     uint64_t v = asked != 0 ? asked : otherwise;
 
@@ -43,7 +44,7 @@ static uint32_t pick(uint64_t asked, uint64_t otherwise, uint64_t low, uint64_t 
  * least so many weights to read, and is expensive where the cores are busy. */
 static const uint64_t WEIGHTS_PER_THREAD = 4ull << 20;
 
-static uint64_t round_up(uint64_t tokens)
+static uint64_t llamacpp_plan_round_up(uint64_t tokens)
 {
     return (tokens + CELLS - 1) / CELLS * CELLS;
 }
@@ -112,7 +113,7 @@ static uint64_t kv_bytes(enum llamacpp_kv_type type, uint64_t values)
 static uint64_t workspace_bytes(const struct llamacpp_header *h, const struct llamacpp_plan *p)
 {
     uint64_t row = (uint64_t)h->width * 8 + (uint64_t)h->feed_forward * 3;
-    uint64_t cells = p->shared ? p->kv_tokens : round_up(p->max_context);
+    uint64_t cells = p->shared ? p->kv_tokens : llamacpp_plan_round_up(p->max_context);
     uint64_t mask = cells * p->step_tokens * 6; /* in float32 and in half precision */
     uint64_t logits = (uint64_t)h->vocab * p->max_sequences * 3 * sizeof(float);
 
@@ -123,17 +124,18 @@ static uint64_t workspace_bytes(const struct llamacpp_header *h, const struct ll
 
 static void count(const struct llamacpp_header *h, struct llamacpp_plan *p, uint64_t kv_tokens)
 {
-    uint64_t each = round_up(p->max_context);
+    uint64_t each = llamacpp_plan_round_up(p->max_context);
 
     p->shared = kv_tokens < each * p->max_sequences;
-    p->kv_tokens = p->shared ? round_up(kv_tokens) : each * p->max_sequences;
+    p->kv_tokens = p->shared ? llamacpp_plan_round_up(kv_tokens) : each * p->max_sequences;
     p->kv = p->kv_tokens * p->kv_per_token + p->max_sequences * p->kv_per_sequence;
     p->workspace = workspace_bytes(h, p);
     p->total = p->weights + p->kv + p->workspace + p->fixed;
 }
 
-static lr_code fit(const struct llamacpp_header *h, const struct lr_engine_options *o,
-                   struct llamacpp_plan *p, uint64_t kv_tokens, struct lr_error *err)
+static lr_code llamacpp_plan_fit(const struct llamacpp_header *h,
+                                 const struct lr_engine_options *o, struct llamacpp_plan *p,
+                                 uint64_t kv_tokens, struct lr_error *err)
 {
     uint64_t limit = p->on_device ? o->vram_limit : o->ram_limit;
 
@@ -164,7 +166,7 @@ static const uint64_t VECTOR_LOGITS_BYTES = 512ull << 20;
 static uint32_t vector_context(const struct llamacpp_header *h)
 {
     uint64_t tokens = VECTOR_LOGITS_BYTES / ((uint64_t)h->vocab * sizeof(float));
-    uint32_t usual = pick(tokens, 0, VECTOR_CONTEXT_LEAST, VECTOR_CONTEXT);
+    uint32_t usual = llamacpp_plan_pick(tokens, 0, VECTOR_CONTEXT_LEAST, VECTOR_CONTEXT);
 
     return usual < h->context ? usual : h->context;
 }
@@ -182,19 +184,19 @@ lr_code llamacpp_plan_make(const struct llamacpp_header *h, const struct lr_engi
     lr_code code = read_extra(o->extra_json, &p, err);
     if (code != LR_OK)
         return code;
-    p.max_sequences = pick(o->max_sequences, DEFAULT_SEQUENCES, 1, SEQUENCES_MAX);
-    p.prefill_chunk = pick(o->prefill_chunk, DEFAULT_CHUNK, 1, CHUNK_MAX);
+    p.max_sequences = llamacpp_plan_pick(o->max_sequences, DEFAULT_SEQUENCES, 1, SEQUENCES_MAX);
+    p.prefill_chunk = llamacpp_plan_pick(o->prefill_chunk, DEFAULT_CHUNK, 1, CHUNK_MAX);
     p.step_tokens = p.prefill_chunk + p.max_sequences;
-    p.threads = pick(o->threads, lr_cpu_allowed(), 1, THREADS_MAX);
+    p.threads = llamacpp_plan_pick(o->threads, lr_cpu_allowed(), 1, THREADS_MAX);
     if (p.threads > h->weights / WEIGHTS_PER_THREAD + 1)
         p.threads = (uint32_t)(h->weights / WEIGHTS_PER_THREAD) + 1;
     if (on_device && o->threads == 0 && p.threads > DEVICE_THREADS)
         p.threads = DEVICE_THREADS;
-    p.max_context =
-        pick(o->max_context, p.is_vector ? vector_context(h) : h->context, 1, h->context);
+    p.max_context = llamacpp_plan_pick(
+        o->max_context, p.is_vector ? vector_context(h) : h->context, 1, h->context);
     if (p.is_vector)
         p.step_tokens = p.max_context > p.prefill_chunk ? p.max_context : p.prefill_chunk;
-    uint64_t whole = round_up(p.max_context) * p.max_sequences;
+    uint64_t whole = llamacpp_plan_round_up(p.max_context) * p.max_sequences;
     uint64_t usual = o->max_context > DEFAULT_KV_TOKENS ? p.max_context : DEFAULT_KV_TOKENS;
     uint64_t wanted = o->max_tokens != 0 ? o->max_tokens : usual < whole ? usual : whole;
     if (p.is_vector)
@@ -210,7 +212,7 @@ lr_code llamacpp_plan_make(const struct llamacpp_header *h, const struct lr_engi
     p.fixed = FIXED_BYTES + h->vocab * BYTES_PER_VOCAB_ENTRY;
     if (on_device)
         p.fixed += strncmp(o->devices[0], "vulkan", 6) == 0 ? VULKAN_BYTES : DRIVER_BYTES;
-    code = fit(h, o, &p, wanted, err);
+    code = llamacpp_plan_fit(h, o, &p, wanted, err);
     if (code == LR_OK)
         *out = p;
     return code;

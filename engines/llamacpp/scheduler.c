@@ -20,7 +20,7 @@ static uint64_t cells_used(const struct llamacpp_scheduler *s, uint32_t *running
     return used;
 }
 
-static void leave(struct llamacpp_scheduler *s, struct engine_sequence *seq)
+static void llamacpp_scheduler_leave(struct llamacpp_scheduler *s, struct engine_sequence *seq)
 {
     s->forget(s->ctx, seq->slot);
     s->taken[seq->slot] = false;
@@ -34,12 +34,12 @@ bool llamacpp_scheduler_preempt(struct llamacpp_scheduler *s)
 
     if (last == NULL || last == s->queue.running)
         return false;
-    leave(s, last);
+    llamacpp_scheduler_leave(s, last);
     engine_queue_suspend(&s->queue, last);
     return true;
 }
 
-static bool enter(struct llamacpp_scheduler *s, struct engine_sequence *seq)
+static bool llamacpp_scheduler_enter(struct llamacpp_scheduler *s, struct engine_sequence *seq)
 {
     uint32_t slot = 0, running;
     uint64_t used = cells_used(s, &running);
@@ -74,7 +74,7 @@ uint32_t llamacpp_scheduler_choose(struct llamacpp_scheduler *s)
 
     while (cells_used(s, &running) > s->plan->kv_tokens && llamacpp_scheduler_preempt(s)) {
     }
-    while (s->queue.queued != NULL && enter(s, s->queue.queued)) {
+    while (s->queue.queued != NULL && llamacpp_scheduler_enter(s, s->queue.queued)) {
     }
     return s->plan->is_vector ? share_whole(s)
                               : engine_queue_share(&s->queue, s->plan->prefill_chunk);
@@ -100,6 +100,6 @@ void llamacpp_scheduler_deinit(struct llamacpp_scheduler *s)
 void llamacpp_scheduler_end(struct llamacpp_scheduler *s, struct engine_sequence *seq)
 {
     if (seq->state == ENGINE_RUNNING)
-        leave(s, seq);
+        llamacpp_scheduler_leave(s, seq);
     engine_queue_end(&s->queue, seq);
 }

@@ -32,7 +32,7 @@ static bool push(struct llamacpp_ids *ids, uint32_t id)
     return true;
 }
 
-static void join(const struct lr_segment *segments, size_t count, struct prompt *p)
+static void tokenize_join(const struct lr_segment *segments, size_t count, struct prompt *p)
 {
     for (size_t i = 0; i < count; i++) {
         size_t before = p->text.len;
@@ -127,8 +127,8 @@ static bool add_run(const struct llamacpp_vocabulary *v, struct lr_str run,
     return true;
 }
 
-static bool encode(const struct llamacpp_vocabulary *v, const struct prompt *p,
-                   struct llamacpp_ids *ids)
+static bool tokenize_encode(const struct llamacpp_vocabulary *v, const struct prompt *p,
+                            struct llamacpp_ids *ids)
 {
     size_t start = 0, at = 0, len = p->text.len;
 
@@ -179,8 +179,8 @@ lr_code llamacpp_tokenize(const struct llamacpp_vocabulary *v,
                        bytes, max_bytes);
     lr_buf_init(&p.text, bytes * 3 + 16); /* a byte that is not UTF-8 becomes three */
     lr_buf_init(&p.trust, bytes * 3 + 16);
-    join(segments, count, &p);
-    bool ok = !p.text.failed && !p.trust.failed && encode(v, &p, out) &&
+    tokenize_join(segments, count, &p);
+    bool ok = !p.text.failed && !p.trust.failed && tokenize_encode(v, &p, out) &&
               (out->count == 0 || add_bos(v, out));
     lr_buf_free(&p.text);
     lr_buf_free(&p.trust);

@@ -118,7 +118,7 @@ static bool allocate(struct llamacpp_vocabulary *v)
     return v->offsets != NULL && v->flags != NULL && v->usable != NULL;
 }
 
-static bool fill(struct llamacpp_vocabulary *v)
+static bool llamacpp_vocabulary_fill(struct llamacpp_vocabulary *v)
 {
     for (uint32_t id = 0; id < v->count; id++) {
         v->flags[id] = flags_of(v, (int32_t)id);
@@ -149,7 +149,7 @@ lr_code llamacpp_vocabulary_open(const struct llamacpp_library *lib,
     lr_buf_init(&out->text, TEXT_MAX);
     bool has_room = allocate(out);
     lr_code code = has_room ? read_controls(out, path, err) : LR_OUT_OF_RAM;
-    if (code == LR_OK && !fill(out))
+    if (code == LR_OK && !llamacpp_vocabulary_fill(out))
         has_room = false;
     if (!has_room)
         code =

@@ -45,7 +45,7 @@ static double total(const double *sums)
 
 /* The bucket in which the run ends, or the last bucket that is not empty if the run goes on.
  * *before: the sum before all buckets; on return, before this bucket. */
-static uint32_t reach(const double *sums, double enough, double *before, bool *reached)
+static uint32_t rank_reach(const double *sums, double enough, double *before, bool *reached)
 {
     double run = *before;
     uint32_t found = 0;
@@ -146,7 +146,7 @@ bool sampler_select(struct sampler *s, struct scan_row row, const struct sampler
         s->scan->tally(&row, &tally);
         if (first && run->weigh)
             enough *= total(s->sums);
-        narrow(&range, reach(s->sums, enough, &before, &reached));
+        narrow(&range, rank_reach(s->sums, enough, &before, &reached));
         is_long = first ? reached : is_long;
         n = s->scan->gather(&row, -float_of(range.to), -float_of(range.from), s->list_x,
                             s->list_id);

@@ -155,8 +155,8 @@ static bool wants_penalties(const struct lr_sampling *p)
 }
 
 /* Fills values with l; ids that must not be sampled get -infinity. */
-static void prepare(struct sampler *s, const float *logits, const uint32_t *usable,
-                    const struct sampler_input *how)
+static void sampler_prepare(struct sampler *s, const float *logits, const uint32_t *usable,
+                            const struct sampler_input *how)
 {
     const struct lr_sampling *p = how->sampling;
 
@@ -229,7 +229,7 @@ static uint32_t choose_with_noise(const struct sampler *s, const struct scan_row
 
 /* Replaces l by x if most of the row will be read more than once, because division takes
  * time. */
-static void scale(struct sampler *s, struct scan_row *row, float least)
+static void sampler_scale(struct sampler *s, struct scan_row *row, float least)
 {
     uint32_t often = 0;
 
@@ -244,13 +244,13 @@ static void scale(struct sampler *s, struct scan_row *row, float least)
     row->temperature = 1;
 }
 
-static uint32_t choose(struct sampler *s, const float *logits, const uint32_t *usable,
-                       const struct sampler_input *how)
+static uint32_t sampler_choose(struct sampler *s, const float *logits, const uint32_t *usable,
+                               const struct sampler_input *how)
 {
     const struct lr_sampling *p = how->sampling;
     struct sampler_border border = {-FLT_MAX, UINT32_MAX};
 
-    prepare(s, logits, usable, how);
+    sampler_prepare(s, logits, usable, how);
     uint32_t likely = largest(s);
     float top = s->values[likely];
     if (!(top > -INFINITY)) { /* no id is legal, or the row has no numbers */
@@ -265,7 +265,7 @@ static uint32_t choose(struct sampler *s, const float *logits, const uint32_t *u
                            .top = top,
                            .temperature = p->temperature};
     if (p->top_p < 1.0f && p->temperature != 1)
-        scale(s, &row, sampler_least(s, p->top_p));
+        sampler_scale(s, &row, sampler_least(s, p->top_p));
     if (p->top_k > 0 || p->top_p < 1.0f)
         border = sampler_filter(s, &row, p);
     return choose_with_noise(s, &row, how, &border, likely);
@@ -274,7 +274,7 @@ static uint32_t choose(struct sampler *s, const float *logits, const uint32_t *u
 void sampler_sample(struct sampler *s, const float *logits, const uint32_t *usable,
                     const struct sampler_input *how, struct sampler_result *out)
 {
-    out->id = choose(s, logits, usable, how);
+    out->id = sampler_choose(s, logits, usable, how);
     out->logprob = 0;
     out->top_count = 0;
     if (how->sampling->logprobs || how->sampling->top_logprobs > 0)

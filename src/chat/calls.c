@@ -6,7 +6,7 @@
  */
 #include "chat/calls.h"
 
-static void give(struct chat_calls *p, enum chat_delta_kind kind, struct lr_str text)
+static void chat_calls_give(struct chat_calls *p, enum chat_delta_kind kind, struct lr_str text)
 {
     struct chat_delta delta = {.kind = kind, .tool_index = p->count, .text = text};
     bool is_text = kind == CHAT_DELTA_CONTENT || kind == CHAT_DELTA_TOOL_ARGUMENTS;
@@ -16,7 +16,7 @@ static void give(struct chat_calls *p, enum chat_delta_kind kind, struct lr_str 
 
 static void give_held(struct chat_calls *p, enum chat_delta_kind kind)
 {
-    give(p, kind, lr_buf_str(&p->held));
+    chat_calls_give(p, kind, lr_buf_str(&p->held));
     lr_buf_clear(&p->held);
 }
 
@@ -41,16 +41,16 @@ static void begin_object(struct chat_calls *p)
 }
 
 /* The held text is no call. */
-static void give_up(struct chat_calls *p)
+static void chat_calls_give_up(struct chat_calls *p)
 {
     give_held(p, CHAT_DELTA_CONTENT);
     begin_looking(p, false);
 }
 
-static void end_call(struct chat_calls *p, enum chat_calls_state state)
+static void chat_calls_end_call(struct chat_calls *p, enum chat_calls_state state)
 {
     give_held(p, CHAT_DELTA_TOOL_ARGUMENTS);
-    give(p, CHAT_DELTA_TOOL_END, lr_str(NULL, 0));
+    chat_calls_give(p, CHAT_DELTA_TOOL_END, lr_str(NULL, 0));
     p->count++;
     p->is_sent = false;
     p->end_seen = 0;
@@ -67,18 +67,19 @@ static void give_but(struct chat_calls *p, struct lr_str text, size_t kept)
 {
     if (kept > text.len) {
         size_t old = kept - text.len;
-        give(p, CHAT_DELTA_CONTENT, lr_str_sub(lr_buf_str(&p->held), 0, p->held.len - old));
+        chat_calls_give(p, CHAT_DELTA_CONTENT,
+                        lr_str_sub(lr_buf_str(&p->held), 0, p->held.len - old));
         lr_buf_consume(&p->held, p->held.len - old);
         lr_buf_add_str(&p->held, text);
         return;
     }
     give_held(p, CHAT_DELTA_CONTENT);
-    give(p, CHAT_DELTA_CONTENT, lr_str_sub(text, 0, text.len - kept));
+    chat_calls_give(p, CHAT_DELTA_CONTENT, lr_str_sub(text, 0, text.len - kept));
     lr_buf_add_str(&p->held, lr_str_sub(text, text.len - kept, text.len));
 }
 
 /* These functions return how much of text they took; the rest is for the state that follows. */
-static size_t look(struct chat_calls *p, struct lr_str text)
+static size_t chat_calls_look(struct chat_calls *p, struct lr_str text)
 {
     bool has_begin = p->form->begin.len != 0;
     size_t i = 0;
@@ -111,11 +112,11 @@ static size_t after_begin(struct chat_calls *p, struct lr_str text)
         i++;
     lr_buf_add_str(&p->held, lr_str_sub(text, 0, i));
     if (p->held.len > CHAT_CALLS_HELD_MAX)
-        give_up(p);
+        chat_calls_give_up(p);
     else if (i < text.len && text.ptr[i] == '{')
         begin_object(p);
     else if (i < text.len)
-        give_up(p);
+        chat_calls_give_up(p);
     return i;
 }
 
@@ -142,8 +143,8 @@ static void send_call(struct chat_calls *p)
         text = part(p, (struct chat_calls_part){p->arguments.from,
                                                 p->arguments.to != 0 ? p->arguments.to
                                                                      : (uint32_t)p->held.len});
-    give(p, CHAT_DELTA_TOOL_BEGIN, part(p, p->name));
-    give(p, CHAT_DELTA_TOOL_ARGUMENTS, text);
+    chat_calls_give(p, CHAT_DELTA_TOOL_BEGIN, part(p, p->name));
+    chat_calls_give(p, CHAT_DELTA_TOOL_ARGUMENTS, text);
     lr_buf_clear(&p->held);
     p->is_sent = true;
 }
@@ -174,7 +175,7 @@ static bool take_key(struct chat_calls *p)
 }
 
 /* The byte at `at` began a value of the call.  False: the value has another type. */
-static bool begin_value(struct chat_calls *p, char c, uint32_t at)
+static bool chat_calls_begin_value(struct chat_calls *p, char c, uint32_t at)
 {
     if (p->member == CHAT_CALLS_NAME)
         p->name.from = at + 1;
@@ -197,7 +198,7 @@ static bool read_byte(struct chat_calls *p, const struct chat_json_scan *before,
         return take_key(p);
     }
     if (before->state == CHAT_JSON_VALUE && before->depth == 1 && !grammar_is_blank(c))
-        return begin_value(p, c, end - 1);
+        return chat_calls_begin_value(p, c, end - 1);
     if (j->depth == 1 && j->state == CHAT_JSON_AFTER && before->state != CHAT_JSON_AFTER &&
         p->member == CHAT_CALLS_NAME && !knows_name(p)) {
         p->name.to = end - 1;
@@ -219,7 +220,7 @@ static void limit_held(struct chat_calls *p)
     if (knows_name(p) && in_arguments(p) && p->held.len >= CHAT_CALLS_WHOLE_MAX)
         send_call(p);
     else if (p->held.len >= CHAT_CALLS_HELD_MAX)
-        give_up(p);
+        chat_calls_give_up(p);
 }
 
 /* One byte of a call that the client has the beginning of. */
@@ -245,11 +246,11 @@ static size_t in_object(struct chat_calls *p, struct lr_str text)
             return i;
         if (!chat_json_step(&p->json, c)) {
             if (!p->is_sent)
-                give_up(p);
+                chat_calls_give_up(p);
             else if (in_arguments(p))
                 p->state = CHAT_CALLS_BROKEN;
             else
-                end_call(p, CHAT_CALLS_CLOSING);
+                chat_calls_end_call(p, CHAT_CALLS_CLOSING);
             return i;
         }
         if (p->is_sent) {
@@ -257,12 +258,12 @@ static size_t in_object(struct chat_calls *p, struct lr_str text)
         } else {
             lr_buf_add_char(&p->held, c);
             if (!read_byte(p, &before, c)) {
-                give_up(p);
+                chat_calls_give_up(p);
                 return i + 1;
             }
         }
         if (p->json.state == CHAT_JSON_DONE) {
-            end_call(p, CHAT_CALLS_CLOSING);
+            chat_calls_end_call(p, CHAT_CALLS_CLOSING);
             return i + 1;
         }
     }
@@ -323,12 +324,12 @@ static size_t in_broken(struct chat_calls *p, struct lr_str text)
         lr_buf_add_char(&p->held, text.ptr[i]);
         if (sees_end(p, text.ptr[i])) {
             p->held.len -= p->form->end.len;
-            end_call(p, CHAT_CALLS_LOOKING);
+            chat_calls_end_call(p, CHAT_CALLS_LOOKING);
             return i + 1;
         }
     }
     size_t ready = p->held.len - p->end_seen;
-    give(p, CHAT_DELTA_TOOL_ARGUMENTS, lr_str_sub(lr_buf_str(&p->held), 0, ready));
+    chat_calls_give(p, CHAT_DELTA_TOOL_ARGUMENTS, lr_str_sub(lr_buf_str(&p->held), 0, ready));
     lr_buf_consume(&p->held, ready);
     return text.len;
 }
@@ -339,7 +340,7 @@ static size_t feed_some(struct chat_calls *p, struct lr_str text)
 {
     switch (p->state) {
     case CHAT_CALLS_LOOKING:
-        return look(p, text);
+        return chat_calls_look(p, text);
     case CHAT_CALLS_BEGUN:
         return after_begin(p, text);
     case CHAT_CALLS_OBJECT:
@@ -357,7 +358,7 @@ static void feed(void *ctx, struct lr_str text)
 {
     struct chat_calls *p = ctx;
     if (p->form == NULL) {
-        give(p, CHAT_DELTA_CONTENT, text);
+        chat_calls_give(p, CHAT_DELTA_CONTENT, text);
         return;
     }
     while (text.len != 0)
@@ -403,7 +404,7 @@ void chat_calls_end(struct chat_calls *p, bool is_cut)
         p->arguments.from != 0)
         send_call(p);
     if (p->is_sent)
-        end_call(p, CHAT_CALLS_LOOKING);
+        chat_calls_end_call(p, CHAT_CALLS_LOOKING);
     if (is_blank && p->count != 0)
         lr_buf_clear(&p->held);
     give_held(p, CHAT_DELTA_CONTENT);

@@ -148,8 +148,8 @@ static bool is_instructions(const struct lr_json *message)
 }
 
 /* The content with the format appended: a string, or a list with one more part. */
-static bool append(struct lr_arena *arena, const struct lr_json *content, struct lr_str format,
-                   struct lr_json *out)
+static bool format_append(struct lr_arena *arena, const struct lr_json *content,
+                          struct lr_str format, struct lr_json *out)
 {
     if (lr_json_is(content, LR_JSON_ARRAY)) {
         struct lr_json *parts = lr_arena_array(arena, content->count + 1, sizeof(*parts));
@@ -190,8 +190,8 @@ bool chat_format_show(struct lr_arena *arena, const struct chat_request *req,
     lr_buf_free(&text);
     if (items == NULL || copy == NULL ||
         !chat_object_begin(&first, arena, has ? &messages->items[0] : NULL, 2) ||
-        !append(arena, has ? lr_json_get(&messages->items[0], "content") : NULL, format,
-                &content))
+        !format_append(arena, has ? lr_json_get(&messages->items[0], "content") : NULL, format,
+                       &content))
         return false;
     if (!has)
         chat_object_set(&first, "role", chat_string_json(LR_STR_LIT("developer")));

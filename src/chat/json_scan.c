@@ -3,7 +3,7 @@
 
 #include "base/str.h"
 
-static bool is_blank(char c)
+static bool json_scan_is_blank(char c)
 {
     return c == ' ' || c == '\n' || c == '\t' || c == '\r';
 }
@@ -46,7 +46,7 @@ static bool begin_string(struct chat_json_scan *j, bool is_key)
     return go(j, CHAT_JSON_STRING);
 }
 
-static bool begin_value(struct chat_json_scan *j, char c)
+static bool json_scan_begin_value(struct chat_json_scan *j, char c)
 {
     switch (c) {
     case '{':
@@ -70,7 +70,7 @@ static bool begin_value(struct chat_json_scan *j, char c)
 
 static bool after_value(struct chat_json_scan *j, char c)
 {
-    if (is_blank(c))
+    if (json_scan_is_blank(c))
         return j->depth != 0 && go(j, CHAT_JSON_AFTER);
     if (j->depth == 0)
         return false;
@@ -114,17 +114,18 @@ bool chat_json_step(struct chat_json_scan *j, char c)
 {
     switch (j->state) {
     case CHAT_JSON_VALUE:
-        return is_blank(c) || begin_value(j, c);
+        return json_scan_is_blank(c) || json_scan_begin_value(j, c);
     case CHAT_JSON_FIRST_ITEM:
-        return is_blank(c) || (c == ']' ? close_level(j) : begin_value(j, c));
+        return json_scan_is_blank(c) ||
+               (c == ']' ? close_level(j) : json_scan_begin_value(j, c));
     case CHAT_JSON_FIRST_KEY:
         if (c == '}')
             return close_level(j);
-        return is_blank(c) || (c == '"' && begin_string(j, true));
+        return json_scan_is_blank(c) || (c == '"' && begin_string(j, true));
     case CHAT_JSON_KEY:
-        return is_blank(c) || (c == '"' && begin_string(j, true));
+        return json_scan_is_blank(c) || (c == '"' && begin_string(j, true));
     case CHAT_JSON_COLON:
-        return is_blank(c) || (c == ':' && go(j, CHAT_JSON_VALUE));
+        return json_scan_is_blank(c) || (c == ':' && go(j, CHAT_JSON_VALUE));
     case CHAT_JSON_AFTER:
         return after_value(j, c);
     case CHAT_JSON_STRING:
@@ -153,7 +154,7 @@ bool chat_json_step(struct chat_json_scan *j, char c)
             return false;
         return *++j->word != '\0' || go(j, CHAT_JSON_AFTER);
     case CHAT_JSON_DONE:
-        return is_blank(c);
+        return json_scan_is_blank(c);
     }
     return false;
 }

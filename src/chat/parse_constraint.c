@@ -98,8 +98,8 @@ static lr_code set_object(struct chat_parse *p, const char *param, const struct 
     return chat_set_constraint(p, param, GRAMMAR_ANSWER_OBJECT, NULL);
 }
 
-static lr_code set(struct chat_parse *p, const char *param, enum grammar_answer answer,
-                   const struct lr_json *value)
+static lr_code parse_constraint_set(struct chat_parse *p, const char *param,
+                                    enum grammar_answer answer, const struct lr_json *value)
 {
     switch (answer) {
     case GRAMMAR_ANSWER_OBJECT:
@@ -120,7 +120,8 @@ struct name {
     enum grammar_answer answer;
 };
 
-static const struct name *find(const struct name *list, size_t count, struct lr_str name)
+static const struct name *parse_constraint_find(const struct name *list, size_t count,
+                                                struct lr_str name)
 {
     for (size_t i = 0; i < count; i++)
         if (lr_str_eq_z(name, list[i].name))
@@ -136,8 +137,9 @@ lr_code chat_parse_constraint(struct chat_parse *p, const char *name,
         {"guided_choice", GRAMMAR_ANSWER_CHOICE}, {"guided_grammar", GRAMMAR_ANSWER_GRAMMAR},
         {"json_schema", GRAMMAR_ANSWER_SCHEMA},   {"grammar", GRAMMAR_ANSWER_GRAMMAR},
     };
-    const struct name *found = find(names, sizeof(names) / sizeof(names[0]), lr_str_z(name));
-    return set(p, name, found->answer, value);
+    const struct name *found =
+        parse_constraint_find(names, sizeof(names) / sizeof(names[0]), lr_str_z(name));
+    return parse_constraint_set(p, name, found->answer, value);
 }
 
 /* What vLLM's structured_outputs has beside the constraint: no effect, or (refused unless it is
@@ -180,14 +182,15 @@ lr_code chat_parse_structured_outputs(struct chat_parse *p, const char *name,
     for (uint32_t i = 0; code == LR_OK && i < value->count; i++) {
         struct lr_str key = value->members[i].key;
         const struct lr_json *v = &value->members[i].value;
-        const struct name *found = find(names, sizeof(names) / sizeof(names[0]), key);
+        const struct name *found =
+            parse_constraint_find(names, sizeof(names) / sizeof(names[0]), key);
         char param[80];
         (void)snprintf(param, sizeof(param), "%s." LR_STR_FMT, name,
                        LR_STR_ARG(lr_str_sub(key, 0, 40)));
         any = any || found != NULL;
         if (v->type != LR_JSON_NULL)
-            code =
-                found != NULL ? set(p, param, found->answer, v) : parse_hint(p, param, key, v);
+            code = found != NULL ? parse_constraint_set(p, param, found->answer, v)
+                                 : parse_hint(p, param, key, v);
     }
     if (code == LR_OK && !any)
         return chat_parse_fail(p, name, "invalid_value", LR_INVALID_ARGUMENT,

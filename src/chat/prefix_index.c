@@ -34,7 +34,7 @@ struct walk {
 };
 
 /* Takes a piece of the prompt in, with a hash at each position that lies in the piece. */
-static void add(struct walk *w, struct lr_str text, bool is_control)
+static void prefix_index_add(struct walk *w, struct lr_str text, bool is_control)
 {
     while (text.len > 0 && w->out->count < CHAT_PREFIX_HASHES_MAX) {
         uint64_t room = w->next - w->done;
@@ -69,16 +69,17 @@ void chat_prefix_hashes_make(struct chat_prefix_hashes *out, struct lr_str model
     out->count = 0;
     out->total_bytes = bytes_of(prompt);
     if (prompt->ids != NULL)
-        add(&w, (struct lr_str){(const char *)prompt->ids, (size_t)out->total_bytes}, false);
+        prefix_index_add(
+            &w, (struct lr_str){(const char *)prompt->ids, (size_t)out->total_bytes}, false);
     for (size_t i = 0; prompt->ids == NULL && i < prompt->segment_count; i++) {
         const struct lr_segment *s = &prompt->segments[i];
-        add(&w, (struct lr_str){s->text, s->len}, s->control != 0);
+        prefix_index_add(&w, (struct lr_str){s->text, s->len}, s->control != 0);
     }
 }
 
 /* ---- the index ---- */
 
-static uint64_t name_of(const void *place, uint64_t digest)
+static uint64_t prefix_index_name_of(const void *place, uint64_t digest)
 {
     return mix(digest, (uint64_t)(uintptr_t)place) | 1; /* 0 stands for nothing */
 }
@@ -92,7 +93,7 @@ void chat_prefix_index_note(struct chat_prefix_index *index, const void *place,
                             const struct chat_prefix_hashes *hashes)
 {
     for (uint32_t i = 0; index->noted != NULL && i < hashes->count; i++) {
-        uint64_t name = name_of(place, hashes->at[i].digest);
+        uint64_t name = prefix_index_name_of(place, hashes->at[i].digest);
         *entry_of(index, name) = name;
     }
 }
@@ -104,7 +105,7 @@ double chat_prefix_index_share(const struct chat_prefix_index *index, const void
     uint32_t missing = 0; /* in a row: a single one may have lost its entry to another hash */
 
     for (uint32_t i = 0; index->noted != NULL && i < hashes->count && missing < 2; i++) {
-        uint64_t name = name_of(place, hashes->at[i].digest);
+        uint64_t name = prefix_index_name_of(place, hashes->at[i].digest);
         bool is_noted = *entry_of(index, name) == name;
         missing = is_noted ? 0 : missing + 1;
         if (is_noted)

@@ -18,8 +18,8 @@ enum { CONTEXT_MAX = 256 << 20 };
 /* The variables of a template, with the names of the Hugging Face tools. */
 enum { OWN_VARIABLES = 6 };
 
-static void put(struct lr_json_member *members, uint32_t *count, struct lr_str key,
-                struct lr_json value)
+static void prompt_put(struct lr_json_member *members, uint32_t *count, struct lr_str key,
+                       struct lr_json value)
 {
     members[(*count)++] = (struct lr_json_member){key, value};
 }
@@ -39,7 +39,7 @@ static void put_kwargs(struct lr_json_member *members, uint32_t *count,
         if (at < own)
             members[at].value = m->value;
         else
-            put(members, count, m->key, m->value);
+            prompt_put(members, count, m->key, m->value);
     }
 }
 
@@ -57,18 +57,18 @@ static lr_code make_context(const struct chat_request *req, bool is_harmony,
     struct lr_json messages = *req->messages;
     if (is_harmony && !chat_format_show(arena, req, &messages))
         return lr_fail(err, LR_OUT_OF_RAM, "no memory for the response format");
-    put(members, &count, LR_STR_LIT("messages"), messages);
-    put(members, &count, LR_STR_LIT("tools"), req->tools != NULL ? *req->tools : none);
-    put(members, &count, LR_STR_LIT("documents"), none);
-    put(members, &count, LR_STR_LIT("add_generation_prompt"),
-        (struct lr_json){.type = LR_JSON_BOOL, .boolean = true});
+    prompt_put(members, &count, LR_STR_LIT("messages"), messages);
+    prompt_put(members, &count, LR_STR_LIT("tools"), req->tools != NULL ? *req->tools : none);
+    prompt_put(members, &count, LR_STR_LIT("documents"), none);
+    prompt_put(members, &count, LR_STR_LIT("add_generation_prompt"),
+               (struct lr_json){.type = LR_JSON_BOOL, .boolean = true});
     if (req->reasoning_effort.len > 0)
-        put(members, &count, LR_STR_LIT("reasoning_effort"),
-            (struct lr_json){.type = LR_JSON_STRING, .text = req->reasoning_effort});
+        prompt_put(members, &count, LR_STR_LIT("reasoning_effort"),
+                   (struct lr_json){.type = LR_JSON_STRING, .text = req->reasoning_effort});
     if (req->thinking != CHAT_THINKING_DEFAULT) /* Qwen's name for it */
-        put(members, &count, LR_STR_LIT("enable_thinking"),
-            (struct lr_json){.type = LR_JSON_BOOL,
-                             .boolean = req->thinking == CHAT_THINKING_ON});
+        prompt_put(members, &count, LR_STR_LIT("enable_thinking"),
+                   (struct lr_json){.type = LR_JSON_BOOL,
+                                    .boolean = req->thinking == CHAT_THINKING_ON});
     if (kwargs != NULL)
         put_kwargs(members, &count, kwargs);
     *out = (struct lr_json){.type = LR_JSON_OBJECT, .count = count, .members = members};
@@ -99,9 +99,9 @@ enum grammar_format chat_format_of(struct lr_str chat_template, bool is_gpt_oss)
 }
 
 /* Renders with the model's own template or the default template of its family. */
-static lr_code render(const struct chat_model *model, const struct lr_json *context,
-                      const struct tm *now, struct lr_arena *arena, struct jinja_output *out,
-                      struct lr_error *err)
+static lr_code prompt_render(const struct chat_model *model, const struct lr_json *context,
+                             const struct tm *now, struct lr_arena *arena,
+                             struct jinja_output *out, struct lr_error *err)
 {
     struct jinja_var trusted[4];
     if (model->chat_template == NULL)
@@ -130,7 +130,7 @@ static lr_code render_chat(const struct chat_request *req, const struct chat_mod
     if (code == LR_OK)
         code = chat_repair(&arena, &context, chat_model_format(model), &repaired, err);
     if (code == LR_OK)
-        code = render(model, repaired, &tm, &arena, out, err);
+        code = prompt_render(model, repaired, &tm, &arena, out, err);
     lr_arena_free(&arena);
     return code;
 }

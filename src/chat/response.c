@@ -23,8 +23,8 @@ static void flush_pending(struct chat_response *r)
 }
 
 /* Joins text of the same kind from one token into one write. */
-static void give(struct chat_choice *c, enum chat_delta_kind kind, uint32_t tool,
-                 struct lr_str text)
+static void chat_response_give(struct chat_choice *c, enum chat_delta_kind kind, uint32_t tool,
+                               struct lr_str text)
 {
     struct chat_response *r = c->response;
     if (r->pending_choice != NULL && (r->pending_kind != kind || r->pending_tool != tool))
@@ -39,7 +39,7 @@ static void give_content(void *ctx, struct lr_str text)
 {
     struct chat_choice *c = ctx;
     c->content_out += text.len;
-    give(c, CHAT_DELTA_CONTENT, 0, text);
+    chat_response_give(c, CHAT_DELTA_CONTENT, 0, text);
 }
 
 static void begin_call(struct chat_choice *c, const struct chat_delta *delta)
@@ -75,13 +75,13 @@ void chat_choice_delta(void *ctx, const struct chat_delta *delta)
         break;
     case CHAT_DELTA_REASONING:
         if (r->reasoning != CHAT_REASONING_HIDDEN)
-            give(c, delta->kind, 0, delta->text);
+            chat_response_give(c, delta->kind, 0, delta->text);
         break;
     case CHAT_DELTA_TOOL_BEGIN:
         begin_call(c, delta);
         break;
     case CHAT_DELTA_TOOL_ARGUMENTS:
-        give(c, delta->kind, delta->tool_index, delta->text);
+        chat_response_give(c, delta->kind, delta->tool_index, delta->text);
         break;
     case CHAT_DELTA_TOOL_END:
         flush_pending(r);

@@ -60,8 +60,8 @@ static void print_alerts(struct cli_answer *a, struct lr_buf *out)
         lr_buf_add_z(out, "No open alerts.\n");
 }
 
-static lr_code change(const struct lr_settings *s, const char *id, bool begins,
-                      struct lr_error *err)
+static lr_code cli_alerts_change(const struct lr_settings *s, const char *id, bool begins,
+                                 struct lr_error *err)
 {
     struct cli_answer a;
     struct lr_buf path, body;
@@ -96,12 +96,12 @@ static lr_code change(const struct lr_settings *s, const char *id, bool begins,
     return code;
 }
 
-static lr_code run(const struct lr_settings *s, struct lr_error *err)
+static lr_code cli_alerts_run(const struct lr_settings *s, struct lr_error *err)
 {
     size_t count = lr_settings_positional_count(s);
     const char *word = count != 0 ? lr_settings_positional(s, 0) : "";
     if (count == 2 && (strcmp(word, "silence") == 0 || strcmp(word, "unsilence") == 0))
-        return change(s, lr_settings_positional(s, 1), word[0] == 's', err);
+        return cli_alerts_change(s, lr_settings_positional(s, 1), word[0] == 's', err);
     if (count != 0)
         return lr_fail(err, LR_INVALID_ARGUMENT,
                        "alerts takes nothing, or: silence ID, unsilence ID");
@@ -116,5 +116,5 @@ const struct cli_command cli_command_alerts = {
                "/metrics. The number of an alert is the same on every router.",
     .flags = {flags, sizeof(flags) / sizeof(flags[0])},
     .most = 2,
-    .run = run,
+    .run = cli_alerts_run,
 };

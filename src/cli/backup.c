@@ -11,7 +11,7 @@ static const struct lr_setting flags[] = {
      .help = "the router's data folder"},
 };
 
-static lr_code run(const struct lr_settings *settings, struct lr_error *err)
+static lr_code cli_backup_run(const struct lr_settings *settings, struct lr_error *err)
 {
     const char *file = lr_settings_positional(settings, 0);
     lr_code code = router_backup(lr_settings_str(settings, "data-dir"), file, err);
@@ -33,5 +33,5 @@ const struct cli_command cli_command_backup = {
     .flags = {flags, sizeof(flags) / sizeof(flags[0])},
     .least = 1,
     .most = 1,
-    .run = run,
+    .run = cli_backup_run,
 };

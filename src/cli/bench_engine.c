@@ -39,7 +39,7 @@ struct figures {
     double prefill[MOST_REPEATS], decode[MOST_REPEATS], first_ms[MOST_REPEATS];
 };
 
-static void on_token(void *ctx, uint64_t id, const struct lr_token *token)
+static void bench_engine_on_token(void *ctx, uint64_t id, const struct lr_token *token)
 {
     struct run *r = ctx;
 
@@ -54,8 +54,8 @@ static void on_token(void *ctx, uint64_t id, const struct lr_token *token)
         r->all_first_ns = now;
 }
 
-static void on_done(void *ctx, uint64_t id, enum lr_finish reason, const struct lr_usage *usage,
-                    const struct lr_error *error)
+static void bench_engine_on_done(void *ctx, uint64_t id, enum lr_finish reason,
+                                 const struct lr_usage *usage, const struct lr_error *error)
 {
     struct run *r = ctx;
 
@@ -67,7 +67,7 @@ static void on_done(void *ctx, uint64_t id, enum lr_finish reason, const struct 
         r->error = *error;
 }
 
-static void on_log(void *ctx, int32_t level, const char *event, const char *text)
+static void bench_engine_on_log(void *ctx, int32_t level, const char *event, const char *text)
 {
     struct run *r = ctx;
     static const char member[] = "read_bytes_per_s=";
@@ -186,7 +186,8 @@ static void report(struct bench *b, uint64_t prompt, uint64_t batch, struct figu
     lr_json_end_object(&b->json);
 }
 
-static lr_code measure(struct bench *b, uint32_t prompt, uint32_t batch, struct lr_error *err)
+static lr_code bench_engine_measure(struct bench *b, uint32_t prompt, uint32_t batch,
+                                    struct lr_error *err)
 {
     uint32_t generate = (uint32_t)lr_settings_int(b->settings, "generate");
     size_t repeats = (size_t)lr_settings_int(b->settings, "repeat");
@@ -235,14 +236,14 @@ static lr_code measure_all(struct bench *b, struct lr_error *err)
             if (code == LR_OK)
                 code = number_at(b->settings, "batch", j, MOST_BATCH, &batch, err);
             if (code == LR_OK)
-                code = measure(b, prompt, batch, err);
+                code = bench_engine_measure(b, prompt, batch, err);
             if (code != LR_OK)
                 return code;
         }
     return code;
 }
 
-static void describe(struct bench *b)
+static void bench_engine_describe(struct bench *b)
 {
     struct lr_engine_stats st = {.size = sizeof(st)};
     double token_bytes = b->config.layers == 0 ? 0 : model_step_bytes(&b->config, 1, 0);
@@ -316,16 +317,16 @@ static lr_code open_engine(struct bench *b, const struct lr_engine_host *host,
                          : code;
 }
 
-static lr_code run(const struct lr_settings *settings, struct lr_error *err)
+static lr_code bench_engine_run(const struct lr_settings *settings, struct lr_error *err)
 {
     struct run *r = calloc(1, sizeof(*r));
     struct bench b = {.settings = settings, .run = r};
     const struct lr_engine_host host = {
         .size = sizeof(host),
         .ctx = r,
-        .log = on_log,
-        .on_token = on_token,
-        .on_done = on_done,
+        .log = bench_engine_on_log,
+        .on_token = bench_engine_on_token,
+        .on_done = bench_engine_on_done,
     };
     struct lr_buf text;
 
@@ -344,7 +345,7 @@ static lr_code run(const struct lr_settings *settings, struct lr_error *err)
                        ? r->device_memory
                        : cli_bench_memory((uint32_t)(threads > 0 ? threads : cores));
         lr_json_begin_object(&b.json);
-        describe(&b);
+        bench_engine_describe(&b);
         lr_json_member_array(&b.json, "runs");
         code = measure_all(&b, err);
         lr_json_end_array(&b.json);
@@ -418,7 +419,7 @@ static const struct cli_command bench_engine = {
         "  llm-router bench engine --model DIR --prompt 64,512 --batch 1,8 --json\n"
         "  llm-router bench engine --shape 20b --random --device cuda --batch 1,8,64",
     .flags = {flags, sizeof(flags) / sizeof(flags[0])},
-    .run = run,
+    .run = bench_engine_run,
 };
 
 static struct cli_table bench_tools(void)

@@ -39,7 +39,7 @@ static lr_code choose_model(struct cli_talk *t, struct lr_error *err)
     return code;
 }
 
-static lr_code run(const struct lr_settings *s, struct lr_error *err)
+static lr_code chat_run(const struct lr_settings *s, struct lr_error *err)
 {
     struct cli_talk t;
     cli_talk_init(&t, s);
@@ -65,5 +65,5 @@ const struct cli_command cli_command_chat = {
         "With MESSAGE it prints one answer and exits; without, it reads messages until Ctrl-D.",
     .flags = {flags, sizeof(flags) / sizeof(flags[0])},
     .most = 4096,
-    .run = run,
+    .run = chat_run,
 };

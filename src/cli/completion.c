@@ -35,7 +35,7 @@ void cli_each_flag(const struct cli_command *command, lr_setting_visit *visit, v
     lr_settings_each(tables, command->shared ? 2 : 1, command->name, visit, arg);
 }
 
-static void add_flag(void *arg, const struct lr_setting *row)
+static void completion_add_flag(void *arg, const struct lr_setting *row)
 {
     struct lr_buf *out = arg;
     lr_buf_addf(out, " --%s", row->name);
@@ -58,7 +58,7 @@ static void add_words(struct lr_buf *out, const char *prefix, struct cli_table t
         if (command->hidden)
             continue;
         lr_buf_addf(out, "    \"%s%s\") words=\"--help", prefix, command->name);
-        cli_each_flag(command, add_flag, out);
+        cli_each_flag(command, completion_add_flag, out);
         if (strcmp(command->name, "help") == 0)
             add_names(out, cli_commands());
         if (command->tools != NULL)
@@ -94,7 +94,8 @@ static void add_value(void *arg, const struct lr_setting *row)
     lr_buf_add_z(v->out, " -- \"$word\")); return ;;\n");
 }
 
-static void add_values(struct lr_buf *out, const char *prefix, struct cli_table table)
+static void completion_add_values(struct lr_buf *out, const char *prefix,
+                                  struct cli_table table)
 {
     for (size_t i = 0; i < table.count; i++) {
         const struct cli_command *command = table.rows[i];
@@ -104,7 +105,7 @@ static void add_values(struct lr_buf *out, const char *prefix, struct cli_table 
             cli_each_flag(command, add_value, &(struct bash_values){out, path});
         if (command->tools != NULL) {
             (void)snprintf(path, sizeof(path), "%s%s ", prefix, command->name);
-            add_values(out, path, command->tools());
+            completion_add_values(out, path, command->tools());
         }
     }
 }
@@ -131,7 +132,7 @@ void cli_completion_bash(struct lr_buf *out)
                         table.rows[i]->name, table.rows[i]->name);
     lr_buf_add_z(out, "    esac\n"
                       "    case \"$path $last\" in\n");
-    add_values(out, "", table);
+    completion_add_values(out, "", table);
     lr_buf_add_z(out, "    esac\n"
                       "    case $path in\n");
     add_words(out, "", table);

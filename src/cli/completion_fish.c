@@ -10,7 +10,7 @@ struct fish_flags {
     const char *path; /* "up", "debug tokenize" */
 };
 
-static void add_flag(void *arg, const struct lr_setting *row)
+static void completion_fish_add_flag(void *arg, const struct lr_setting *row)
 {
     const struct fish_flags *f = arg;
     lr_buf_addf(f->out, "complete -c llm-router -n '__llm_router_is %s' -l %s", f->path,
@@ -45,7 +45,7 @@ static void add_table(struct lr_buf *out, const char *prefix, const char *after,
         cli_add_brief(out, command->summary, FISH_QUOTE);
         lr_buf_add_z(out, "\n");
         (void)snprintf(path, sizeof(path), "%s%s", prefix, command->name);
-        cli_each_flag(command, add_flag, &(struct fish_flags){out, path});
+        cli_each_flag(command, completion_fish_add_flag, &(struct fish_flags){out, path});
         if (command->tools == NULL)
             continue;
         (void)snprintf(inside, sizeof(inside), "%s%s ", prefix, command->name);

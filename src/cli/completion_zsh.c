@@ -5,7 +5,7 @@
 
 static const char ZSH_QUOTE[] = "'\\''";
 
-static void add_commands(struct lr_buf *out, struct cli_table table)
+static void zsh_add_commands(struct lr_buf *out, struct cli_table table)
 {
     for (size_t i = 0; i < table.count; i++) {
         if (table.rows[i]->hidden)
@@ -15,7 +15,7 @@ static void add_commands(struct lr_buf *out, struct cli_table table)
     }
 }
 
-static void add_flag(void *arg, const struct lr_setting *row)
+static void zsh_add_flag(void *arg, const struct lr_setting *row)
 {
     struct lr_buf *out = arg;
     lr_buf_addf(out, " --%s:", row->name);
@@ -44,7 +44,7 @@ static void add_value(void *arg, const struct lr_setting *row)
     lr_buf_add_z(v->out, "; return ;;\n");
 }
 
-static void add_values(struct lr_buf *out, const char *prefix, struct cli_table table)
+static void zsh_add_values(struct lr_buf *out, const char *prefix, struct cli_table table)
 {
     for (size_t i = 0; i < table.count; i++) {
         const struct cli_command *command = table.rows[i];
@@ -54,7 +54,7 @@ static void add_values(struct lr_buf *out, const char *prefix, struct cli_table 
             cli_each_flag(command, add_value, &(struct zsh_values){out, path});
         (void)snprintf(path, sizeof(path), "%s%s ", prefix, command->name);
         if (command->tools != NULL)
-            add_values(out, path, command->tools());
+            zsh_add_values(out, path, command->tools());
     }
 }
 
@@ -66,11 +66,11 @@ static void add_lists(struct lr_buf *out, const char *prefix, struct cli_table t
             continue;
         lr_buf_addf(out, "    ('%s%s') flags=(--help:'explains the command'", prefix,
                     command->name);
-        cli_each_flag(command, add_flag, out);
+        cli_each_flag(command, zsh_add_flag, out);
         lr_buf_add_z(out, ")");
         if (command->tools != NULL) {
             lr_buf_add_z(out, " tools=(");
-            add_commands(out, command->tools());
+            zsh_add_commands(out, command->tools());
             lr_buf_add_z(out, ")");
         }
         lr_buf_add_z(out, " ;;\n");
@@ -93,7 +93,7 @@ void cli_completion_zsh(struct lr_buf *out)
                  "    local -a commands flags tools\n"
                  "    if (( CURRENT == 2 )); then\n"
                  "        commands=(");
-    add_commands(out, table);
+    zsh_add_commands(out, table);
     lr_buf_add_z(out, ")\n"
                       "        _describe command commands\n"
                       "        return\n"
@@ -105,7 +105,7 @@ void cli_completion_zsh(struct lr_buf *out)
                         table.rows[i]->name, table.rows[i]->name);
     lr_buf_add_z(out, "    esac\n"
                       "    case \"$name $words[CURRENT-1]\" in\n");
-    add_values(out, "", table);
+    zsh_add_values(out, "", table);
     lr_buf_add_z(out, "    esac\n"
                       "    case $name in\n");
     add_lists(out, "", table);

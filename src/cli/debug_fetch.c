@@ -25,7 +25,7 @@ static lr_code make_client(const struct lr_settings *s, struct hub_client *clien
 
 /* ---- debug manifest ---- */
 
-static struct lr_str setting(const struct lr_settings *s, const char *name)
+static struct lr_str debug_fetch_setting(const struct lr_settings *s, const char *name)
 {
     return lr_str_z(lr_settings_str(s, name));
 }
@@ -48,13 +48,13 @@ static lr_code run_manifest(const struct lr_settings *s, struct lr_error *err)
     struct hub_registration registration = {0};
     struct lr_buf list;
     const char *path = lr_settings_str(s, "supported-models");
-    struct hub_register_input in = {
-        .client = &client,
-        .repo = lr_str_z(lr_settings_positional(s, 0)),
-        .revision = setting(s, "revision"),
-        .request = {.filename = setting(s, "filename"), .name = setting(s, "name")}};
+    struct hub_register_input in = {.client = &client,
+                                    .repo = lr_str_z(lr_settings_positional(s, 0)),
+                                    .revision = debug_fetch_setting(s, "revision"),
+                                    .request = {.filename = debug_fetch_setting(s, "filename"),
+                                                .name = debug_fetch_setting(s, "name")}};
     if (lr_settings_has(s, "format") &&
-        !hub_format_find(setting(s, "format"), &in.request.format))
+        !hub_format_find(debug_fetch_setting(s, "format"), &in.request.format))
         return lr_fail(err, LR_INVALID_ARGUMENT, "--format is safetensors or gguf");
     lr_buf_init(&list, HUB_SUPPORTED_BYTES_MAX);
     lr_code code = make_client(s, &client, err);
@@ -118,7 +118,7 @@ const struct cli_command cli_debug_manifest = {
 
 /* ---- debug fetch ---- */
 
-static void show(struct hub_download *download)
+static void debug_fetch_show(struct hub_download *download)
 {
     struct hub_progress p;
     char done[32], total[32], rate[32];
@@ -211,7 +211,7 @@ static lr_code fetch(const struct lr_settings *s, const struct hub_manifest *man
             hub_download_start(downloads, manifest, dir, &filter, NULL, NULL, &download, err);
     if (code == LR_OK) {
         while (!hub_download_wait(download, PROGRESS_MS))
-            show(download);
+            debug_fetch_show(download);
         code = print_result(download, err);
     }
     hub_download_release(download, NULL, NULL);

@@ -16,7 +16,7 @@ struct answer {
     struct lr_error error;
 };
 
-static void on_token(void *ctx, uint64_t id, const struct lr_token *token)
+static void debug_generate_on_token(void *ctx, uint64_t id, const struct lr_token *token)
 {
     struct answer *a = ctx;
 
@@ -24,8 +24,8 @@ static void on_token(void *ctx, uint64_t id, const struct lr_token *token)
     lr_buf_addf(&a->text, "%s%u", a->count++ > 0 ? "," : "", token->id);
 }
 
-static void on_done(void *ctx, uint64_t id, enum lr_finish reason, const struct lr_usage *usage,
-                    const struct lr_error *error)
+static void debug_generate_on_done(void *ctx, uint64_t id, enum lr_finish reason,
+                                   const struct lr_usage *usage, const struct lr_error *error)
 {
     struct answer *a = ctx;
 
@@ -77,15 +77,15 @@ static lr_code generate(const struct lr_settings *s, struct cli_engine *engine,
     return code;
 }
 
-static lr_code run(const struct lr_settings *settings, struct lr_error *err)
+static lr_code debug_generate_run(const struct lr_settings *settings, struct lr_error *err)
 {
     struct answer answer = {0};
     const struct lr_engine_host host = {
         .size = sizeof(host),
         .ctx = &answer,
         .log = cli_engine_log,
-        .on_token = on_token,
-        .on_done = on_done,
+        .on_token = debug_generate_on_token,
+        .on_done = debug_generate_on_done,
     };
     struct cli_engine engine = {0};
     uint32_t *ids;
@@ -157,5 +157,5 @@ const struct cli_command cli_debug_generate = {
     .details = "A stop token is the last id of the result.  The same seed gives the same ids.\n"
                "  echo '[1,2,3]' | llm-router debug generate --model DIR --max-tokens 16",
     .flags = {flags, sizeof(flags) / sizeof(flags[0])},
-    .run = run,
+    .run = debug_generate_run,
 };

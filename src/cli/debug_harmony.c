@@ -102,8 +102,8 @@ static lr_code keep_message(struct answer *a, struct lr_error *err)
     return rc;
 }
 
-static lr_code answer(struct answer *a, const struct lr_settings *settings, struct lr_str input,
-                      struct lr_error *err)
+static lr_code debug_harmony_answer(struct answer *a, const struct lr_settings *settings,
+                                    struct lr_str input, struct lr_error *err)
 {
     bool stream = lr_settings_bool(settings, "stream");
     const char *tokenizer = lr_settings_str(settings, "tokenizer");
@@ -133,7 +133,7 @@ static lr_code answer(struct answer *a, const struct lr_settings *settings, stru
     return stream ? cli_print(&a->out, err) : keep_message(a, err);
 }
 
-static lr_code run(const struct lr_settings *settings, struct lr_error *err)
+static lr_code debug_harmony_run(const struct lr_settings *settings, struct lr_error *err)
 {
     struct answer a = {0};
     struct lr_buf input;
@@ -143,7 +143,7 @@ static lr_code run(const struct lr_settings *settings, struct lr_error *err)
     lr_buf_init(&input, INPUT_MAX);
     lr_code rc = cli_read_stdin(&input, err);
     if (rc == LR_OK)
-        rc = answer(&a, settings, lr_buf_str(&input), err);
+        rc = debug_harmony_answer(&a, settings, lr_buf_str(&input), err);
     chat_response_destroy(a.response);
     lr_buf_free(&input);
     lr_buf_free(&a.out);
@@ -169,5 +169,5 @@ const struct cli_command cli_debug_harmony = {
                "is a control token.\n"
                "  printf '<|channel|>final<|message|>Hi<|return|>' | llm-router debug harmony",
     .flags = {flags, sizeof(flags) / sizeof(flags[0])},
-    .run = run,
+    .run = debug_harmony_run,
 };

@@ -28,16 +28,16 @@ static lr_code print_logits(struct cli_engine *engine, const uint32_t *ids, size
 }
 
 /* Also the line with the name of the device: `doctor --device` reads it. */
-static void tell(void *ctx, int32_t level, const char *event, const char *text)
+static void debug_logits_tell(void *ctx, int32_t level, const char *event, const char *text)
 {
     const char *end = strrchr(event, '.');
     bool is_open = end != NULL && strcmp(end, ".open") == 0;
     cli_engine_log(ctx, is_open && level < 2 ? 2 : level, event, text);
 }
 
-static lr_code run(const struct lr_settings *settings, struct lr_error *err)
+static lr_code debug_logits_run(const struct lr_settings *settings, struct lr_error *err)
 {
-    const struct lr_engine_host host = {.size = sizeof(host), .log = tell};
+    const struct lr_engine_host host = {.size = sizeof(host), .log = debug_logits_tell};
     struct cli_engine engine = {0};
     uint32_t *ids;
     size_t count;
@@ -62,5 +62,5 @@ const struct cli_command cli_debug_logits = {
                "the same for every N.\n"
                "  echo '[1,2,3]' | llm-router debug logits --model DIR > logits.f32",
     .flags = {flags, sizeof(flags) / sizeof(flags[0])},
-    .run = run,
+    .run = debug_logits_run,
 };

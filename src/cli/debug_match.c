@@ -124,7 +124,7 @@ static lr_code match_line(struct matching *m, struct lr_str line, struct lr_buf 
     return rc;
 }
 
-static lr_code match(struct matching *m, struct lr_str input, struct lr_error *err)
+static lr_code debug_match_this(struct matching *m, struct lr_str input, struct lr_error *err)
 {
     struct lr_buf out;
     struct lr_str line;
@@ -166,7 +166,7 @@ static lr_code read_constraint(const struct lr_settings *settings, struct matchi
     return rc;
 }
 
-static lr_code run(const struct lr_settings *settings, struct lr_error *err)
+static lr_code debug_match_run(const struct lr_settings *settings, struct lr_error *err)
 {
     struct matching m = {.strict = lr_settings_bool(settings, "strict")};
     struct lr_buf input;
@@ -175,7 +175,7 @@ static lr_code run(const struct lr_settings *settings, struct lr_error *err)
     if (rc == LR_OK)
         rc = cli_read_stdin(&input, err);
     if (rc == LR_OK)
-        rc = match(&m, lr_buf_str(&input), err);
+        rc = debug_match_this(&m, lr_buf_str(&input), err);
     grammar_program_free(m.program);
     lr_buf_free(&input);
     return rc;
@@ -213,5 +213,5 @@ const struct cli_command cli_debug_match = {
         "A line {\"schema\": ...} replaces the schema for the texts after it.\n"
         "  echo '{\"text\":\"[1]\"}' | llm-router debug match --schema schema.json",
     .flags = {flags, sizeof(flags) / sizeof(flags[0])},
-    .run = run,
+    .run = debug_match_run,
 };

@@ -48,7 +48,7 @@ static lr_code write_with_tokenizer(const struct model_gptoss *m, const struct t
     return code;
 }
 
-static lr_code run(const struct lr_settings *settings, struct lr_error *err)
+static lr_code debug_metal_run(const struct lr_settings *settings, struct lr_error *err)
 {
     const char *dir = lr_settings_str(settings, "model");
     const char *output = lr_settings_str(settings, "output");
@@ -90,5 +90,5 @@ const struct cli_command cli_debug_write_metal = {
         "tokenizer.json in the snapshot the token texts are left empty.\n"
         "  llm-router debug write-metal --model models/demo --output model.bin",
     .flags = {flags, sizeof(flags) / sizeof(flags[0])},
-    .run = run,
+    .run = debug_metal_run,
 };

@@ -65,8 +65,8 @@ static lr_code render_template(const char *path, bool repair, const struct lr_js
     return rc;
 }
 
-static lr_code render(const struct lr_settings *settings, struct lr_arena *arena,
-                      struct jinja_output *out, struct lr_error *err)
+static lr_code debug_render_this(const struct lr_settings *settings, struct lr_arena *arena,
+                                 struct jinja_output *out, struct lr_error *err)
 {
     const char *path = lr_settings_str(settings, "template");
     const char *name = lr_settings_str(settings, "default");
@@ -102,7 +102,7 @@ static lr_code render(const struct lr_settings *settings, struct lr_arena *arena
                    name);
 }
 
-static lr_code run(const struct lr_settings *settings, struct lr_error *err)
+static lr_code debug_render_run(const struct lr_settings *settings, struct lr_error *err)
 {
     struct lr_arena arena;
     struct jinja_output rendered;
@@ -110,7 +110,7 @@ static lr_code run(const struct lr_settings *settings, struct lr_error *err)
     lr_arena_init(&arena, (size_t)2 << 30);
     jinja_output_init(&rendered, JINJA_MAX_OUTPUT);
     lr_buf_init(&out, (size_t)1 << 30);
-    lr_code rc = render(settings, &arena, &rendered, err);
+    lr_code rc = debug_render_this(settings, &arena, &rendered, err);
     if (rc == LR_OK) {
         if (lr_settings_bool(settings, "segments"))
             add_segments(&out, &rendered);
@@ -158,5 +158,5 @@ const struct cli_command cli_debug_render = {
     .details = "Writes exactly the rendered text, without a newline at the end.\n"
                "  llm-router debug render --template chat_template.jinja --input chat.json",
     .flags = {flags, sizeof(flags) / sizeof(flags[0])},
-    .run = run,
+    .run = debug_render_run,
 };

@@ -76,7 +76,7 @@ static const char chat_template[] =
 
 /* ---- the header ---- */
 
-static void number(struct lr_buf *b, uint64_t value, unsigned bytes)
+static void write_gguf_number(struct lr_buf *b, uint64_t value, unsigned bytes)
 {
     for (unsigned i = 0; i < bytes; i++)
         lr_buf_add_char(b, (char)(unsigned char)(value >> (8 * i)));
@@ -84,22 +84,22 @@ static void number(struct lr_buf *b, uint64_t value, unsigned bytes)
 
 static void string(struct lr_buf *b, struct lr_str s)
 {
-    number(b, s.len, 8);
+    write_gguf_number(b, s.len, 8);
     lr_buf_add_str(b, s);
 }
 
-static void put_string(struct lr_buf *b, const char *key, const char *value)
+static void write_gguf_put_string(struct lr_buf *b, const char *key, const char *value)
 {
     string(b, lr_str_z(key));
-    number(b, VALUE_STRING, 4);
+    write_gguf_number(b, VALUE_STRING, 4);
     string(b, lr_str_z(value));
 }
 
 static void put_u32(struct lr_buf *b, const char *key, uint32_t value)
 {
     string(b, lr_str_z(key));
-    number(b, VALUE_U32, 4);
-    number(b, value, 4);
+    write_gguf_number(b, VALUE_U32, 4);
+    write_gguf_number(b, value, 4);
 }
 
 static void put_f32(struct lr_buf *b, const char *key, float value)
@@ -107,16 +107,16 @@ static void put_f32(struct lr_buf *b, const char *key, float value)
     uint32_t bits;
     memcpy(&bits, &value, sizeof(bits));
     string(b, lr_str_z(key));
-    number(b, VALUE_F32, 4);
-    number(b, bits, 4);
+    write_gguf_number(b, VALUE_F32, 4);
+    write_gguf_number(b, bits, 4);
 }
 
 static void begin_array(struct lr_buf *b, const char *key, unsigned type, uint64_t count)
 {
     string(b, lr_str_z(key));
-    number(b, VALUE_ARRAY, 4);
-    number(b, type, 4);
-    number(b, count, 8);
+    write_gguf_number(b, VALUE_ARRAY, 4);
+    write_gguf_number(b, type, 4);
+    write_gguf_number(b, count, 8);
 }
 
 /* Byte-level BPE writes bytes as printable characters: the same character, or from U+0100
@@ -207,9 +207,9 @@ static void put_tokens(struct lr_buf *b, const struct cli_gguf_shape *s, uint32_
         string(b, lr_str_z(last_tokens[i].text));
     begin_array(b, "tokenizer.ggml.token_type", VALUE_I32, s->vocab);
     for (uint32_t i = 0; i < s->vocab - last; i++)
-        number(b, KIND_NORMAL, 4);
+        write_gguf_number(b, KIND_NORMAL, 4);
     for (uint32_t i = 0; i < last; i++)
-        number(b, last_tokens[i].kind, 4);
+        write_gguf_number(b, last_tokens[i].kind, 4);
 }
 
 static void put_merges(struct lr_buf *b, uint32_t merges)
@@ -234,8 +234,8 @@ static void put_merges(struct lr_buf *b, uint32_t merges)
 static void put_bool(struct lr_buf *b, const char *key, bool value)
 {
     string(b, lr_str_z(key));
-    number(b, VALUE_BOOL, 4);
-    number(b, value, 1);
+    write_gguf_number(b, VALUE_BOOL, 4);
+    write_gguf_number(b, value, 1);
 }
 
 static void put_shape(struct lr_buf *b, const struct cli_gguf_shape *s, const char *family)
@@ -249,8 +249,8 @@ static void put_shape(struct lr_buf *b, const struct cli_gguf_shape *s, const ch
         {"attention.head_count", s->heads},
     };
     char key[64];
-    put_string(b, "general.architecture", family);
-    put_string(b, "general.name", "random weights");
+    write_gguf_put_string(b, "general.architecture", family);
+    write_gguf_put_string(b, "general.name", "random weights");
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
         (void)snprintf(key, sizeof(key), "%s.%s", family, rows[i].name);
         put_u32(b, key, rows[i].value);
@@ -274,7 +274,7 @@ static void put_bert(struct lr_buf *b, const struct cli_gguf_shape *s, uint32_t 
 static void put_template(struct lr_buf *b, const struct cli_gguf_shape *s)
 {
     string(b, LR_STR_LIT("tokenizer.chat_template"));
-    number(b, VALUE_STRING, 4);
+    write_gguf_number(b, VALUE_STRING, 4);
     string(b, s->chat_template);
 }
 
@@ -298,7 +298,7 @@ static void put_gpt_oss(struct lr_buf *b, const struct cli_gguf_shape *s)
     put_u32(b, "gpt-oss.expert_used_count", s->experts_used);
     put_u32(b, "gpt-oss.expert_feed_forward_length", s->feed_forward);
     put_f32(b, "gpt-oss.rope.freq_base", 150000.0f);
-    put_string(b, "gpt-oss.rope.scaling.type", "yarn");
+    write_gguf_put_string(b, "gpt-oss.rope.scaling.type", "yarn");
     put_f32(b, "gpt-oss.rope.scaling.factor", 32.0f);
     put_u32(b, "gpt-oss.rope.scaling.original_context_length", 4096);
     put_template(b, s);
@@ -318,8 +318,8 @@ static void put_metadata(struct lr_buf *b, const struct cli_gguf_shape *s)
     uint32_t controls = s->vocab - last_count(s);
     bool is_bert = s->family == CLI_GGUF_BERT || s->family == CLI_GGUF_RERANKER;
     put_shape(b, s, families[s->family].architecture);
-    put_string(b, "tokenizer.ggml.model", "gpt2");
-    put_string(b, "tokenizer.ggml.pre", "gpt-2");
+    write_gguf_put_string(b, "tokenizer.ggml.model", "gpt2");
+    write_gguf_put_string(b, "tokenizer.ggml.pre", "gpt-2");
     put_tokens(b, s, merge_count(s));
     put_merges(b, merge_count(s));
     put_u32(b, "tokenizer.ggml.bos_token_id", controls);
@@ -335,7 +335,8 @@ static void put_metadata(struct lr_buf *b, const struct cli_gguf_shape *s)
 
 /* ---- the file ---- */
 
-static lr_code flush(struct lr_buf *b, FILE *file, const char *path, struct lr_error *err)
+static lr_code write_gguf_flush(struct lr_buf *b, FILE *file, const char *path,
+                                struct lr_error *err)
 {
     if (b->failed)
         return lr_fail(err, LR_OUT_OF_RAM, "%s: no memory", path);
@@ -360,20 +361,20 @@ static void add_header(struct lr_buf *b, const struct cli_gguf_shape *s)
 {
     uint64_t offset = 0;
     lr_buf_add_z(b, "GGUF");
-    number(b, 3, 4);
-    number(b, cli_gguf_tensor_count(s), 8);
-    number(b, families[s->family].members, 8);
+    write_gguf_number(b, 3, 4);
+    write_gguf_number(b, cli_gguf_tensor_count(s), 8);
+    write_gguf_number(b, families[s->family].members, 8);
     put_metadata(b, s);
     for (uint32_t i = 0; i < cli_gguf_tensor_count(s); i++) {
         struct cli_gguf_tensor t = cli_gguf_tensor_at(s, i);
         const uint64_t sizes[] = {t.columns, t.rows, t.depth};
         uint32_t dimensions = t.depth != 0 ? 3 : t.rows != 0 ? 2 : 1;
         string(b, lr_str_z(t.name));
-        number(b, dimensions, 4);
+        write_gguf_number(b, dimensions, 4);
         for (uint32_t k = 0; k < dimensions; k++)
-            number(b, sizes[k], 8);
-        number(b, t.type, 4);
-        number(b, offset, 8);
+            write_gguf_number(b, sizes[k], 8);
+        write_gguf_number(b, t.type, 4);
+        write_gguf_number(b, offset, 8);
         offset = (offset + tensor_bytes(&t) + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
     }
     pad(b, b->len);
@@ -406,7 +407,7 @@ static lr_code write_model(const struct cli_gguf_shape *s, FILE *file, const cha
     uint64_t state = s->seed;
     lr_buf_init(&b, HEAD_MAX);
     add_header(&b, s);
-    lr_code code = flush(&b, file, path, err);
+    lr_code code = write_gguf_flush(&b, file, path, err);
     for (uint32_t i = 0; code == LR_OK && i < cli_gguf_tensor_count(s); i++) {
         struct cli_gguf_tensor t = cli_gguf_tensor_at(s, i);
         code = write_tensor(&t, &state, file, path, err);
@@ -504,7 +505,7 @@ static lr_code write_file(const struct lr_settings *settings, struct lr_arena *a
     return code;
 }
 
-static lr_code run(const struct lr_settings *settings, struct lr_error *err)
+static lr_code write_gguf_run(const struct lr_settings *settings, struct lr_error *err)
 {
     struct lr_arena arena;
     lr_arena_init(&arena, 2 * TEMPLATE_MAX);
@@ -567,5 +568,5 @@ const struct cli_command cli_debug_write_gguf = {
                "  llm-router debug write-gguf --output model.gguf --architecture gpt-oss "
                "--shape 20b",
     .flags = {flags, sizeof(flags) / sizeof(flags[0])},
-    .run = run,
+    .run = write_gguf_run,
 };

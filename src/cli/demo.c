@@ -5,7 +5,7 @@
 
 #include "hub/cache.h"
 
-static void note(void *arg, const char *id, const char *dir, struct lr_error *why)
+static void demo_note(void *arg, const char *id, const char *dir, struct lr_error *why)
 {
     (void)id;
     (void)dir;
@@ -23,7 +23,7 @@ bool cli_has_models(const struct lr_settings *s, const char *data_dir)
     (void)snprintf(dir, sizeof(dir), "%.4000s%s", models != NULL ? models : data_dir,
                    models != NULL ? "" : "/models");
     if (lr_settings_bool(s, "hf-cache"))
-        hub_cache_each(note, &has_cached);
+        hub_cache_each(demo_note, &has_cached);
     return has_cached || lr_dir_has(dir, "");
 }
 

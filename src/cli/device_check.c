@@ -29,7 +29,7 @@ struct question {
 };
 
 /* True: the child has closed its output, and `out` holds all of it. */
-static bool read_all(int fd, struct lr_buf *out, uint64_t until_ms)
+static bool device_check_read_all(int fd, struct lr_buf *out, uint64_t until_ms)
 {
     char piece[16 << 10];
     for (uint64_t now; (now = lr_clock_ms(NULL)) < until_ms;) {
@@ -64,13 +64,13 @@ static void read_words(const struct lr_buf *words, char *name, size_t name_size,
     }
 }
 
-static lr_code await(struct lr_subprocess *child, struct question *q, const char *device,
-                     struct lr_buf *out, struct lr_error *err)
+static lr_code device_check_await(struct lr_subprocess *child, struct question *q,
+                                  const char *device, struct lr_buf *out, struct lr_error *err)
 {
     uint64_t began = lr_clock_ms(NULL), until_ms = began + (uint64_t)q->limit_ms;
     char complaint[1000], how[LR_EXIT_TEXT_LEN];
     struct lr_buf words;
-    bool is_done = read_all(child->out, out, until_ms);
+    bool is_done = device_check_read_all(child->out, out, until_ms);
     uint64_t now = lr_clock_ms(NULL);
 
     is_done = is_done && lr_subprocess_wait(child, now < until_ms ? (int)(until_ms - now) : 0);
@@ -80,7 +80,7 @@ static lr_code await(struct lr_subprocess *child, struct question *q, const char
                        "needs more time (--device-timeout)",
                        device, q->limit_ms / 1000);
     lr_buf_init(&words, WORDS_BYTES);
-    (void)read_all(child->err, &words, now + WORDS_MS);
+    (void)device_check_read_all(child->err, &words, now + WORDS_MS);
     read_words(&words, q->name, sizeof(q->name), complaint, sizeof(complaint));
     lr_buf_free(&words);
     if (child->status == 0 && !out->failed)
@@ -89,8 +89,8 @@ static lr_code await(struct lr_subprocess *child, struct question *q, const char
                    complaint[0] != '\0' ? complaint : lr_exit_text(child->status, how));
 }
 
-static lr_code ask(struct question *q, const char *device, const char *chunk,
-                   struct lr_buf *out, struct lr_error *err)
+static lr_code device_check_ask(struct question *q, const char *device, const char *chunk,
+                                struct lr_buf *out, struct lr_error *err)
 {
     const char *argv[] = {q->self,  "debug",         "logits",       "--model",
                           q->model, "--device",      device,         "--chunk",
@@ -111,7 +111,7 @@ static lr_code ask(struct question *q, const char *device, const char *chunk,
     (void)!write(child.in, q->ids, strlen(q->ids)); /* less than a pipe holds */
     (void)close(child.in);
     child.in = -1;
-    code = await(&child, q, device, out, err);
+    code = device_check_await(&child, q, device, out, err);
     lr_subprocess_close(&child);
     return code;
 }
@@ -129,17 +129,17 @@ static double difference(const struct lr_buf *a, const struct lr_buf *b)
     return sqrt(sum / norm);
 }
 
-static lr_code compare(struct question *q, const char *device, double *worst,
-                       struct lr_error *err)
+static lr_code device_check_compare(struct question *q, const char *device, double *worst,
+                                    struct lr_error *err)
 {
     static const char *const chunks[] = {"0", "4"};
     struct lr_buf expected, got;
     *worst = 0;
     lr_buf_init(&expected, LOGITS_BYTES);
     lr_buf_init(&got, LOGITS_BYTES);
-    lr_code code = ask(q, "cpu", "0", &expected, err);
+    lr_code code = device_check_ask(q, "cpu", "0", &expected, err);
     for (size_t i = 0; i < 2 && code == LR_OK; i++) {
-        code = ask(q, device, chunks[i], &got, err);
+        code = device_check_ask(q, device, chunks[i], &got, err);
         if (code == LR_OK && (got.len != expected.len || got.len == 0))
             code = lr_fail(err, LR_UNAVAILABLE, "%zu bytes of logits instead of %zu", got.len,
                            expected.len);
@@ -167,7 +167,7 @@ void cli_check_device(struct cli_checks *c, const char *device, const char *engi
     if (code == LR_OK && !cli_find_demo(q.self, q.model))
         code = lr_fail(&err, LR_NOT_FOUND, "the demo model is not installed");
     if (code == LR_OK)
-        code = compare(&q, device, &worst, &err);
+        code = device_check_compare(&q, device, &worst, &err);
     int n = snprintf(text, sizeof(text),
                      "%.100s%s%s%s computes the demo model as the processor does", device,
                      q.name[0] != '\0' ? " (" : "", q.name, q.name[0] != '\0' ? ")" : "");

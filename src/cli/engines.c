@@ -43,8 +43,9 @@ static void put_engines(struct lr_buf *out, struct cli_answer *a, const char *no
     }
 }
 
-static lr_code list_of(const struct lr_settings *s, struct cli_answer *nodes,
-                       const struct lr_json *node, struct lr_buf *out, struct lr_error *err)
+static lr_code cli_engines_list_of(const struct lr_settings *s, struct cli_answer *nodes,
+                                   const struct lr_json *node, struct lr_buf *out,
+                                   struct lr_error *err)
 {
     struct cli_answer a;
     struct lr_buf path;
@@ -65,7 +66,7 @@ static lr_code list_of(const struct lr_settings *s, struct cli_answer *nodes,
     return code;
 }
 
-static lr_code list(const struct lr_settings *s, struct lr_error *err)
+static lr_code cli_engines_list(const struct lr_settings *s, struct lr_error *err)
 {
     struct cli_answer a;
     struct lr_buf out;
@@ -83,7 +84,7 @@ static lr_code list(const struct lr_settings *s, struct lr_error *err)
         if (wanted[0] == '\0' ||
             strcmp(cli_raw(&a.arena, &nodes->items[i], "id"), wanted) == 0) {
             found++;
-            code = list_of(s, &a, &nodes->items[i], &out, err);
+            code = cli_engines_list_of(s, &a, &nodes->items[i], &out, err);
         }
     if (code == LR_OK && found == 0)
         code = lr_fail(err, LR_NOT_FOUND, "no node has joined this router yet");
@@ -118,11 +119,11 @@ static lr_code reload(const struct lr_settings *s, const char *engine, struct lr
     return code;
 }
 
-static lr_code run(const struct lr_settings *s, struct lr_error *err)
+static lr_code cli_engines_run(const struct lr_settings *s, struct lr_error *err)
 {
     size_t count = lr_settings_positional_count(s);
     if (count == 0)
-        return list(s, err);
+        return cli_engines_list(s, err);
     if (count == 2 && strcmp(lr_settings_positional(s, 0), "reload") == 0)
         return reload(s, lr_settings_positional(s, 1), err);
     return lr_fail(err, LR_INVALID_ARGUMENT, "engines takes nothing, or: reload ENGINE");
@@ -137,5 +138,5 @@ const struct cli_command cli_command_engines = {
         "version. New requests go to the new version; the old version finishes its requests.",
     .flags = {flags, sizeof(flags) / sizeof(flags[0])},
     .most = 2,
-    .run = run,
+    .run = cli_engines_run,
 };

@@ -30,13 +30,13 @@ struct step {
     bool is_done;
 };
 
-static bool is_one_of(const char *word, const char *a, const char *b)
+static bool follow_is_one_of(const char *word, const char *a, const char *b)
 {
     return strcmp(word, a) == 0 || strcmp(word, b) == 0;
 }
 
 /* The later, the nearer to an answer. */
-static int rank(const char *state)
+static int follow_rank(const char *state)
 {
     static const char *const states[] = {"failed",    "absent",  "waiting",  "fetching",
                                          "verifying", "present", "draining", "starting",
@@ -56,14 +56,14 @@ static void read_replica(const struct following *f, struct cli_answer *a,
         return;
     step->is_online = true;
     step->is_done = step->is_done || (f->goal == CLI_GOAL_LOADED && cli_bool(r, "loaded"));
-    if (rank(state) <= rank(step->state))
+    if (follow_rank(state) <= follow_rank(step->state))
         return;
     (void)snprintf(step->state, sizeof(step->state), "%s", state);
     (void)snprintf(step->node, sizeof(step->node), "%s", cli_raw(&a->arena, r, "node"));
     (void)snprintf(step->reason, sizeof(step->reason), "%s", cli_text(&a->arena, r, "reason"));
 }
 
-static lr_code look(const struct following *f, struct step *step, struct lr_error *err)
+static lr_code follow_look(const struct following *f, struct step *step, struct lr_error *err)
 {
     struct cli_answer a;
     struct lr_buf path;
@@ -136,13 +136,13 @@ static void ask_figures(const struct following *f, const struct step *step, stru
     lr_buf_free(&path);
 }
 
-static void show(struct following *f, const struct step *step, uint64_t now)
+static void follow_show(struct following *f, const struct step *step, uint64_t now)
 {
     struct figures figures = {0};
     struct lr_buf name;
     const char *state = step->state;
-    bool fetches = is_one_of(state, "fetching", "verifying");
-    bool loads = is_one_of(state, "starting", "loading");
+    bool fetches = follow_is_one_of(state, "fetching", "verifying");
+    bool loads = follow_is_one_of(state, "starting", "loading");
     if (fetches || loads)
         ask_figures(f, step, &figures);
     const char *phase = figures.phase[0] != '\0'          ? figures.phase
@@ -157,11 +157,11 @@ static void show(struct following *f, const struct step *step, uint64_t now)
 }
 
 /* LR_OK: go on. */
-static lr_code judge(struct following *f, const struct step *step, uint64_t now,
-                     struct lr_error *err)
+static lr_code follow_judge(struct following *f, const struct step *step, uint64_t now,
+                            struct lr_error *err)
 {
-    bool moves = is_one_of(step->state, "fetching", "verifying") ||
-                 is_one_of(step->state, "starting", "loading");
+    bool moves = follow_is_one_of(step->state, "fetching", "verifying") ||
+                 follow_is_one_of(step->state, "starting", "loading");
     if (moves || f->moved_ms == 0)
         f->moved_ms = now;
     if (!step->is_online)
@@ -184,13 +184,13 @@ lr_code cli_follow(const struct lr_settings *s, const char *id, const char *node
     for (;;) {
         struct step step;
         uint64_t now = lr_clock_ms(NULL);
-        code = look(&f, &step, err);
+        code = follow_look(&f, &step, err);
         if (code != LR_OK || step.is_done)
             break;
-        code = judge(&f, &step, now, err);
+        code = follow_judge(&f, &step, now, err);
         if (code != LR_OK)
             break;
-        show(&f, &step, now);
+        follow_show(&f, &step, now);
         lr_sleep_ms(LOOK_MS);
     }
     cli_progress_end(&f.progress);

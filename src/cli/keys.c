@@ -97,8 +97,8 @@ static lr_code check_lists(const struct lr_settings *s, struct lr_error *err)
 }
 
 /* A list as an array; `none` in it stands for an empty list. */
-static void put_list(const struct lr_settings *s, const char *name, const char *none,
-                     struct lr_json_writer *w)
+static void cli_keys_put_list(const struct lr_settings *s, const char *name, const char *none,
+                              struct lr_json_writer *w)
 {
     if (!lr_settings_has(s, name))
         return;
@@ -136,10 +136,10 @@ static void put_limits(const struct lr_settings *s, struct lr_json_writer *w)
         lr_json_member_bool(w, "keep_texts",
                             strcmp(lr_settings_str(s, "keep-texts"), "on") == 0);
     for (size_t i = 0; i < LISTS; i++)
-        put_list(s, lists[i].name, lists[i].none, w);
+        cli_keys_put_list(s, lists[i].name, lists[i].none, w);
 }
 
-static lr_code create(const struct lr_settings *s, struct lr_error *err)
+static lr_code cli_keys_create(const struct lr_settings *s, struct lr_error *err)
 {
     struct cli_answer a;
     struct lr_buf body;
@@ -246,7 +246,7 @@ static lr_code ask_of(const struct lr_settings *s, const char *method, const cha
     return code;
 }
 
-static lr_code set(const struct lr_settings *s, const char *id, struct lr_error *err)
+static lr_code cli_keys_set(const struct lr_settings *s, const char *id, struct lr_error *err)
 {
     struct lr_buf body;
     struct lr_json_writer w;
@@ -270,7 +270,8 @@ static lr_code set(const struct lr_settings *s, const char *id, struct lr_error 
     return code;
 }
 
-static lr_code rotate(const struct lr_settings *s, const char *id, struct lr_error *err)
+static lr_code cli_keys_rotate(const struct lr_settings *s, const char *id,
+                               struct lr_error *err)
 {
     struct lr_buf body;
     lr_buf_init(&body, 256);
@@ -290,7 +291,7 @@ static void print_keys(struct cli_answer *a, struct lr_buf *out)
         print_key(a, &keys->items[i], out);
 }
 
-static lr_code run(const struct lr_settings *s, struct lr_error *err)
+static lr_code cli_keys_run(const struct lr_settings *s, struct lr_error *err)
 {
     static const char *const words[] = {"create", "list", "set", "rotate", "revoke", NULL};
     size_t count = lr_settings_positional_count(s);
@@ -298,11 +299,11 @@ static lr_code run(const struct lr_settings *s, struct lr_error *err)
     if (count <= 1 && strcmp(word, "list") == 0)
         return cli_show(s, "/v0/keys", print_keys, err);
     if (count == 1 && strcmp(word, "create") == 0)
-        return create(s, err);
+        return cli_keys_create(s, err);
     if (count == 2 && strcmp(word, "set") == 0)
-        return set(s, lr_settings_positional(s, 1), err);
+        return cli_keys_set(s, lr_settings_positional(s, 1), err);
     if (count == 2 && strcmp(word, "rotate") == 0)
-        return rotate(s, lr_settings_positional(s, 1), err);
+        return cli_keys_rotate(s, lr_settings_positional(s, 1), err);
     if (count == 2 && strcmp(word, "revoke") == 0)
         return ask_of(s, "DELETE", lr_settings_positional(s, 1), "", NULL, "revoked", err);
     return cli_fail_word(word, words,
@@ -320,5 +321,5 @@ const struct cli_command cli_command_keys = {
         "the old one stays valid for --overlap. KEY is the id of a key, or its name.",
     .flags = {flags, sizeof(flags) / sizeof(flags[0])},
     .most = 2,
-    .run = run,
+    .run = cli_keys_run,
 };

@@ -24,7 +24,7 @@ static void print_aliases(const struct lr_json *model, struct lr_buf *out)
         }
 }
 
-static void print_list(struct cli_answer *a, struct lr_buf *out)
+static void cli_list_print_list(struct cli_answer *a, struct lr_buf *out)
 {
     const struct lr_json *list = cli_array(a->json, "data");
     if (list == NULL || list->count == 0) {
@@ -50,7 +50,7 @@ static void print_list(struct cli_answer *a, struct lr_buf *out)
 
 static lr_code run_list(const struct lr_settings *s, struct lr_error *err)
 {
-    return cli_show(s, "/v1/models?all=true", print_list, err);
+    return cli_show(s, "/v1/models?all=true", cli_list_print_list, err);
 }
 
 const struct cli_command cli_command_list = {

@@ -56,8 +56,8 @@ static lr_code print_lines(const struct lr_settings *s, const char *path, int64_
 
 /* Ends with Ctrl-C, with an output that is closed, and with an answer that time does not
  * change.  A router or node that restarts is waited for. */
-static lr_code follow(const struct lr_settings *s, const char *path, char mark[MARK_LEN],
-                      struct lr_error *err)
+static lr_code cli_logs_follow(const struct lr_settings *s, const char *path,
+                               char mark[MARK_LEN], struct lr_error *err)
 {
     bool is_silent = false;
     for (;;) {
@@ -75,7 +75,7 @@ static lr_code follow(const struct lr_settings *s, const char *path, char mark[M
     }
 }
 
-static lr_code run(const struct lr_settings *s, struct lr_error *err)
+static lr_code cli_logs_run(const struct lr_settings *s, struct lr_error *err)
 {
     struct lr_buf path;
     char id[CLI_ID_MAX], mark[MARK_LEN] = "";
@@ -93,7 +93,7 @@ static lr_code run(const struct lr_settings *s, struct lr_error *err)
     if (code == LR_OK)
         code = print_lines(s, lr_buf_z(&path), lr_settings_int(s, "lines"), mark, err);
     if (code == LR_OK && lr_settings_bool(s, "follow"))
-        code = follow(s, lr_buf_z(&path), mark, err);
+        code = cli_logs_follow(s, lr_buf_z(&path), mark, err);
     lr_buf_free(&path);
     return code;
 }
@@ -107,5 +107,5 @@ const struct cli_command cli_command_logs = {
                "the name or id of a node.",
     .flags = {flags, sizeof(flags) / sizeof(flags[0])},
     .most = 1,
-    .run = run,
+    .run = cli_logs_run,
 };

@@ -42,7 +42,7 @@ static void add_char(struct lr_buf *out, char c)
     }
 }
 
-static void add_text(struct lr_buf *out, struct lr_str text)
+static void man_page_add_text(struct lr_buf *out, struct lr_str text)
 {
     /* A full stop at the beginning of a line is a command of roff. */
     if (text.len != 0 && text.ptr[0] == '.')
@@ -53,7 +53,7 @@ static void add_text(struct lr_buf *out, struct lr_str text)
 
 static void add_line(struct lr_buf *out, const char *text)
 {
-    add_text(out, lr_str_z(text));
+    man_page_add_text(out, lr_str_z(text));
     lr_buf_add_char(out, '\n');
 }
 
@@ -71,7 +71,7 @@ static void add_paragraphs(struct lr_buf *out, const char *text)
             lr_buf_add_z(out, ".PP\n");
             continue;
         }
-        add_text(out, line);
+        man_page_add_text(out, line);
         lr_buf_add_char(out, '\n');
     }
     if (is_kept)
@@ -86,12 +86,12 @@ static void add_title(struct lr_buf *out, const char *name, int section, const c
         add_char(out, (char)toupper((unsigned char)*c));
     lr_buf_addf(out, " %d \"%s\" \"llm\\-router %s\" \"llm\\-router\"\n.SH NAME\n", section,
                 date, cli_version());
-    add_text(out, lr_str_z(name));
+    man_page_add_text(out, lr_str_z(name));
     lr_buf_add_z(out, " \\- ");
     add_line(out, summary);
 }
 
-static void add_flag(void *arg, const struct lr_setting *row)
+static void man_page_add_flag(void *arg, const struct lr_setting *row)
 {
     struct lr_buf *out = arg, text;
     lr_buf_init(&text, 4096);
@@ -177,7 +177,8 @@ static void write_command(struct lr_buf *out, const struct cli_command *command,
         add_list(out, "TOOLS", command->tools());
     if (has_flags) {
         lr_buf_add_z(out, ".SH OPTIONS\n");
-        lr_settings_each(tables, command->shared ? 2 : 1, command->name, add_flag, out);
+        lr_settings_each(tables, command->shared ? 2 : 1, command->name, man_page_add_flag,
+                         out);
     }
     if (command->shared)
         lr_buf_add_z(out,

@@ -36,8 +36,8 @@ static void put_size(struct lr_buf *out, const struct lr_json *object, const cha
     lr_buf_addf(out, "%12s", text);
 }
 
-static void put_text(struct lr_buf *out, const struct lr_json *object, const char *key,
-                     unsigned columns)
+static void cli_memory_put_text(struct lr_buf *out, const struct lr_json *object,
+                                const char *key, unsigned columns)
 {
     struct lr_str text = {0};
     struct lr_buf visible;
@@ -52,7 +52,7 @@ static void put_pool(struct lr_buf *out, const struct lr_json *pool)
 {
     uint64_t percent = 0;
     (void)lr_json_u64(lr_json_get(pool, "limit_percent"), &percent);
-    put_text(out, pool, "title", 0);
+    cli_memory_put_text(out, pool, "title", 0);
     lr_buf_add_z(out, "  total");
     put_size(out, pool, "total");
     lr_buf_add_z(out, "  in use");
@@ -70,8 +70,8 @@ static void put_pool(struct lr_buf *out, const struct lr_json *pool)
     for (uint32_t i = 0; i < claims->count; i++) {
         const struct lr_json *c = &claims->items[i];
         lr_buf_add_z(out, "  ");
-        put_text(out, c, "model", 33);
-        put_text(out, c, "kind", 8);
+        cli_memory_put_text(out, c, "model", 33);
+        cli_memory_put_text(out, c, "kind", 8);
         put_size(out, c, "reserved");
         put_size(out, c, "measured");
         put_size(out, c, "weights");
@@ -87,9 +87,9 @@ static void put_plan(struct lr_buf *out, const struct lr_json *load)
     if (load == NULL)
         return;
     lr_buf_add_z(out, "loading ");
-    put_text(out, load, "model", 0);
+    cli_memory_put_text(out, load, "model", 0);
     lr_buf_add_z(out, ": ");
-    put_text(out, load, "plan", 0);
+    cli_memory_put_text(out, load, "plan", 0);
     const struct lr_json *evicts = lr_json_get(load, "evicts");
     for (uint32_t i = 0; lr_json_is(evicts, LR_JSON_ARRAY) && i < evicts->count; i++) {
         struct lr_str id = {0};
@@ -100,7 +100,7 @@ static void put_plan(struct lr_buf *out, const struct lr_json *load)
     lr_buf_add_char(out, '\n');
 }
 
-static lr_code show(const struct cli_answer *a, bool as_json, struct lr_error *err)
+static lr_code cli_memory_show(const struct cli_answer *a, bool as_json, struct lr_error *err)
 {
     struct lr_buf out;
     lr_buf_init(&out, ANSWER_BYTES);
@@ -126,7 +126,7 @@ static const char *secret_of(const struct lr_settings *settings)
     return given != NULL || kept == NULL || kept[0] == '\0' ? given : kept;
 }
 
-static lr_code run(const struct lr_settings *settings, struct lr_error *err)
+static lr_code cli_memory_run(const struct lr_settings *settings, struct lr_error *err)
 {
     struct cli_answer a = {0};
     struct lr_buf path;
@@ -149,7 +149,7 @@ static lr_code run(const struct lr_settings *settings, struct lr_error *err)
     code = is_direct ? cli_ask_at(settings, node, secret_of(settings), lr_buf_z(&path), &a, err)
                      : cli_ask(settings, "GET", lr_buf_z(&path), NULL, &a, err);
     if (code == LR_OK)
-        code = show(&a, lr_settings_bool(settings, "json"), err);
+        code = cli_memory_show(&a, lr_settings_bool(settings, "json"), err);
     lr_buf_free(&path);
     cli_answer_free(&a);
     return code;
@@ -160,5 +160,5 @@ const struct cli_command cli_command_memory = {
     .summary = "Show which models use a node's memory, and which a load would evict",
     .details = "Asks the router for its only node, or for the node that --node names.",
     .flags = {flags, sizeof(flags) / sizeof(flags[0])},
-    .run = run,
+    .run = cli_memory_run,
 };

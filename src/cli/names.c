@@ -93,7 +93,7 @@ static bool note_names(struct search *f, const struct lr_json *entry, struct lr_
 }
 
 /* The entry with the wanted id; NULL: f has what was found by name. */
-static const struct lr_json *look(struct search *f, const struct lr_json *list)
+static const struct lr_json *names_look(struct search *f, const struct lr_json *list)
 {
     struct lr_str id;
     for (uint32_t i = 0; lr_json_is(list, LR_JSON_ARRAY) && i < list->count; i++) {
@@ -137,10 +137,10 @@ static lr_code fail_absent(const struct search *f, struct lr_error *err)
                    f->kind->advice);
 }
 
-static lr_code choose(struct search *f, const struct lr_json *list, char id[CLI_ID_MAX],
-                      struct lr_error *err)
+static lr_code names_choose(struct search *f, const struct lr_json *list, char id[CLI_ID_MAX],
+                            struct lr_error *err)
 {
-    const struct lr_json *entry = look(f, list);
+    const struct lr_json *entry = names_look(f, list);
     struct lr_str text = {0};
     if (entry == NULL && f->by_name_count > 1)
         return fail_ambiguous(f, err);
@@ -153,8 +153,8 @@ static lr_code choose(struct search *f, const struct lr_json *list, char id[CLI_
     return LR_OK;
 }
 
-static lr_code find(const struct lr_settings *s, const struct kind *kind, const char *name,
-                    char id[CLI_ID_MAX], struct lr_error *err)
+static lr_code names_find(const struct lr_settings *s, const struct kind *kind,
+                          const char *name, char id[CLI_ID_MAX], struct lr_error *err)
 {
     struct cli_answer a;
     struct search f = {.kind = kind, .wanted = lr_str_z(name)};
@@ -163,7 +163,7 @@ static lr_code find(const struct lr_settings *s, const struct kind *kind, const 
     if (code == LR_OK) {
         f.arena = &a.arena;
         f.names = lr_arena_array(&a.arena, NAMES_MAX, sizeof(*f.names));
-        code = f.names != NULL ? choose(&f, lr_json_get(a.json, kind->member), id, err)
+        code = f.names != NULL ? names_choose(&f, lr_json_get(a.json, kind->member), id, err)
                                : lr_fail(err, LR_OUT_OF_RAM, "no memory for the names");
     }
     cli_answer_free(&a);
@@ -173,19 +173,19 @@ static lr_code find(const struct lr_settings *s, const struct kind *kind, const 
 lr_code cli_model_id(const struct lr_settings *s, const char *name, char id[CLI_ID_MAX],
                      struct lr_error *err)
 {
-    return find(s, &models, name, id, err);
+    return names_find(s, &models, name, id, err);
 }
 
 lr_code cli_usable_model_id(const struct lr_settings *s, const char *name, char id[CLI_ID_MAX],
                             struct lr_error *err)
 {
-    return find(s, &usable_models, name, id, err);
+    return names_find(s, &usable_models, name, id, err);
 }
 
 lr_code cli_key_id(const struct lr_settings *s, const char *name, char id[CLI_ID_MAX],
                    struct lr_error *err)
 {
-    return find(s, &keys, name, id, err);
+    return names_find(s, &keys, name, id, err);
 }
 
 static lr_code only_node(const struct lr_settings *s, char id[CLI_ID_MAX], struct lr_error *err)
@@ -212,7 +212,7 @@ static lr_code only_node(const struct lr_settings *s, char id[CLI_ID_MAX], struc
 lr_code cli_node_id(const struct lr_settings *s, const char *name, char id[CLI_ID_MAX],
                     struct lr_error *err)
 {
-    return name != NULL ? find(s, &nodes, name, id, err) : only_node(s, id, err);
+    return name != NULL ? names_find(s, &nodes, name, id, err) : only_node(s, id, err);
 }
 
 lr_code cli_choose_node(const struct lr_settings *s, char id[CLI_ID_MAX], struct lr_error *err)

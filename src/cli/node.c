@@ -3,7 +3,7 @@
 #include "base/log.h"
 #include "cli/commands.h"
 
-static lr_code run(const struct lr_settings *settings, struct lr_error *err)
+static lr_code cli_node_run(const struct lr_settings *settings, struct lr_error *err)
 {
     lr_code code = lr_log_open(lr_settings_str(settings, "log-file"), err);
     return code == LR_OK ? node_run(settings, err) : code;
@@ -19,5 +19,5 @@ const struct cli_command cli_command_node = {
         "SIGHUP looks for new models, reloads changed engines, reads the certificates\n"
         "again and opens the log file again.",
     .shared = true,
-    .run = run,
+    .run = cli_node_run,
 };

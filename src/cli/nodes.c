@@ -105,8 +105,8 @@ static lr_code print_logs(const struct lr_settings *s, const char *node, struct 
     return code;
 }
 
-static lr_code change(const struct lr_settings *s, const char *what, const char *name,
-                      struct lr_error *err)
+static lr_code cli_nodes_change(const struct lr_settings *s, const char *what, const char *name,
+                                struct lr_error *err)
 {
     struct cli_answer a;
     struct lr_buf body;
@@ -139,7 +139,7 @@ static lr_code change(const struct lr_settings *s, const char *what, const char 
     return code;
 }
 
-static lr_code run(const struct lr_settings *s, struct lr_error *err)
+static lr_code cli_nodes_run(const struct lr_settings *s, struct lr_error *err)
 {
     static const char *const words[] = {"token", "logs", "drain", "undrain", "remove", NULL};
     size_t count = lr_settings_positional_count(s);
@@ -148,7 +148,7 @@ static lr_code run(const struct lr_settings *s, struct lr_error *err)
         return print_token(s, err);
     if (count == 2 && (strcmp(word, "drain") == 0 || strcmp(word, "undrain") == 0 ||
                        strcmp(word, "remove") == 0))
-        return change(s, word, lr_settings_positional(s, 1), err);
+        return cli_nodes_change(s, word, lr_settings_positional(s, 1), err);
     if (count == 2 && strcmp(word, "logs") == 0)
         return print_logs(s, lr_settings_positional(s, 1), err);
     if (count != 0)
@@ -171,5 +171,5 @@ const struct cli_command cli_command_nodes = {
         "A token is valid for one node and one hour, unless --uses or --expires is given.",
     .flags = {flags, sizeof(flags) / sizeof(flags[0])},
     .most = 2,
-    .run = run,
+    .run = cli_nodes_run,
 };

@@ -106,7 +106,8 @@ void cli_progress_write(struct lr_buf *out, const char *name, const char *phase,
 }
 
 /* A new phase begins anew; a rate is measured over at least RATE_MS. */
-static void measure(struct cli_progress *p, const char *phase, uint64_t done, uint64_t now)
+static void cli_progress_measure(struct cli_progress *p, const char *phase, uint64_t done,
+                                 uint64_t now)
 {
     bool is_new = strcmp(p->phase, phase) != 0;
     if (is_new || done < p->at) {
@@ -135,7 +136,7 @@ void cli_progress_put(struct cli_progress *p, const char *name, const char *phas
     struct lr_buf line;
     unsigned tenths = total != 0 ? (unsigned)((double)done / (double)total * 10) : 0;
     unsigned columns = 0;
-    measure(p, phase, done, now);
+    cli_progress_measure(p, phase, done, now);
     if (!p->is_terminal && !is_due(p, phase, tenths, now))
         return;
     /* The last column stays free: some terminals begin a new line when it is written. */

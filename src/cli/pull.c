@@ -10,7 +10,7 @@
 
 static const struct lr_setting flags[] = {CLI_REMOTE_FLAGS};
 
-static lr_code run(const struct lr_settings *s, struct lr_error *err)
+static lr_code pull_run(const struct lr_settings *s, struct lr_error *err)
 {
     char id[CLI_ID_MAX];
     const char *name = lr_settings_positional(s, 0);
@@ -35,5 +35,5 @@ const struct cli_command cli_command_pull = {
     .flags = {flags, sizeof(flags) / sizeof(flags[0])},
     .least = 1,
     .most = 1,
-    .run = run,
+    .run = pull_run,
 };

@@ -46,7 +46,8 @@ const struct cli_command cli_debug_settings_reference = {
     .run = run_settings_reference,
 };
 
-static void add_commands(const char *parent, struct cli_table table, struct lr_buf *page)
+static void cli_reference_add_commands(const char *parent, struct cli_table table,
+                                       struct lr_buf *page)
 {
     for (size_t i = 0; i < table.count; i++) {
         const struct cli_command *command = table.rows[i];
@@ -58,7 +59,7 @@ static void add_commands(const char *parent, struct cli_table table, struct lr_b
         if (command->tools != NULL) {
             char path[CLI_PATH_LEN];
             cli_path(parent, command, path);
-            add_commands(path, command->tools(), page);
+            cli_reference_add_commands(path, command->tools(), page);
         }
     }
 }
@@ -73,7 +74,7 @@ static lr_code run_cli_reference(const struct lr_settings *settings, struct lr_e
                         "`llm-router COMMAND --help` prints the same. Exit codes: 0 success, 1 "
                         "failure, 2 wrong\narguments. `source <(llm-router completion bash)` "
                         "completes commands, flags and values.\n");
-    add_commands("llm-router", cli_commands(), &page);
+    cli_reference_add_commands("llm-router", cli_commands(), &page);
     lr_code code = cli_print(&page, err);
     lr_buf_free(&page);
     return code;

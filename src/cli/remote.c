@@ -30,7 +30,8 @@ struct remote {
     struct lr_error err;
 };
 
-static const char *setting(const struct lr_settings *s, const char *name, const char *variable)
+static const char *remote_setting(const struct lr_settings *s, const char *name,
+                                  const char *variable)
 {
     const char *given = getenv(variable);
     bool is_set = lr_settings_source(s, name) == LR_FROM_FLAG;
@@ -39,7 +40,7 @@ static const char *setting(const struct lr_settings *s, const char *name, const 
 
 const char *cli_router_url(const struct lr_settings *s)
 {
-    return setting(s, "url", "LLM_ROUTER_URL");
+    return remote_setting(s, "url", "LLM_ROUTER_URL");
 }
 
 bool cli_names_router(const struct lr_settings *s)
@@ -48,21 +49,21 @@ bool cli_names_router(const struct lr_settings *s)
     return lr_settings_source(s, "url") == LR_FROM_FLAG || (given != NULL && given[0] != '\0');
 }
 
-static void on_headers(void *arg, int status, struct net_headers headers)
+static void remote_on_headers(void *arg, int status, struct net_headers headers)
 {
     struct remote *r = arg;
     (void)headers;
     r->status = status;
 }
 
-static void on_event(void *arg, struct lr_str event, struct lr_str data)
+static void remote_on_event(void *arg, struct lr_str event, struct lr_str data)
 {
     struct remote *r = arg;
     (void)event;
     r->fn(r->arg, data);
 }
 
-static void on_body(void *arg, struct lr_str bytes)
+static void remote_on_body(void *arg, struct lr_str bytes)
 {
     struct remote *r = arg;
     if (!r->is_stream || r->status >= 400)
@@ -71,7 +72,7 @@ static void on_body(void *arg, struct lr_str bytes)
         net_loop_stop(r->loop); /* nobody reads the rest of an answer that cannot be printed */
 }
 
-static void on_done(void *arg, const struct lr_error *err)
+static void remote_on_done(void *arg, const struct lr_error *err)
 {
     struct remote *r = arg;
     if (err != NULL)
@@ -107,12 +108,12 @@ static lr_code check_status(struct remote *r, struct lr_arena *arena, struct lr_
     return code;
 }
 
-static lr_code run(struct remote *r, const struct lr_settings *s, const char *method,
-                   const char *path, const struct lr_buf *body, struct lr_error *err)
+static lr_code remote_run(struct remote *r, const struct lr_settings *s, const char *method,
+                          const char *path, const struct lr_buf *body, struct lr_error *err)
 {
     char url[1200];
     const char *base = r->base != NULL ? r->base : cli_router_url(s);
-    const char *key = r->base != NULL ? r->secret : setting(s, "key", "LLM_ROUTER_KEY");
+    const char *key = r->base != NULL ? r->secret : remote_setting(s, "key", "LLM_ROUTER_KEY");
     struct net_call *call;
     size_t len = strlen(base);
     while (len != 0 && base[len - 1] == '/')
@@ -128,13 +129,13 @@ static lr_code run(struct remote *r, const struct lr_settings *s, const char *me
         .idle_timeout_ms = ANSWER_MS,
         .max_response_bytes = r->is_stream ? 0 : ANSWER_BYTES,
         .callbacks = {.arg = r,
-                      .on_headers = on_headers,
-                      .on_body = on_body,
-                      .on_done = on_done},
+                      .on_headers = remote_on_headers,
+                      .on_body = remote_on_body,
+                      .on_done = remote_on_done},
     };
     struct net_tls *tls = NULL;
     struct net_signal *interrupt = NULL;
-    const char *ca = setting(s, "tls-ca", "LLM_ROUTER_TLS_CA");
+    const char *ca = remote_setting(s, "tls-ca", "LLM_ROUTER_TLS_CA");
     lr_code code = ca != NULL ? net_tls_client_create(ca, &tls, err) : LR_OK;
     if (code == LR_OK)
         code = net_loop_create(&r->loop, err);
@@ -162,14 +163,14 @@ static lr_code run(struct remote *r, const struct lr_settings *s, const char *me
     return code;
 }
 
-static lr_code ask(struct remote *r, const struct lr_settings *s, const char *method,
-                   const char *path, const struct lr_buf *body, struct cli_answer *out,
-                   struct lr_error *err)
+static lr_code remote_ask(struct remote *r, const struct lr_settings *s, const char *method,
+                          const char *path, const struct lr_buf *body, struct cli_answer *out,
+                          struct lr_error *err)
 {
     *out = (struct cli_answer){0};
     lr_arena_init(&out->arena, (size_t)ANSWER_BYTES * 16);
     lr_buf_init(&r->body, ANSWER_BYTES);
-    lr_code code = run(r, s, method, path, body, err);
+    lr_code code = remote_run(r, s, method, path, body, err);
     if (code == LR_OK) {
         const char *copy = lr_arena_copy(&out->arena, lr_buf_str(&r->body));
         out->status = r->status;
@@ -186,7 +187,7 @@ lr_code cli_ask(const struct lr_settings *s, const char *method, const char *pat
                 const struct lr_buf *body, struct cli_answer *out, struct lr_error *err)
 {
     struct remote r = {0};
-    return ask(&r, s, method, path, body, out, err);
+    return remote_ask(&r, s, method, path, body, out, err);
 }
 
 static void put_json(const struct cli_answer *a, struct lr_buf *out)
@@ -235,14 +236,14 @@ lr_code cli_ask_within(const struct lr_settings *s, uint32_t wait_ms, const char
                        struct cli_answer *out, struct lr_error *err)
 {
     struct remote r = {.wait_ms = wait_ms};
-    return ask(&r, s, "GET", path, NULL, out, err);
+    return remote_ask(&r, s, "GET", path, NULL, out, err);
 }
 
 lr_code cli_ask_at(const struct lr_settings *s, const char *base, const char *secret,
                    const char *path, struct cli_answer *out, struct lr_error *err)
 {
     struct remote r = {.base = base, .secret = secret};
-    return ask(&r, s, "GET", path, NULL, out, err);
+    return remote_ask(&r, s, "GET", path, NULL, out, err);
 }
 
 void cli_answer_free(struct cli_answer *answer)
@@ -257,8 +258,8 @@ lr_code cli_stream(const struct lr_settings *s, const char *path, const struct l
     struct lr_arena arena;
     lr_buf_init(&r.body, ANSWER_BYTES);
     lr_arena_init(&arena, 64 << 20);
-    net_sse_parser_init(&r.sse, EVENT_BYTES, on_event, &r);
-    lr_code code = run(&r, s, "POST", path, body, err);
+    net_sse_parser_init(&r.sse, EVENT_BYTES, remote_on_event, &r);
+    lr_code code = remote_run(&r, s, "POST", path, body, err);
     if (code == LR_OK)
         code = check_status(&r, &arena, err);
     net_sse_parser_deinit(&r.sse);

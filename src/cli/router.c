@@ -4,7 +4,7 @@
 #include "cli/commands.h"
 #include "cli/version.h"
 
-static lr_code run(const struct lr_settings *settings, struct lr_error *err)
+static lr_code cli_router_run(const struct lr_settings *settings, struct lr_error *err)
 {
     lr_code code = lr_log_open(lr_settings_str(settings, "log-file"), err);
     return code == LR_OK ? router_run(settings, cli_version(), cli_args(), err) : code;
@@ -20,5 +20,5 @@ const struct cli_command cli_command_router = {
         "certificates again and opens the log file again. SIGUSR2 starts the installed\n"
         "program with the same arguments and --takeover: an upgrade without a gap.",
     .shared = true,
-    .run = run,
+    .run = cli_router_run,
 };

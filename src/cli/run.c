@@ -31,8 +31,8 @@ static lr_code look_up(const struct lr_settings *s, const char *name, char id[CL
 }
 
 /* Progress goes to standard error, so that standard output has the answer only. */
-static lr_code prepare(const struct lr_settings *s, const char *name, char id[CLI_ID_MAX],
-                       struct lr_error *err)
+static lr_code cmd_run_prepare(const struct lr_settings *s, const char *name,
+                               char id[CLI_ID_MAX], struct lr_error *err)
 {
     bool is_loaded = false;
     lr_code code = cli_usable_model_id(s, name, id, err);
@@ -69,7 +69,7 @@ static lr_code read_prompt(const struct lr_settings *s, struct lr_buf *out,
     return code;
 }
 
-static lr_code run(const struct lr_settings *s, struct lr_error *err)
+static lr_code cmd_run_this(const struct lr_settings *s, struct lr_error *err)
 {
     struct cli_talk t;
     struct lr_buf prompt;
@@ -82,7 +82,7 @@ static lr_code run(const struct lr_settings *s, struct lr_error *err)
         code = lr_fail(err, LR_INVALID_ARGUMENT,
                        "there is no prompt: give it after MODEL, or on standard input");
     if (code == LR_OK)
-        code = prepare(s, lr_settings_positional(s, 0), t.model, err);
+        code = cmd_run_prepare(s, lr_settings_positional(s, 0), t.model, err);
     if (code == LR_OK)
         code = talks ? cli_talk_converse(&t, err) : cli_talk_turn(&t, text, err);
     lr_buf_free(&prompt);
@@ -105,5 +105,5 @@ const struct cli_command cli_command_run = {
     .flags = {flags, sizeof(flags) / sizeof(flags[0])},
     .least = 1,
     .most = 4096,
-    .run = run,
+    .run = cmd_run_this,
 };

@@ -43,7 +43,7 @@ static lr_code put_health(const struct lr_settings *s, struct lr_buf *out, struc
     return code;
 }
 
-static void put_nodes(struct cli_answer *a, struct lr_buf *out)
+static void status_put_nodes(struct cli_answer *a, struct lr_buf *out)
 {
     const struct lr_json *list = cli_array(a->json, "nodes");
     uint32_t count = list != NULL ? list->count : 0, online = 0;
@@ -61,7 +61,7 @@ static void put_nodes(struct cli_answer *a, struct lr_buf *out)
     }
 }
 
-static void put_models(struct cli_answer *a, struct lr_buf *out)
+static void status_put_models(struct cli_answer *a, struct lr_buf *out)
 {
     const struct lr_json *list = cli_array(a->json, "models");
     uint32_t count = list != NULL ? list->count : 0, ready = 0, loaded = 0;
@@ -117,8 +117,8 @@ static lr_code put_fleet(const struct lr_settings *s, struct lr_buf *out, struct
         const char *path;
         cli_print_fn put;
     } parts[] = {
-        {"/v0/nodes?brief=true", put_nodes},
-        {"/v0/models?brief=true", put_models},
+        {"/v0/nodes?brief=true", status_put_nodes},
+        {"/v0/models?brief=true", status_put_models},
         {"/v0/stats?step=5", put_work},
         {"/v0/alerts", put_alerts},
     };
@@ -138,7 +138,7 @@ static lr_code put_fleet(const struct lr_settings *s, struct lr_buf *out, struct
     return code;
 }
 
-static lr_code run(const struct lr_settings *s, struct lr_error *err)
+static lr_code status_run(const struct lr_settings *s, struct lr_error *err)
 {
     struct lr_buf out;
     lr_buf_init(&out, PAGE_BYTES);
@@ -155,5 +155,5 @@ const struct cli_command cli_command_status = {
     .name = "status",
     .summary = "Show whether the router is well: nodes, models, work and open alerts",
     .flags = {flags, sizeof(flags) / sizeof(flags[0])},
-    .run = run,
+    .run = status_run,
 };

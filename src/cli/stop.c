@@ -48,7 +48,7 @@ static bool is_up(struct cli_answer *a, const struct lr_json *replica, const cha
     return runs && (node[0] == '\0' || strcmp(cli_raw(&a->arena, replica, "node"), node) == 0);
 }
 
-static lr_code run(const struct lr_settings *s, struct lr_error *err)
+static lr_code cli_stop_run(const struct lr_settings *s, struct lr_error *err)
 {
     struct cli_answer a = {0};
     struct lr_buf path;
@@ -88,5 +88,5 @@ const struct cli_command cli_command_stop = {
     .flags = {flags, sizeof(flags) / sizeof(flags[0])},
     .least = 1,
     .most = 1,
-    .run = run,
+    .run = cli_stop_run,
 };

@@ -12,7 +12,7 @@
 
 enum { REPLY_BYTES = 4 << 20 };
 
-static void add_message(struct cli_talk *t, const char *role, struct lr_str text)
+static void talk_add_message(struct cli_talk *t, const char *role, struct lr_str text)
 {
     if (t->history.len != 0)
         lr_buf_add_char(&t->history, ',');
@@ -27,7 +27,7 @@ void cli_talk_init(struct cli_talk *t, const struct lr_settings *settings)
     lr_buf_init(&t->history, CLI_TALK_BYTES);
     lr_buf_init(&t->reply, REPLY_BYTES);
     if (lr_settings_has(settings, "system"))
-        add_message(t, "system", lr_str_z(lr_settings_str(settings, "system")));
+        talk_add_message(t, "system", lr_str_z(lr_settings_str(settings, "system")));
 }
 
 void cli_talk_free(struct cli_talk *t)
@@ -77,7 +77,7 @@ static void keep_failure(struct cli_talk *t, struct lr_str message)
     lr_buf_free(&visible);
 }
 
-static void on_event(void *arg, struct lr_str data)
+static void talk_on_event(void *arg, struct lr_str data)
 {
     struct cli_talk *t = arg;
     struct lr_arena arena;
@@ -104,7 +104,7 @@ lr_code cli_talk_turn(struct cli_talk *t, struct lr_str text, struct lr_error *e
     lr_buf_clear(&t->reply);
     t->failure = (struct lr_error){0};
     t->is_thinking = false;
-    add_message(t, "user", text);
+    talk_add_message(t, "user", text);
     lr_buf_add_z(&body, "{\"model\":");
     lr_json_quote(&body, lr_str_z(t->model));
     lr_buf_addf(&body, ",\"stream\":true,\"temperature\":%g,\"messages\":[" LR_STR_FMT "]}",
@@ -114,7 +114,7 @@ lr_code cli_talk_turn(struct cli_talk *t, struct lr_str text, struct lr_error *e
         t->history.failed || body.failed
             ? lr_fail(err, LR_TOO_LARGE, "the conversation is over %d bytes: begin a new one",
                       CLI_TALK_BYTES)
-            : cli_stream(t->settings, "/v1/chat/completions", &body, on_event, t, err);
+            : cli_stream(t->settings, "/v1/chat/completions", &body, talk_on_event, t, err);
     (void)printf("\n");
     if (code == LR_OK)
         code = cli_printed(err);
@@ -122,7 +122,7 @@ lr_code cli_talk_turn(struct cli_talk *t, struct lr_str text, struct lr_error *e
         code = lr_fail(err, t->failure.code, "%s", t->failure.text);
     /* A message without an answer is forgotten; the beginning of an answer is not. */
     if (t->reply.len != 0 || code == LR_OK)
-        add_message(t, "assistant", lr_buf_str(&t->reply));
+        talk_add_message(t, "assistant", lr_buf_str(&t->reply));
     else
         t->history.len = before;
     lr_buf_free(&body);

@@ -38,7 +38,7 @@ struct view {
     struct lr_error err; /* of the last look; LR_OK: it was answered */
 };
 
-static void forget(struct view *v)
+static void top_forget(struct view *v)
 {
     if (v->has_any) {
         cli_answer_free(&v->stats);
@@ -49,7 +49,7 @@ static void forget(struct view *v)
 }
 
 /* Keeps the older figures where the router does not answer. */
-static lr_code look(struct view *v)
+static lr_code top_look(struct view *v)
 {
     struct view now = {.settings = v->settings};
     lr_code code =
@@ -61,10 +61,10 @@ static lr_code look(struct view *v)
     now.has_any = true;
     if (code != LR_OK) {
         v->err = now.err;
-        forget(&now);
+        top_forget(&now);
         return code;
     }
-    forget(v);
+    top_forget(v);
     *v = now;
     return LR_OK;
 }
@@ -80,7 +80,7 @@ static double newest(const struct lr_json *list)
     return value;
 }
 
-static void put_head(struct view *v, struct lr_buf *page)
+static void top_put_head(struct view *v, struct lr_buf *page)
 {
     const struct lr_json *s = v->stats.json;
     char now[LR_TIME_TEXT_LEN + 1];
@@ -131,7 +131,7 @@ static void end_rows(const struct rows *rows)
     lr_buf_add_char(rows->page, '\n');
 }
 
-static void put_nodes(struct view *v, struct lr_buf *page, size_t most)
+static void top_put_nodes(struct view *v, struct lr_buf *page, size_t most)
 {
     const struct lr_json *list = cli_array(v->nodes.json, "nodes");
     struct lr_arena *arena = &v->nodes.arena;
@@ -167,7 +167,7 @@ static double tokens_per_second(const struct lr_json *replica)
     return step > 0 ? (double)cli_int(replica, "live") * 1000 / step : 0;
 }
 
-static void put_models(struct view *v, struct lr_buf *page, size_t most)
+static void top_put_models(struct view *v, struct lr_buf *page, size_t most)
 {
     const struct lr_json *list = cli_array(v->models.json, "models");
     struct lr_arena *arena = &v->models.arena;
@@ -193,7 +193,7 @@ static void put_models(struct view *v, struct lr_buf *page, size_t most)
 
 /* Cuts lines at the width and the page at the height.  The last column stays free: in it a
  * terminal would erase the letter itself when the rest of the line is erased. */
-static void fit(const struct lr_buf *page, struct cli_size size, struct lr_buf *out)
+static void top_fit(const struct lr_buf *page, struct cli_size size, struct lr_buf *out)
 {
     struct lr_str rest = lr_buf_str(page), line;
     struct lr_buf one;
@@ -210,7 +210,7 @@ static void fit(const struct lr_buf *page, struct cli_size size, struct lr_buf *
 }
 
 /* Shows the page: lines that end with a newline, the first at the top. */
-static void show(const struct lr_buf *page)
+static void top_show(const struct lr_buf *page)
 {
     struct lr_buf out;
     struct lr_str rest = lr_buf_str(page), line;
@@ -230,7 +230,7 @@ static void show(const struct lr_buf *page)
     lr_buf_free(&out);
 }
 
-static size_t count_of(const struct lr_json *json, const char *key)
+static size_t top_count_of(const struct lr_json *json, const char *key)
 {
     const struct lr_json *list = cli_array(json, key);
     return list != NULL ? list->count : 0;
@@ -245,14 +245,14 @@ static void draw(struct view *v)
     /* Nodes get what they need, up to half of the rows; models get the rest. */
     size_t rows =
         size.rows > HEAD_ROWS + 6 + ROWS_LEAST ? size.rows - HEAD_ROWS - 6 : ROWS_LEAST;
-    size_t nodes = count_of(v->nodes.json, "nodes");
+    size_t nodes = top_count_of(v->nodes.json, "nodes");
     nodes = nodes < rows / 2 ? nodes : rows / 2;
-    put_head(v, &page);
-    put_nodes(v, &page, nodes);
-    put_models(v, &page, rows - nodes);
+    top_put_head(v, &page);
+    top_put_nodes(v, &page, nodes);
+    top_put_models(v, &page, rows - nodes);
     lr_buf_add_z(&page, "q ends");
-    fit(&page, size, &shown);
-    show(&shown);
+    top_fit(&page, size, &shown);
+    top_show(&shown);
     lr_buf_free(&shown);
     lr_buf_free(&page);
 }
@@ -261,15 +261,15 @@ static lr_code print_once(struct view *v, struct lr_error *err)
 {
     struct lr_buf page;
     lr_buf_init(&page, PAGE_BYTES);
-    put_head(v, &page);
-    put_nodes(v, &page, SIZE_MAX);
-    put_models(v, &page, SIZE_MAX);
+    top_put_head(v, &page);
+    top_put_nodes(v, &page, SIZE_MAX);
+    top_put_models(v, &page, SIZE_MAX);
     lr_code code = cli_print(&page, err);
     lr_buf_free(&page);
     return code;
 }
 
-static lr_code watch(struct view *v, struct lr_error *err)
+static lr_code top_watch(struct view *v, struct lr_error *err)
 {
     uint64_t interval = lr_settings_ms(v->settings, "interval"), due = 0;
     char key = '\0';
@@ -281,23 +281,23 @@ static lr_code watch(struct view *v, struct lr_error *err)
         uint64_t now = lr_clock_ms(NULL);
         if (lr_terminal_wait(due > now ? (unsigned)(due - now) : 0, &key) != LR_TERMINAL_TIME)
             continue;
-        (void)look(v);
+        (void)top_look(v);
         due = lr_clock_ms(NULL) + interval;
     }
     lr_terminal_give_back();
     return LR_OK;
 }
 
-static lr_code run(const struct lr_settings *s, struct lr_error *err)
+static lr_code top_run(const struct lr_settings *s, struct lr_error *err)
 {
     struct view v = {.settings = s};
     bool is_live = isatty(STDOUT_FILENO) != 0 && !lr_settings_bool(s, "once");
-    lr_code code = look(&v);
+    lr_code code = top_look(&v);
     if (code != LR_OK)
         *err = v.err;
     else
-        code = is_live ? watch(&v, err) : print_once(&v, err);
-    forget(&v);
+        code = is_live ? top_watch(&v, err) : print_once(&v, err);
+    top_forget(&v);
     return code;
 }
 
@@ -310,5 +310,5 @@ const struct cli_command cli_command_top = {
         "its\n"
         "running answers at the speed of its last steps.",
     .flags = {flags, sizeof(flags) / sizeof(flags[0])},
-    .run = run,
+    .run = top_run,
 };

@@ -160,7 +160,7 @@ static lr_code print_csv(const struct lr_settings *s, const char *path, struct l
     return code;
 }
 
-static lr_code run(const struct lr_settings *s, struct lr_error *err)
+static lr_code usage_run(const struct lr_settings *s, struct lr_error *err)
 {
     struct lr_buf path;
     if (lr_settings_bool(s, "csv") && lr_settings_bool(s, "json"))
@@ -178,5 +178,5 @@ const struct cli_command cli_command_usage = {
     .name = "usage",
     .summary = "Show requests, tokens and cost by day, key, owner and model",
     .flags = {flags, sizeof(flags) / sizeof(flags[0])},
-    .run = run,
+    .run = usage_run,
 };

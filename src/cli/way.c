@@ -83,7 +83,7 @@ static bool check_answer(struct cli_checks *c, const struct lr_settings *s, bool
     return is_ours;
 }
 
-static void check_key(struct cli_checks *c, const struct lr_settings *s)
+static void way_check_key(struct cli_checks *c, const struct lr_settings *s)
 {
     struct cli_answer a;
     struct lr_error err = {0};
@@ -109,5 +109,5 @@ void cli_check_way(struct cli_checks *c, const struct lr_settings *s)
     if (list != NULL)
         freeaddrinfo(list);
     if (goes_on && check_answer(c, s, url.is_https))
-        check_key(c, s);
+        way_check_key(c, s);
 }

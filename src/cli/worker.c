@@ -23,7 +23,7 @@ static const struct lr_setting flags[] = {
      .help = "print the Vulkan devices of this machine and exit"},
 };
 
-static lr_code run(const struct lr_settings *settings, struct lr_error *err)
+static lr_code cli_worker_run(const struct lr_settings *settings, struct lr_error *err)
 {
     struct worker_config config = {
         .parent = (int)lr_settings_int(settings, "parent"),
@@ -43,5 +43,5 @@ const struct cli_command cli_command_worker = {
     .details = "Reads and writes frames on descriptors 0 and 3; see src/wire/frame.h.",
     .flags = {flags, sizeof(flags) / sizeof(flags[0])},
     .hidden = true,
-    .run = run,
+    .run = cli_worker_run,
 };

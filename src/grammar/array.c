@@ -41,7 +41,7 @@ static void read_contains(struct array *r, const struct schema_words *w)
                      min, max);
 }
 
-static void read_part(struct array *r, const struct schema_part *p)
+static void array_read_part(struct array *r, const struct schema_part *p)
 {
     struct grammar_build *b = r->b;
     struct schema_words w;
@@ -254,7 +254,7 @@ static uint32_t containing(struct array *r, struct schema_part *parts, uint32_t 
 
 /* ---- the whole ---- */
 
-static uint32_t compile(struct array *r, uint32_t next)
+static uint32_t array_compile(struct array *r, uint32_t next)
 {
     struct grammar_build *b = r->b;
     struct schema_part *parts = grammar_schema_alloc(b, r->a->count + 2, sizeof(*parts));
@@ -312,6 +312,6 @@ uint32_t grammar_schema_array(struct grammar_build *b, const struct schema_alter
 {
     struct array r = {.b = b, .a = a, .max = GRAMMAR_UNBOUNDED};
     for (uint32_t i = 0; i < a->count && b->code == LR_OK; i++)
-        read_part(&r, &a->parts[i]);
-    return b->code == LR_OK ? compile(&r, next) : 0;
+        array_read_part(&r, &a->parts[i]);
+    return b->code == LR_OK ? array_compile(&r, next) : 0;
 }

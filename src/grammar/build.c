@@ -200,8 +200,8 @@ uint32_t grammar_never(struct grammar_build *b)
 }
 
 /* Room for one more in a list of the program. */
-static bool grow(struct grammar_build *b, void **items, uint32_t count, uint32_t *capacity,
-                 size_t size)
+static bool grammar_build_grow(struct grammar_build *b, void **items, uint32_t count,
+                               uint32_t *capacity, size_t size)
 {
     if (b->code != LR_OK)
         return false;
@@ -225,7 +225,7 @@ uint32_t grammar_dfa(struct grammar_build *b, const struct dfa *dfa, enum dfa_sp
     void *items = p->dfas;
     if (dfa->states == 0)
         return grammar_never(b);
-    bool ok = grow(b, &items, p->dfa_count, &p->dfa_capacity, sizeof(*p->dfas));
+    bool ok = grammar_build_grow(b, &items, p->dfa_count, &p->dfa_capacity, sizeof(*p->dfas));
     p->dfas = items;
     uint32_t at = grammar_step(b, GRAMMAR_DFA, next, p->dfa_count);
     if (!ok || b->code != LR_OK)
@@ -242,7 +242,7 @@ uint32_t grammar_key(struct grammar_build *b, const struct dfa *dfa, const struc
     void *items = p->keys;
     if (dfa->states == 0)
         return grammar_never(b);
-    bool ok = grow(b, &items, p->key_count, &p->key_capacity, sizeof(*p->keys));
+    bool ok = grammar_build_grow(b, &items, p->key_count, &p->key_capacity, sizeof(*p->keys));
     p->keys = items;
     uint32_t at = grammar_step(b, GRAMMAR_KEY, next, p->key_count);
     if (!ok || b->code != LR_OK)
@@ -256,7 +256,8 @@ uint32_t grammar_check(struct grammar_build *b, const struct grammar_check *chec
 {
     struct grammar_program *p = b->program;
     void *items = p->checks;
-    bool ok = grow(b, &items, p->check_count, &p->check_capacity, sizeof(*p->checks));
+    bool ok =
+        grammar_build_grow(b, &items, p->check_count, &p->check_capacity, sizeof(*p->checks));
     p->checks = items;
     uint32_t at = grammar_step(b, GRAMMAR_CHECK, next, p->check_count);
     if (!ok || b->code != LR_OK)
@@ -278,7 +279,8 @@ uint32_t grammar_chars(struct grammar_build *b, uint32_t min, uint32_t max, uint
 {
     struct grammar_program *p = b->program;
     void *items = p->lengths;
-    bool ok = grow(b, &items, p->length_count, &p->length_capacity, sizeof(*p->lengths));
+    bool ok = grammar_build_grow(b, &items, p->length_count, &p->length_capacity,
+                                 sizeof(*p->lengths));
     p->lengths = items;
     uint32_t at = grammar_step(b, GRAMMAR_CHARS, next, p->length_count);
     if (!ok || b->code != LR_OK)
@@ -289,7 +291,7 @@ uint32_t grammar_chars(struct grammar_build *b, uint32_t min, uint32_t max, uint
 
 /* ---- choices ---- */
 
-static int by_text(const void *a, const void *b)
+static int grammar_build_by_text(const void *a, const void *b)
 {
     return lr_str_cmp(((const struct grammar_choice *)a)->text,
                       ((const struct grammar_choice *)b)->text);
@@ -297,8 +299,8 @@ static int by_text(const void *a, const void *b)
 
 /* list[0..count) is sorted and agrees in the first `depth` bytes: makes one step for each
  * different next byte. */
-static uint32_t choose(struct grammar_build *b, const struct grammar_choice *list, size_t count,
-                       size_t depth)
+static uint32_t grammar_build_choose(struct grammar_build *b, const struct grammar_choice *list,
+                                     size_t count, size_t depth)
 {
     uint32_t result = 0;
     bool is_first = true;
@@ -317,7 +319,7 @@ static uint32_t choose(struct grammar_build *b, const struct grammar_choice *lis
             while (list[i].text.len > same && list[end - 1].text.len > same &&
                    list[i].text.ptr[same] == list[end - 1].text.ptr[same])
                 same++;
-            uint32_t tail = choose(b, list + i, end - i, same);
+            uint32_t tail = grammar_build_choose(b, list + i, end - i, same);
             branch = grammar_literal(b, lr_str_sub(list[i].text, depth, same), tail);
         }
         result = is_first ? branch : grammar_fork(b, result, branch);
@@ -329,8 +331,8 @@ static uint32_t choose(struct grammar_build *b, const struct grammar_choice *lis
 
 uint32_t grammar_choose(struct grammar_build *b, struct grammar_choice *list, size_t count)
 {
-    qsort(list, count, sizeof(*list), by_text);
-    return choose(b, list, count, 0);
+    qsort(list, count, sizeof(*list), grammar_build_by_text);
+    return grammar_build_choose(b, list, count, 0);
 }
 
 /* ---- the whole program ---- */

@@ -41,7 +41,7 @@ const char *grammar_format_name(enum grammar_format format)
     return forms[format].name;
 }
 
-static bool has(struct lr_str text, const char *part)
+static bool grammar_calls_has(struct lr_str text, const char *part)
 {
     return lr_str_find(text, lr_str_z(part)) != LR_STR_NONE;
 }
@@ -49,8 +49,8 @@ static bool has(struct lr_str text, const char *part)
 static bool shows(struct lr_str chat_template, const struct grammar_form *form)
 {
     for (size_t i = 0; i < GRAMMAR_SIGNS_MAX; i++)
-        if ((form->signs[i] != NULL && !has(chat_template, form->signs[i])) ||
-            (form->others[i] != NULL && has(chat_template, form->others[i])))
+        if ((form->signs[i] != NULL && !grammar_calls_has(chat_template, form->signs[i])) ||
+            (form->others[i] != NULL && grammar_calls_has(chat_template, form->others[i])))
             return false;
     return true;
 }

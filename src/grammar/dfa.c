@@ -256,8 +256,8 @@ static struct sets *make_sets(struct dfa_making *m)
     return s;
 }
 
-static void build(struct dfa_making *m, const struct dfa_text *text, uint32_t labels,
-                  struct dfa_result *out, uint32_t *count)
+static void dfa_build(struct dfa_making *m, const struct dfa_text *text, uint32_t labels,
+                      struct dfa_result *out, uint32_t *count)
 {
     struct sets *sets = make_sets(m);
     struct product *p = grammar_dfa_scratch(m, 1, sizeof(*p));
@@ -305,15 +305,15 @@ lr_code grammar_dfa_build(struct lr_arena *arena, const struct dfa_text *text, u
                                text->states_max != 0 ? text->states_max : DFA_STATES_MAX};
     lr_arena_init(&m.scratch, DFA_SCRATCH_BYTES);
     *count = 0;
-    build(&m, text, labels, out, count);
+    dfa_build(&m, text, labels, out, count);
     lr_arena_free(&m.scratch);
     return m.code;
 }
 
 /* ---- automata by their moves ---- */
 
-static uint32_t number_of(struct dfa_making *m, uint64_t *states, uint32_t *slots,
-                          struct automaton *a, uint64_t state)
+static uint32_t dfa_number_of(struct dfa_making *m, uint64_t *states, uint32_t *slots,
+                              struct automaton *a, uint64_t state)
 {
     uint32_t mask = 2 * DFA_STATES_MAX - 1;
     uint32_t at = (uint32_t)((state * UINT64_C(0x9E3779B97F4A7C15)) >> 40) & mask;
@@ -345,7 +345,7 @@ static const struct dfa *explore(struct dfa_making *m, const struct dfa_moves *m
         m->starts[i] = i;
         m->range_class[i] = found != NULL ? (uint16_t)(found - moves->bytes + 1) : 0;
     }
-    (void)number_of(m, states, slots, &a, moves->start);
+    (void)dfa_number_of(m, states, slots, &a, moves->start);
     for (uint32_t i = 0; i < a.states && grammar_dfa_charge(m, m->classes * 2); i++) {
         a.accept[i] = moves->accepts(moves->ctx, states[i]);
         a.next[(size_t)i * m->classes] = DFA_DEAD;
@@ -353,7 +353,7 @@ static const struct dfa *explore(struct dfa_making *m, const struct dfa_moves *m
             uint64_t to;
             uint32_t n = DFA_DEAD;
             if (moves->step(moves->ctx, states[i], (uint8_t)moves->bytes[k], &to))
-                n = number_of(m, states, slots, &a, to);
+                n = dfa_number_of(m, states, slots, &a, to);
             a.next[(size_t)i * m->classes + k + 1] = n;
         }
     }

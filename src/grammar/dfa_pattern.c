@@ -11,7 +11,7 @@ enum { PLACES_MAX = 1 << 15 };
 
 /* ---- classes of characters ---- */
 
-static uint32_t slot_of(const struct sets *s, const struct regex_set *set)
+static uint32_t dfa_pattern_slot_of(const struct sets *s, const struct regex_set *set)
 {
     uint64_t hash = (uint64_t)(uintptr_t)set->ranges * UINT64_C(0x9E3779B97F4A7C15);
     uint32_t at = (uint32_t)(hash >> 40) % (2 * s->max);
@@ -24,7 +24,7 @@ void grammar_dfa_gather(struct dfa_making *m, struct sets *s, const struct regex
 {
     for (; r != NULL && m->code == LR_OK; r = r->a) {
         if (r->op == REGEX_SET) {
-            uint32_t at = slot_of(s, &r->set);
+            uint32_t at = dfa_pattern_slot_of(s, &r->set);
             if (s->slots[at] != 0)
                 return;
             if (s->count == s->max) {
@@ -84,8 +84,8 @@ static uint32_t range_at(const struct dfa_making *m, uint32_t code)
 }
 
 /* Splits the classes by one set. */
-static void split(struct dfa_making *m, const struct regex_set *set, uint8_t *in,
-                  uint32_t *renamed)
+static void dfa_pattern_split(struct dfa_making *m, const struct regex_set *set, uint8_t *in,
+                              uint32_t *renamed)
 {
     for (uint32_t i = 0; i < m->ranges; i++)
         in[i] = 0;
@@ -127,7 +127,7 @@ void grammar_dfa_classify(struct dfa_making *m, struct sets *s)
         bool single = set->count == 1 && set->ranges[0].low == set->ranges[0].high &&
                       set->ranges[0].low < 128;
         if (!single || !s->single[set->ranges[0].low])
-            split(m, set, in, renamed);
+            dfa_pattern_split(m, set, in, renamed);
         if (single)
             s->single[set->ranges[0].low] = true;
     }
@@ -181,24 +181,24 @@ static uint32_t add_place(struct places *p, struct place place)
     return p->count++;
 }
 
-static uint32_t lay_out(struct places *p, const struct regex *r, uint32_t next);
+static uint32_t dfa_pattern_lay_out(struct places *p, const struct regex *r, uint32_t next);
 
 static uint32_t lay_out_repeat(struct places *p, const struct regex *r, uint32_t next)
 {
     uint32_t at = next;
     if (r->max == REGEX_ENDLESS) {
         at = add_place(p, (struct place){.op = PLACE_SPLIT, .other = next});
-        uint32_t body = lay_out(p, r->a, at);
+        uint32_t body = dfa_pattern_lay_out(p, r->a, at);
         if (p->m->code == LR_OK)
             p->items[at].next = body;
     }
     for (uint32_t i = r->min; r->max != REGEX_ENDLESS && i < r->max && p->m->code == LR_OK;
          i++) {
-        uint32_t body = lay_out(p, r->a, at);
+        uint32_t body = dfa_pattern_lay_out(p, r->a, at);
         at = add_place(p, (struct place){.op = PLACE_SPLIT, .next = body, .other = next});
     }
     for (uint32_t i = 0; i < r->min && p->m->code == LR_OK; i++)
-        at = lay_out(p, r->a, at);
+        at = dfa_pattern_lay_out(p, r->a, at);
     return at;
 }
 
@@ -216,7 +216,7 @@ static uint32_t lay_out_one(struct places *p, const struct regex *r, uint32_t ne
         return lay_out_repeat(p, r, next);
     case REGEX_SET: {
         const uint8_t *classes =
-            p->sets->classes[p->sets->slots[slot_of(p->sets, &r->set)] - 1];
+            p->sets->classes[p->sets->slots[dfa_pattern_slot_of(p->sets, &r->set)] - 1];
         return add_place(p, (struct place){.op = PLACE_SET, .next = next, .classes = classes});
     }
     case REGEX_BEGIN:
@@ -228,20 +228,20 @@ static uint32_t lay_out_one(struct places *p, const struct regex *r, uint32_t ne
 
 /* Built from the end: gives the place to begin at.  Long sequences and lists of alternatives
  * lean to the left, where there is a loop and no recursion. */
-static uint32_t lay_out(struct places *p, const struct regex *r, uint32_t next)
+static uint32_t dfa_pattern_lay_out(struct places *p, const struct regex *r, uint32_t next)
 {
     while (r->op == REGEX_CAT && p->m->code == LR_OK) {
-        next = lay_out(p, r->b, next);
+        next = dfa_pattern_lay_out(p, r->b, next);
         r = r->a;
     }
     if (p->m->code != LR_OK)
         return 0;
     if (r->op != REGEX_ALT)
         return lay_out_one(p, r, next);
-    uint32_t all = lay_out(p, r->b, next);
+    uint32_t all = dfa_pattern_lay_out(p, r->b, next);
     for (r = r->a; r->op == REGEX_ALT && p->m->code == LR_OK; r = r->a)
-        all = split_place(p, lay_out(p, r->b, next), all);
-    return split_place(p, lay_out(p, r, next), all);
+        all = split_place(p, dfa_pattern_lay_out(p, r->b, next), all);
+    return split_place(p, dfa_pattern_lay_out(p, r, next), all);
 }
 
 /* ---- places to states: an automaton of one pattern ---- */
@@ -272,7 +272,7 @@ struct subsets {
 };
 
 /* All places reached from `from` without a character. */
-static void reach(struct subsets *s, uint32_t from, bool at_begin, bool at_end)
+static void dfa_pattern_reach(struct subsets *s, uint32_t from, bool at_begin, bool at_end)
 {
     const struct place *items = s->places->items;
     uint32_t count = 0;
@@ -349,7 +349,7 @@ static void end_of_text(struct subsets *s, bool at_begin)
 {
     s->epoch++;
     for (uint32_t i = 0; i < s->end_count && !s->accepts; i++)
-        reach(s, s->ends[i], at_begin, true);
+        dfa_pattern_reach(s, s->ends[i], at_begin, true);
     s->end_count = 0;
 }
 
@@ -376,7 +376,7 @@ static void fill_state(struct subsets *s, uint32_t state)
         for (uint32_t i = begin; i < end && !always; i++) {
             const struct place *place = &s->places->items[s->lists[i]];
             if (place->classes[c])
-                reach(s, place->next, false, false);
+                dfa_pattern_reach(s, place->next, false, false);
         }
         if (!always) {
             begin_again(s);
@@ -391,7 +391,7 @@ static void run_subsets(struct subsets *s)
 {
     struct dfa_making *m = s->m;
     s->epoch = 2;
-    reach(s, s->start, false, false);
+    dfa_pattern_reach(s, s->start, false, false);
     end_of_text(s, false);
     memcpy(s->again, s->found, s->found_count * sizeof(*s->again));
     s->again_count = s->found_count;
@@ -400,7 +400,7 @@ static void run_subsets(struct subsets *s)
     s->found_count = 0;
     s->accepts = s->always = false;
     s->epoch += 2;
-    reach(s, s->start, true, false);
+    dfa_pattern_reach(s, s->start, true, false);
     end_of_text(s, true);
     (void)state_of(s);
     for (uint32_t i = 0; i < s->a->states && m->code == LR_OK; i++) {
@@ -418,7 +418,7 @@ struct automaton grammar_dfa_automaton(struct dfa_making *m, const struct sets *
     struct places places = {.m = m, .sets = sets};
     struct automaton a = {0};
     uint32_t found = add_place(&places, (struct place){.op = PLACE_FOUND});
-    uint32_t start = lay_out(&places, tree, found);
+    uint32_t start = dfa_pattern_lay_out(&places, tree, found);
     struct subsets s = {.m = m, .places = &places, .start = start, .a = &a};
     s.slot_count = 2 * m->states_max;
     s.begins = grammar_dfa_scratch(m, (size_t)m->states_max + 2, sizeof(*s.begins));

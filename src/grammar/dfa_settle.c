@@ -147,7 +147,7 @@ static void measure_least(struct dfa *d, const struct backwards *b, const uint8_
     /* Beyond what a byte holds the bound is only known to be far away. */
 }
 
-static void measure(struct dfa_making *m, struct dfa *d)
+static void dfa_settle_measure(struct dfa_making *m, struct dfa *d)
 {
     struct backwards b;
     uint32_t *sizes = lr_arena_zalloc(&m->scratch, d->classes * sizeof(*sizes));
@@ -223,6 +223,6 @@ struct dfa *grammar_dfa_settle(struct dfa_making *m, const uint32_t *next,
     }
     copy_classes(m, d);
     if (m->code == LR_OK)
-        measure(m, d);
+        dfa_settle_measure(m, d);
     return m->code == LR_OK ? d : NULL;
 }

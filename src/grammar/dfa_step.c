@@ -28,14 +28,14 @@ static uint32_t class_of(const struct dfa *d, uint32_t code)
     return d->range_class[low];
 }
 
-static uint32_t move(const struct dfa *d, uint32_t state, uint32_t code)
+static uint32_t dfa_step_move(const struct dfa *d, uint32_t state, uint32_t code)
 {
     return d->next[(size_t)state * d->classes + class_of(d, code)];
 }
 
-static bool take(const struct dfa *d, uint32_t *state, uint32_t *part, uint32_t code)
+static bool dfa_step_take(const struct dfa *d, uint32_t *state, uint32_t *part, uint32_t code)
 {
-    uint32_t to = move(d, *state, code);
+    uint32_t to = dfa_step_move(d, *state, code);
     *state = to;
     *part = 0;
     return to != DFA_DEAD;
@@ -81,7 +81,7 @@ static bool go_on(const struct dfa *d, uint32_t *state, uint32_t *part, uint32_t
     if (low > high || (low >= 0xD800 && high <= 0xDFFF))
         return false;
     if (left == 0)
-        return take(d, state, part, bits);
+        return dfa_step_take(d, state, part, bits);
     *part = (uint32_t)MULTI << KIND_SHIFT | len << LEN_SHIFT | left << LEFT_SHIFT | bits;
     if (d->least[*state] != 0)
         return true; /* any plain character can follow, and some begin so */
@@ -92,7 +92,7 @@ static bool go_on(const struct dfa *d, uint32_t *state, uint32_t *part, uint32_t
     return any_within(d, *state, low, high);
 }
 
-static bool begin(const struct dfa *d, uint32_t *state, uint32_t *part, uint8_t byte)
+static bool dfa_step_begin(const struct dfa *d, uint32_t *state, uint32_t *part, uint8_t byte)
 {
     if (byte < 0xC2 || byte > 0xF4)
         return false;
@@ -111,15 +111,15 @@ static bool has_short(uint32_t code)
 static bool any_control(const struct dfa *d, uint32_t state, uint32_t low, uint32_t high)
 {
     for (uint32_t c = low; c <= high; c++)
-        if (!has_short(c) && move(d, state, c) != DFA_DEAD)
+        if (!has_short(c) && dfa_step_move(d, state, c) != DFA_DEAD)
             return true;
     return false;
 }
 
 static bool any_escape(const struct dfa *d, uint32_t state)
 {
-    return move(d, state, '"') != DFA_DEAD || move(d, state, '\\') != DFA_DEAD ||
-           any_within(d, state, 0, 0x1F);
+    return dfa_step_move(d, state, '"') != DFA_DEAD ||
+           dfa_step_move(d, state, '\\') != DFA_DEAD || any_within(d, state, 0, 0x1F);
 }
 
 static bool unit(const struct dfa *d, uint32_t *state, uint32_t *part, uint8_t byte)
@@ -130,27 +130,27 @@ static bool unit(const struct dfa *d, uint32_t *state, uint32_t *part, uint8_t b
         return false;
     value = value * 16 + (uint32_t)digit;
     if (count == 3)
-        return !has_short(value) && take(d, state, part, value);
+        return !has_short(value) && dfa_step_take(d, state, part, value);
     *part = (uint32_t)UNIT << KIND_SHIFT | (count + 1) << LEN_SHIFT | value;
     return count < 2 || any_control(d, *state, value * 16, value * 16 + 15);
 }
 
-static bool escape(const struct dfa *d, uint32_t *state, uint32_t *part, uint8_t byte)
+static bool dfa_step_escape(const struct dfa *d, uint32_t *state, uint32_t *part, uint8_t byte)
 {
     switch (byte) {
     case '"':
     case '\\':
-        return take(d, state, part, byte);
+        return dfa_step_take(d, state, part, byte);
     case 'b':
-        return take(d, state, part, 8);
+        return dfa_step_take(d, state, part, 8);
     case 't':
-        return take(d, state, part, 9);
+        return dfa_step_take(d, state, part, 9);
     case 'n':
-        return take(d, state, part, 10);
+        return dfa_step_take(d, state, part, 10);
     case 'f':
-        return take(d, state, part, 12);
+        return dfa_step_take(d, state, part, 12);
     case 'r':
-        return take(d, state, part, 13);
+        return dfa_step_take(d, state, part, 13);
     case 'u':
         *part = (uint32_t)UNIT << KIND_SHIFT;
         return any_control(d, *state, 0, 0x1F);
@@ -165,7 +165,7 @@ bool grammar_dfa_step(const struct dfa *d, enum dfa_spelling spelling, uint32_t 
     switch (*part >> KIND_SHIFT) {
     case BETWEEN:
         if (byte >= 0x80)
-            return begin(d, state, part, byte);
+            return dfa_step_begin(d, state, part, byte);
         if (spelling == DFA_JSON && byte == '\\') {
             *part = (uint32_t)ESCAPE << KIND_SHIFT;
             return any_escape(d, *state);
@@ -180,7 +180,7 @@ bool grammar_dfa_step(const struct dfa *d, enum dfa_spelling spelling, uint32_t 
         return go_on(d, state, part, *part >> LEN_SHIFT & 3, (*part >> LEFT_SHIFT & 3) - 1,
                      (*part & 0x3FFFFF) << 6 | (byte & 0x3F));
     case ESCAPE:
-        return escape(d, state, part, byte);
+        return dfa_step_escape(d, state, part, byte);
     default:
         return unit(d, state, part, byte);
     }
@@ -226,7 +226,7 @@ static uint64_t words_by_unit(const struct dfa *d, uint32_t state, uint32_t low,
 {
     uint64_t words = 0;
     for (uint32_t c = low; c <= high && c < 0x20; c++)
-        words += has_short(c) ? 0 : words_by(d, move(d, state, c), 1);
+        words += has_short(c) ? 0 : words_by(d, dfa_step_move(d, state, c), 1);
     return words;
 }
 
@@ -242,8 +242,8 @@ uint32_t grammar_dfa_words(const struct dfa *d, uint32_t state, uint32_t part)
         words = words_within(d, state, low, high);
         break;
     case ESCAPE:
-        words = words_by(d, move(d, state, '"'), 1) + words_by(d, move(d, state, '\\'), 1) +
-                words_within(d, state, 0, 0x1F);
+        words = words_by(d, dfa_step_move(d, state, '"'), 1) +
+                words_by(d, dfa_step_move(d, state, '\\'), 1) + words_within(d, state, 0, 0x1F);
         break;
     default:
         low = count < 3 ? 0 : (part & 0xFF) * 16;

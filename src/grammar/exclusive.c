@@ -178,7 +178,7 @@ static bool gather(struct union_of *u, const struct lr_json *list, uint32_t type
     return b->code == LR_OK;
 }
 
-static bool check(struct union_of *u, uint32_t *first, uint32_t *second)
+static bool exclusive_check(struct union_of *u, uint32_t *first, uint32_t *second)
 {
     by_types(u);
     by_strings(u, u->schemas, NULL);
@@ -206,7 +206,7 @@ bool grammar_schema_excludes(struct grammar_build *b, const struct lr_json *list
     }
     u->b = b;
     if (gather(u, list, types))
-        excludes = check(u, first, second);
+        excludes = exclusive_check(u, first, second);
     for (uint32_t i = 0; i < u->count; i++)
         lr_json_set_free(&u->required[i]);
     free(u);

@@ -61,9 +61,9 @@ struct expanding {
     struct schema_alternatives *out;
 };
 
-static void walk(struct expanding *x, struct way w);
+static void expand_walk(struct expanding *x, struct way w);
 
-static struct schema_part is(const struct lr_json *node)
+static struct schema_part expand_is(const struct lr_json *node)
 {
     return (struct schema_part){.kind = PART_IS, .node = node};
 }
@@ -164,7 +164,7 @@ static void choose_subset(struct expanding *x, struct way *w, const struct lr_js
         struct branch *one = add_branch(x, c, TYPE_ANY, list->count);
         for (uint32_t i = 0; one != NULL && i < list->count; i++)
             one->parts[one->count++] =
-                (subset >> i & 1) != 0 ? is(&list->items[i]) : is_not(&list->items[i]);
+                (subset >> i & 1) != 0 ? expand_is(&list->items[i]) : is_not(&list->items[i]);
     }
 }
 
@@ -181,7 +181,7 @@ static void choose_any_of(struct expanding *x, struct way *w, const struct lr_js
     if ((c = add_choice(x, w, list->count, above, depth)) == NULL)
         return;
     for (uint32_t i = 0; i < list->count; i++)
-        add_way(x, c, TYPE_ANY, is(&list->items[i]));
+        add_way(x, c, TYPE_ANY, expand_is(&list->items[i]));
 }
 
 /* Item i, and none of the others unless they exclude each other anyway. */
@@ -203,7 +203,7 @@ static void settle_one_of(struct expanding *x, struct choice *c, uint32_t types)
         struct branch *one = add_branch(x, c, TYPE_ANY, list->count);
         if (one == NULL)
             return;
-        one->parts[one->count++] = is(&list->items[i]);
+        one->parts[one->count++] = expand_is(&list->items[i]);
         for (uint32_t k = 0; k < list->count && !excludes && !x->b->lenient; k++)
             if (k != i)
                 one->parts[one->count++] = is_not(&list->items[k]);
@@ -231,9 +231,10 @@ static void choose_if(struct expanding *x, struct way *w, const struct schema_wo
         struct branch *one = add_branch(x, c, TYPE_ANY, 2);
         if (one == NULL)
             return;
-        one->parts[one->count++] = yes ? is(words->at[WORD_IF]) : is_not(words->at[WORD_IF]);
+        one->parts[one->count++] =
+            yes ? expand_is(words->at[WORD_IF]) : is_not(words->at[WORD_IF]);
         if (more != NULL)
-            one->parts[one->count++] = is(more);
+            one->parts[one->count++] = expand_is(more);
     }
 }
 
@@ -252,7 +253,7 @@ static void choose_dependent(struct expanding *x, struct way *w, struct lr_str n
         return;
     one->parts[one->count++] = (struct schema_part){.kind = PART_NEEDS, .name = name};
     if (!names)
-        one->parts[one->count++] = is(what);
+        one->parts[one->count++] = expand_is(what);
     for (uint32_t i = 0; names && i < what->count; i++) {
         struct schema_part part = {.kind = PART_NEEDS};
         if (lr_json_str(&what->items[i], &part.name))
@@ -340,7 +341,7 @@ static void not_numbers(struct expanding *x, struct choice *c, const struct lr_j
         const struct lr_json *node =
             between(x, i > 0 ? &numbers[i - 1] : NULL, i < used ? &numbers[i] : NULL);
         if (node != NULL)
-            add_way(x, c, TYPE_NUMBER, is(node));
+            add_way(x, c, TYPE_NUMBER, expand_is(node));
     }
 }
 
@@ -446,7 +447,7 @@ static void not_applied(struct expanding *x, struct choice *c, const struct sche
             add_way(x, c, TYPE_ANY, is_not(target));
     }
     if ((v = words->at[WORD_NOT]) != NULL)
-        add_way(x, c, TYPE_ANY, is(v));
+        add_way(x, c, TYPE_ANY, expand_is(v));
     if ((v = words->at[WORD_ANY_OF]) != NULL && is_list(x->b, v, "anyOf"))
         not_all(x, c, v);
     if ((v = words->at[WORD_ALL_OF]) != NULL && is_list(x->b, v, "allOf"))
@@ -464,7 +465,8 @@ static void not_applied(struct expanding *x, struct choice *c, const struct sche
         struct branch *one = v != NULL ? add_branch(x, c, TYPE_ANY, 2) : NULL;
         if (one == NULL)
             continue;
-        one->parts[one->count++] = yes ? is(words->at[WORD_IF]) : is_not(words->at[WORD_IF]);
+        one->parts[one->count++] =
+            yes ? expand_is(words->at[WORD_IF]) : is_not(words->at[WORD_IF]);
         one->parts[one->count++] = is_not(v);
     }
 }
@@ -539,7 +541,7 @@ static bool is_above(const struct cell *c, const struct lr_json *node)
     return false;
 }
 
-static bool is_settled(const struct way *w, const struct lr_json *node)
+static bool expand_is_settled(const struct way *w, const struct lr_json *node)
 {
     for (const struct cell *c = w->cells; c != NULL; c = c->next)
         if (c->part.node == node && (c->part.kind == PART_IS || c->part.kind == PART_TRACE))
@@ -552,7 +554,7 @@ static void follow_ref(struct expanding *x, struct way *w, const struct lr_json 
 {
     const struct lr_json *target = grammar_resolve(x->b, v);
     if (target != NULL)
-        add_todo(x, w, is(target), above, depth);
+        add_todo(x, w, expand_is(target), above, depth);
 }
 
 static void add_applied(struct expanding *x, struct way *w, const struct schema_words *words,
@@ -563,7 +565,7 @@ static void add_applied(struct expanding *x, struct way *w, const struct schema_
         add_todo(x, w, is_not(words->at[WORD_NOT]), cell, depth);
     if (all != NULL && is_list(x->b, all, "allOf"))
         for (uint32_t i = all->count; i-- > 0;)
-            add_todo(x, w, is(&all->items[i]), cell, depth);
+            add_todo(x, w, expand_is(&all->items[i]), cell, depth);
     if (words->at[WORD_REF] != NULL)
         follow_ref(x, w, words->at[WORD_REF], cell, depth);
     if (words->at[WORD_DEPENDENCIES] != NULL || words->at[WORD_DEPENDENT_REQUIRED] != NULL ||
@@ -593,7 +595,7 @@ static bool demand(struct expanding *x, struct way *w, const struct todo *t)
                      "a $ref leads back to itself with nothing in between");
         return false;
     }
-    if (is_settled(w, node) && !is_watched(t->above))
+    if (expand_is_settled(w, node) && !is_watched(t->above))
         return true;
     grammar_schema_words_of(node, &words);
     if (words.count == 0)
@@ -666,11 +668,11 @@ static void branch(struct expanding *x, struct way w)
             continue;
         for (uint32_t k = way->count; k-- > 0;)
             add_todo(x, &one, way->parts[k], c.above, c.depth + 1);
-        walk(x, one);
+        expand_walk(x, one);
     }
 }
 
-static void walk(struct expanding *x, struct way w)
+static void expand_walk(struct expanding *x, struct way w)
 {
     while (w.todo != NULL && w.types != 0) {
         const struct todo *t = w.todo;
@@ -717,5 +719,5 @@ void grammar_schema_expand(struct grammar_build *b, const struct schema_part *pa
     for (uint32_t i = count; i-- > 0;)
         add_todo(&x, &w, parts[i], NULL, 0);
     if (b->code == LR_OK)
-        walk(&x, w);
+        expand_walk(&x, w);
 }

@@ -150,7 +150,7 @@ static struct lr_arena arena = {.limit = KEPT_BYTES};
 static struct kept kept[sizeof(formats) / sizeof(formats[0])];
 
 /* With the lock held.  NULL: no memory. */
-static struct kept *parse(const char *pattern, struct lr_error *err)
+static struct kept *formats_parse(const char *pattern, struct lr_error *err)
 {
     size_t i = 0;
     while (formats[i].pattern != pattern)
@@ -162,7 +162,7 @@ static struct kept *parse(const char *pattern, struct lr_error *err)
     return &kept[i];
 }
 
-static lr_code build(const char *pattern, struct kept *k, struct lr_error *err)
+static lr_code formats_build(const char *pattern, struct kept *k, struct lr_error *err)
 {
     struct dfa_text text = {.count = 1, .max = DFA_UNBOUNDED};
     struct dfa_result result[DFA_RESULTS_MAX];
@@ -179,7 +179,7 @@ bool grammar_schema_format_demand(struct grammar_build *b, const char *pattern,
 {
     struct lr_error err = {0};
     (void)pthread_mutex_lock(&lock);
-    const struct kept *k = parse(pattern, &err);
+    const struct kept *k = formats_parse(pattern, &err);
     if (k != NULL)
         *out = (struct dfa_demand){
             .pattern = k->parsed, .negative = out->negative, .format = pattern};
@@ -194,8 +194,8 @@ const struct dfa *grammar_schema_format_dfa(struct grammar_build *b, const char 
     struct lr_error err = {0};
     const struct dfa *dfa = NULL;
     (void)pthread_mutex_lock(&lock);
-    struct kept *k = parse(pattern, &err);
-    if (k != NULL && (k->dfa != NULL || build(pattern, k, &err) == LR_OK))
+    struct kept *k = formats_parse(pattern, &err);
+    if (k != NULL && (k->dfa != NULL || formats_build(pattern, k, &err) == LR_OK))
         dfa = k->dfa;
     (void)pthread_mutex_unlock(&lock);
     if (dfa == NULL)

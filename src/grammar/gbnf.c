@@ -52,7 +52,7 @@ static bool ok(const struct parser *p)
     return p->g->b->code == LR_OK;
 }
 
-static char peek(const struct parser *p)
+static char gbnf_peek(const struct parser *p)
 {
     return p->at < p->len ? p->text[p->at] : '\0';
 }
@@ -84,7 +84,8 @@ static void skip_space(struct parser *p, bool lines)
 
 /* ---- nodes and rules ---- */
 
-static void *grow(struct gbnf *g, void *old, uint32_t used, uint32_t *capacity, size_t size)
+static void *gbnf_grow(struct gbnf *g, void *old, uint32_t used, uint32_t *capacity,
+                       size_t size)
 {
     if (used < *capacity)
         return old;
@@ -100,7 +101,7 @@ static void *grow(struct gbnf *g, void *old, uint32_t used, uint32_t *capacity, 
     return grown;
 }
 
-static uint32_t add_node(struct parser *p, enum gbnf_op op, size_t at)
+static uint32_t gbnf_add_node(struct parser *p, enum gbnf_op op, size_t at)
 {
     struct gbnf *g = p->g;
     if (g->count == GBNF_NODES_MAX)
@@ -109,7 +110,7 @@ static uint32_t add_node(struct parser *p, enum gbnf_op op, size_t at)
                           GBNF_NODES_MAX);
     if (!grammar_charge(g->b, 1))
         return 0;
-    g->nodes = grow(g, g->nodes, g->count, &g->capacity, sizeof(*g->nodes));
+    g->nodes = gbnf_grow(g, g->nodes, g->count, &g->capacity, sizeof(*g->nodes));
     if (!ok(p))
         return 0;
     g->nodes[g->count] =
@@ -123,7 +124,7 @@ static uint32_t around(struct parser *p, enum gbnf_op op, uint32_t first, uint32
 {
     if (count == 1)
         return first;
-    uint32_t node = add_node(p, op, at);
+    uint32_t node = gbnf_add_node(p, op, at);
     if (!ok(p))
         return 0;
     p->g->nodes[node].below = first;
@@ -151,7 +152,7 @@ static uint32_t find_rule(struct parser *p, struct lr_str name)
                           "the grammar has more than %d rules", GRAMMAR_RULES_MAX - 2);
         return 0;
     }
-    g->rules = grow(g, g->rules, g->rule_count, &g->rule_capacity, sizeof(*g->rules));
+    g->rules = gbnf_grow(g, g->rules, g->rule_count, &g->rule_capacity, sizeof(*g->rules));
     if (!ok(p))
         return 0;
     g->rules[g->rule_count] =
@@ -170,11 +171,11 @@ static uint32_t read_name(struct parser *p)
 
 /* ---- characters ---- */
 
-static uint32_t read_hex(struct parser *p, uint32_t digits)
+static uint32_t gbnf_read_hex(struct parser *p, uint32_t digits)
 {
     uint32_t code = 0;
     for (uint32_t i = 0; i < digits; i++) {
-        int digit = lr_hex_digit(peek(p));
+        int digit = lr_hex_digit(gbnf_peek(p));
         if (digit < 0) {
             wrong(p, "an escape has 2 hexadecimal digits after \\x, 4 after \\u, 8 after \\U");
             return 0;
@@ -187,9 +188,9 @@ static uint32_t read_hex(struct parser *p, uint32_t digits)
     return code;
 }
 
-static uint32_t read_escape(struct parser *p)
+static uint32_t gbnf_read_escape(struct parser *p)
 {
-    char c = peek(p);
+    char c = gbnf_peek(p);
     p->at++;
     switch (c) {
     case 'n':
@@ -206,11 +207,11 @@ static uint32_t read_escape(struct parser *p)
     case '^':
         return (unsigned char)c;
     case 'x':
-        return read_hex(p, 2);
+        return gbnf_read_hex(p, 2);
     case 'u':
-        return read_hex(p, 4);
+        return gbnf_read_hex(p, 4);
     case 'U':
-        return read_hex(p, 8);
+        return gbnf_read_hex(p, 8);
     default:
         p->at--;
         wrong(p, "an escape is one of \\n \\r \\t \\\\ \\\" \\[ \\] \\- \\^ \\xHH \\uHHHH "
@@ -229,7 +230,7 @@ static uint32_t read_char(struct parser *p, const char *unended)
     }
     if (p->text[p->at] == '\\') {
         p->at++;
-        return read_escape(p);
+        return gbnf_read_escape(p);
     }
     int len = lr_utf8_decode(p->text + p->at, p->len - p->at, &code);
     if (len <= 0)
@@ -240,19 +241,19 @@ static uint32_t read_char(struct parser *p, const char *unended)
 }
 
 /* After the opening quote. */
-static uint32_t read_text(struct parser *p)
+static uint32_t gbnf_read_text(struct parser *p)
 {
     size_t begin = p->at - 1;
     struct lr_buf text;
     lr_buf_init(&text, TEXT_MAX);
-    while (ok(p) && peek(p) != '"') {
+    while (ok(p) && gbnf_peek(p) != '"') {
         char bytes[4];
         size_t len = lr_utf8_encode(read_char(p, "a text has no closing quote"), bytes);
         if (ok(p))
             lr_buf_add(&text, bytes, len);
     }
     p->at++;
-    uint32_t node = add_node(p, GBNF_TEXT, begin);
+    uint32_t node = gbnf_add_node(p, GBNF_TEXT, begin);
     const char *copy =
         ok(p) && !text.failed ? lr_arena_copy(&p->g->b->arena, lr_buf_str(&text)) : NULL;
     if (ok(p) && text.failed)
@@ -302,7 +303,7 @@ static uint32_t put_range(struct regex_range *list, uint32_t count, uint32_t low
 /* A node for the ranges that were gathered, or for all other characters. */
 static uint32_t take_set(struct parser *p, bool others, size_t begin)
 {
-    uint32_t node = add_node(p, GBNF_SET, begin), used = 0, from = 0;
+    uint32_t node = gbnf_add_node(p, GBNF_SET, begin), used = 0, from = 0;
     tidy(p);
     struct regex_range *list =
         lr_arena_array(&p->g->b->arena, p->range_count + 2, 2 * sizeof(*list));
@@ -333,12 +334,12 @@ static uint32_t read_class(struct parser *p)
 {
     static const char unended[] = "a class of characters has no closing bracket";
     size_t begin = p->at - 1;
-    bool others = peek(p) == '^';
+    bool others = gbnf_peek(p) == '^';
     p->at += others;
-    while (ok(p) && peek(p) != ']') {
+    while (ok(p) && gbnf_peek(p) != ']') {
         size_t at = p->at;
         uint32_t low = read_char(p, unended), high = low;
-        if (ok(p) && peek(p) == '-' && p->at + 1 < p->len && p->text[p->at + 1] != ']') {
+        if (ok(p) && gbnf_peek(p) == '-' && p->at + 1 < p->len && p->text[p->at + 1] != ']') {
             p->at++;
             high = read_char(p, unended);
         }
@@ -362,8 +363,8 @@ static bool read_count(struct parser *p, uint32_t *out)
 {
     size_t begin = p->at;
     *out = 0;
-    for (; peek(p) >= '0' && peek(p) <= '9'; p->at++)
-        *out = *out <= REGEX_COUNT_MAX ? *out * 10 + (uint32_t)(peek(p) - '0') : *out;
+    for (; gbnf_peek(p) >= '0' && gbnf_peek(p) <= '9'; p->at++)
+        *out = *out <= REGEX_COUNT_MAX ? *out * 10 + (uint32_t)(gbnf_peek(p) - '0') : *out;
     if (*out > REGEX_COUNT_MAX) {
         p->at = begin;
         grammar_gbnf_fail(p->g, (uint32_t)begin, LR_INVALID_ARGUMENT,
@@ -380,7 +381,7 @@ static void read_braces(struct parser *p, bool nested, uint32_t *min, uint32_t *
     bool is_right = read_count(p, min);
     *max = *min;
     skip_space(p, nested);
-    if (is_right && peek(p) == ',') {
+    if (is_right && gbnf_peek(p) == ',') {
         p->at++;
         skip_space(p, nested);
         if (!read_count(p, max))
@@ -389,7 +390,7 @@ static void read_braces(struct parser *p, bool nested, uint32_t *min, uint32_t *
     }
     if (!ok(p))
         return;
-    is_right = is_right && peek(p) == '}' && *max >= *min;
+    is_right = is_right && gbnf_peek(p) == '}' && *max >= *min;
     p->at++;
     if (!is_right)
         grammar_gbnf_fail(p->g, (uint32_t)begin, LR_INVALID_ARGUMENT,
@@ -401,7 +402,7 @@ static bool read_repeat(struct parser *p, bool nested, uint32_t *node)
 {
     size_t begin = p->at;
     uint32_t min = 0, max = REGEX_ENDLESS;
-    char c = peek(p);
+    char c = gbnf_peek(p);
     if (c != '*' && c != '+' && c != '?' && c != '{')
         return false;
     if (*node == 0) {
@@ -413,7 +414,7 @@ static bool read_repeat(struct parser *p, bool nested, uint32_t *node)
         read_braces(p, nested, &min, &max);
     else
         min = c == '+', max = c == '?' ? 1 : REGEX_ENDLESS;
-    uint32_t around_it = add_node(p, GBNF_REPEAT, begin);
+    uint32_t around_it = gbnf_add_node(p, GBNF_REPEAT, begin);
     if (!ok(p))
         return false;
     struct gbnf_node *r = &p->g->nodes[around_it];
@@ -436,7 +437,7 @@ static uint32_t read_group(struct parser *p)
     }
     skip_space(p, true);
     uint32_t node = read_any_of(p, true);
-    if (ok(p) && peek(p) != ')')
+    if (ok(p) && gbnf_peek(p) != ')')
         grammar_gbnf_fail(p->g, (uint32_t)begin, LR_INVALID_ARGUMENT, "a ( has no )");
     p->at++;
     p->depth--;
@@ -446,7 +447,7 @@ static uint32_t read_group(struct parser *p)
 static uint32_t read_use(struct parser *p)
 {
     size_t begin = p->at;
-    uint32_t rule = read_name(p), node = add_node(p, GBNF_RULE, begin);
+    uint32_t rule = read_name(p), node = gbnf_add_node(p, GBNF_RULE, begin);
     if (!ok(p))
         return 0;
     p->g->nodes[node].uses = rule;
@@ -456,10 +457,10 @@ static uint32_t read_use(struct parser *p)
 }
 
 /* One part of a sequence; 0: the sequence is over. */
-static uint32_t read_part(struct parser *p)
+static uint32_t gbnf_read_part(struct parser *p)
 {
     size_t begin = p->at;
-    char c = peek(p);
+    char c = gbnf_peek(p);
     if (p->at >= p->len)
         return 0;
     if (c == '<' || begins(p, "!<")) {
@@ -470,7 +471,7 @@ static uint32_t read_part(struct parser *p)
     switch (c) {
     case '"':
         p->at++;
-        return read_text(p);
+        return gbnf_read_text(p);
     case '[':
         p->at++;
         return read_class(p);
@@ -489,7 +490,7 @@ static uint32_t read_sequence(struct parser *p, bool nested)
     size_t begin = p->at;
     uint32_t first = 0, last = 0, count = 0;
     while (ok(p)) {
-        uint32_t node = read_part(p), stacked = 0;
+        uint32_t node = gbnf_read_part(p), stacked = 0;
         skip_space(p, nested);
         while (ok(p) && read_repeat(p, nested, &node)) {
             skip_space(p, nested);
@@ -513,7 +514,7 @@ static bool find_bar(struct parser *p)
 {
     size_t back = p->at;
     skip_space(p, true);
-    if (peek(p) == '|')
+    if (gbnf_peek(p) == '|')
         return true;
     p->at = back;
     return false;
@@ -540,7 +541,7 @@ static void read_rule(struct parser *p)
 {
     struct gbnf *g = p->g;
     size_t begin = p->at;
-    if (!is_name(peek(p))) {
+    if (!is_name(gbnf_peek(p))) {
         wrong(p, "expected the name of a rule");
         return;
     }
@@ -589,7 +590,7 @@ bool grammar_gbnf_parse(struct gbnf *g)
         return false;
     }
     *p = (struct parser){.g = g, .text = g->text.ptr, .len = g->text.len};
-    (void)add_node(p, GBNF_NONE, 0);
+    (void)gbnf_add_node(p, GBNF_NONE, 0);
     skip_space(p, true);
     while (ok(p) && p->at < p->len)
         read_rule(p);

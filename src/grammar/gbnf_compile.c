@@ -15,7 +15,7 @@ enum {
     AUTOMATON_WORK = 128, /* of the budget, besides what building it takes */
 };
 
-static uint32_t compile(struct gbnf *g, uint32_t node, uint32_t next);
+static uint32_t gbnf_compile_this(struct gbnf *g, uint32_t node, uint32_t next);
 
 static bool ok(const struct gbnf *g)
 {
@@ -40,8 +40,8 @@ static const struct regex *make(struct gbnf *g, struct regex node)
     return copy;
 }
 
-static const struct regex *join(struct gbnf *g, enum regex_op op, const struct regex *a,
-                                const struct regex *b)
+static const struct regex *gbnf_compile_join(struct gbnf *g, enum regex_op op,
+                                             const struct regex *a, const struct regex *b)
 {
     return make(g, (struct regex){.op = op, .a = a, .b = b});
 }
@@ -56,7 +56,8 @@ static const struct regex *tree_of_text(struct gbnf *g, struct lr_str text)
         if (r == NULL || len <= 0)
             break;
         *r = (struct regex_range){code, code};
-        all = join(g, REGEX_CAT, all, make(g, (struct regex){.op = REGEX_SET, .set = {r, 1}}));
+        all = gbnf_compile_join(g, REGEX_CAT, all,
+                                make(g, (struct regex){.op = REGEX_SET, .set = {r, 1}}));
         i += (size_t)len;
     }
     return all;
@@ -72,7 +73,7 @@ static const struct regex *tree_of(struct gbnf *g, uint32_t node)
     enum regex_op op = n->op == GBNF_ANY ? REGEX_ALT : REGEX_CAT;
     for (uint32_t i = n->below; i != 0 && n->op != GBNF_REPEAT; i = g->nodes[i].next) {
         const struct regex *one = tree_of(g, i);
-        all = all == NULL ? one : join(g, op, all, one);
+        all = all == NULL ? one : gbnf_compile_join(g, op, all, one);
     }
     if (n->op == GBNF_TEXT)
         all = tree_of_text(g, n->text);
@@ -97,7 +98,7 @@ static bool try_automaton(struct gbnf *g, const uint32_t *list, uint32_t count, 
 {
     const struct regex *all = tree_of(g, list[0]);
     for (uint32_t i = 1; i < count; i++)
-        all = join(g, REGEX_CAT, all, tree_of(g, list[i]));
+        all = gbnf_compile_join(g, REGEX_CAT, all, tree_of(g, list[i]));
     if (!ok(g) || !grammar_charge(g->b, AUTOMATON_WORK)) {
         *out = 0;
         return true;
@@ -185,7 +186,7 @@ static uint32_t compile_rest(struct gbnf *g, struct rest r, uint32_t next)
             next = compile_run(g, list + begin, end - begin, next);
             end = begin;
         } else {
-            next = compile(g, list[--end], next);
+            next = gbnf_compile_this(g, list[--end], next);
         }
     }
     return next;
@@ -211,8 +212,8 @@ static uint32_t compile_rests(struct gbnf *g, const struct rest *list, uint32_t 
                 return 0;
             for (uint32_t k = i; k < end; k++)
                 rests[k - i] = after(g, list[k]);
-            branch =
-                compile(g, list[i].node, compile_rests(g, rests, end - i, depth + 1, next));
+            branch = gbnf_compile_this(g, list[i].node,
+                                       compile_rests(g, rests, end - i, depth + 1, next));
         }
         result = i == 0 ? branch : grammar_fork(g->b, branch, result);
     }
@@ -248,7 +249,7 @@ static uint32_t compile_any(struct gbnf *g, const struct gbnf_node *n, uint32_t 
 static uint32_t add_body(struct gbnf *g, uint32_t node)
 {
     uint32_t rule = grammar_rule_add(g->b, NULL, 0);
-    uint32_t entry = compile(g, node, g->over);
+    uint32_t entry = gbnf_compile_this(g, node, g->over);
     if (ok(g))
         g->b->program->rules[rule].entry = entry;
     return rule;
@@ -266,7 +267,7 @@ static uint32_t compile_repeat(struct gbnf *g, const struct gbnf_node *n, uint32
     for (uint32_t i = 0; i < copies && ok(g); i++) {
         uint32_t loop = is_endless && i == 0 ? grammar_fork(g->b, 0, 0) : at;
         uint32_t one = rule != GRAMMAR_NO_RULE ? grammar_call(g->b, rule, loop)
-                                               : compile(g, n->below, loop);
+                                               : gbnf_compile_this(g, n->below, loop);
         if (is_endless && i == 0) {
             grammar_patch(g->b, loop, one, next);
             at = n->min > 0 ? one : loop;
@@ -307,7 +308,7 @@ static uint32_t compile_apart(struct gbnf *g, uint32_t node, uint32_t next)
         return compile_set(g, node, next);
     case GBNF_RULE:
         if (n->is_flat && !n->wants_dfa && n->size <= INLINE_MAX)
-            return compile(g, g->rules[n->uses].node, next);
+            return gbnf_compile_this(g, g->rules[n->uses].node, next);
         return call(g, n->uses, next);
     case GBNF_ALL:
         return compile_rest(g, (struct rest){n->below, false}, next);
@@ -335,7 +336,7 @@ static uint32_t compile_run(struct gbnf *g, const uint32_t *list, uint32_t count
     return ok(g) ? next : 0;
 }
 
-static uint32_t compile(struct gbnf *g, uint32_t node, uint32_t next)
+static uint32_t gbnf_compile_this(struct gbnf *g, uint32_t node, uint32_t next)
 {
     if (!ok(g))
         return 0;
@@ -354,10 +355,10 @@ uint32_t grammar_text_gbnf(struct grammar_build *b, struct lr_str text, uint32_t
     g.over = grammar_step(b, GRAMMAR_RETURN, 0, 0);
     if (!ok(&g))
         return 0;
-    uint32_t entry = compile(&g, g.rules[g.root].node, next);
+    uint32_t entry = gbnf_compile_this(&g, g.rules[g.root].node, next);
     for (uint32_t i = 0; i < g.call_count && ok(&g); i++) {
         struct gbnf_rule *r = &g.rules[g.calls[i]];
-        uint32_t body = compile(&g, r->node, g.over);
+        uint32_t body = gbnf_compile_this(&g, r->node, g.over);
         grammar_patch(b, r->entry, body, body);
     }
     b->checked_to = b->program->count;

@@ -34,7 +34,7 @@ static uint8_t hex(uint8_t byte, uint8_t then)
     return lr_hex_digit((char)byte) >= 0 ? then : GRAMMAR_CHAR_BAD;
 }
 
-static uint8_t begin(uint8_t byte)
+static uint8_t json_char_begin(uint8_t byte)
 {
     if (byte == '\\')
         return ESCAPE;
@@ -51,7 +51,7 @@ static uint8_t begin(uint8_t byte)
     return byte == 0xF0 ? AFTER_F0 : byte == 0xF4 ? AFTER_F4 : LAST_THREE;
 }
 
-static uint8_t escape(uint8_t byte)
+static uint8_t json_char_escape(uint8_t byte)
 {
     if (byte == 'u')
         return HEX_1;
@@ -70,7 +70,7 @@ uint8_t grammar_char_next(uint8_t state, uint8_t byte)
 {
     switch ((enum state)state) {
     case BETWEEN:
-        return begin(byte);
+        return json_char_begin(byte);
     case LAST:
         return within(byte, 0x80, 0xBF, BETWEEN);
     case LAST_TWO:
@@ -86,7 +86,7 @@ uint8_t grammar_char_next(uint8_t state, uint8_t byte)
     case AFTER_F4:
         return within(byte, 0x80, 0x8F, LAST_TWO);
     case ESCAPE:
-        return escape(byte);
+        return json_char_escape(byte);
     case HEX_1:
         return lr_hex_digit((char)byte) == 13 ? HEX_2_OF_D : hex(byte, HEX_2);
     case HEX_2:

@@ -144,12 +144,12 @@ bool grammar_kept_has_index(const struct kept *k, uint32_t set, uint32_t index)
     return index / 64 < m->words && (k->bits[m->bits + index / 64] >> (index % 64) & 1) != 0;
 }
 
-static struct lr_str text_of(const struct kept *k, const struct member *m)
+static struct lr_str kept_text_of(const struct kept *k, const struct member *m)
 {
     return m->len != 0 ? lr_str(k->texts + m->begin, m->len) : lr_str("", 0);
 }
 
-static uint32_t add(struct kept *k, struct member wanted, struct lr_str text)
+static uint32_t kept_add(struct kept *k, struct member wanted, struct lr_str text)
 {
     bool counted = wanted.len == SET_COUNTED;
     if (k->member_count == k->member_capacity &&
@@ -159,7 +159,7 @@ static uint32_t add(struct kept *k, struct member wanted, struct lr_str text)
     for (; k->member_slots[at] != 0; at = (at + 1) & mask) {
         const struct member *m = &k->members[k->member_slots[at] - 1];
         if (m->parent == wanted.parent && m->hash == wanted.hash && m->len == wanted.len &&
-            m->index == wanted.index && (counted || lr_str_eq(text_of(k, m), text)))
+            m->index == wanted.index && (counted || lr_str_eq(kept_text_of(k, m), text)))
             return k->member_slots[at] - 1;
     }
     if (!counted) {
@@ -179,18 +179,18 @@ static uint32_t add(struct kept *k, struct member wanted, struct lr_str text)
 
 uint32_t grammar_kept_add(struct kept *k, uint32_t set, struct lr_str text, uint32_t index)
 {
-    return add(k,
-               (struct member){.parent = set,
-                               .count = k->members[set].count + 1,
-                               .hash = grammar_name_hash(text),
-                               .index = index,
-                               .len = (uint32_t)text.len},
-               text);
+    return kept_add(k,
+                    (struct member){.parent = set,
+                                    .count = k->members[set].count + 1,
+                                    .hash = grammar_name_hash(text),
+                                    .index = index,
+                                    .len = (uint32_t)text.len},
+                    text);
 }
 
 uint32_t grammar_kept_count(struct kept *k, uint32_t set)
 {
-    return add(
+    return kept_add(
         k,
         (struct member){.parent = set, .count = k->members[set].count + 1, .len = SET_COUNTED},
         (struct lr_str){0});
@@ -200,7 +200,7 @@ bool grammar_kept_has(const struct kept *k, uint32_t set, struct lr_str text, ui
 {
     for (; set != 0; set = k->members[set].parent) {
         const struct member *m = &k->members[set];
-        if (m->len == text.len && m->hash == hash && lr_str_eq(text_of(k, m), text))
+        if (m->len == text.len && m->hash == hash && lr_str_eq(kept_text_of(k, m), text))
             return true;
     }
     return false;
@@ -214,7 +214,7 @@ uint32_t grammar_kept_begins(const struct kept *k, uint32_t set, struct lr_str p
         const struct member *m = &k->members[set];
         if (m->len != SET_COUNTED && m->len >= prefix.len &&
             (prefix.len == 0 || memcmp(k->texts + m->begin, prefix.ptr, prefix.len) == 0) &&
-            grammar_dfa_accepts(d, DFA_JSON, text_of(k, m)))
+            grammar_dfa_accepts(d, DFA_JSON, kept_text_of(k, m)))
             count++;
     }
     return count;
@@ -241,7 +241,8 @@ static void mark(const struct kept *k, const struct thread *threads, uint32_t co
             sets[k->members[i].parent] = 1;
 }
 
-static bool move(const struct kept *from, struct kept *to, uint32_t *frames, uint32_t *sets)
+static bool kept_move(const struct kept *from, struct kept *to, uint32_t *frames,
+                      uint32_t *sets)
 {
     sets[0] = frames[0] = 0;
     for (uint32_t i = 1; i < from->member_count; i++) {
@@ -249,7 +250,8 @@ static bool move(const struct kept *from, struct kept *to, uint32_t *frames, uin
         if (sets[i] == 0)
             continue;
         m.parent = sets[m.parent];
-        sets[i] = add(to, m, m.len == SET_COUNTED ? (struct lr_str){0} : text_of(from, &m));
+        sets[i] =
+            kept_add(to, m, m.len == SET_COUNTED ? (struct lr_str){0} : kept_text_of(from, &m));
         if (sets[i] == 0)
             return false;
     }
@@ -272,7 +274,7 @@ bool grammar_kept_forget(struct kept *k, struct thread *threads, uint32_t count)
     bool ok = frames != NULL && sets != NULL && grammar_kept_init(&fresh);
     if (ok) {
         mark(k, threads, count, frames, sets);
-        ok = move(k, &fresh, frames, sets);
+        ok = kept_move(k, &fresh, frames, sets);
         for (uint32_t i = 0; ok && i < count; i++) {
             threads[i].frame = frames[threads[i].frame];
             threads[i].set = sets[threads[i].set];

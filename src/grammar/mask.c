@@ -642,7 +642,7 @@ static struct cached *find_cached(struct grammar_matcher *m, uint32_t hash, bool
     return oldest;
 }
 
-static lr_code no_memory(struct lr_error *err)
+static lr_code mask_no_memory(struct lr_error *err)
 {
     return lr_fail(err, LR_OUT_OF_RAM, "no memory for constrained output");
 }
@@ -669,7 +669,7 @@ static lr_code begin_mask(struct grammar_matcher *m, struct lr_error *err)
         k->dfa_mask = malloc((words + 1) * sizeof(*k->dfa_mask));
     if (threads == NULL || c->mask == NULL || k->dfa_mask == NULL) {
         grammar_matcher_drop_mask(m);
-        return no_memory(err);
+        return mask_no_memory(err);
     }
     memset(c->mask, 0, words * sizeof(*c->mask));
     memcpy(c->threads, m->threads, bytes);

@@ -56,7 +56,7 @@ static void bytes_of_state(struct grammar_matcher *m, const struct span *state, 
 
 /* Begins the walk of a place.  Where plain characters may come whatever they are, tokens of
  * them need no walk. */
-static void begin(struct grammar_matcher *m, uint32_t *mask)
+static void mask_text_begin(struct grammar_matcher *m, uint32_t *mask)
 {
     const struct grammar_vocab *v = m->vocab;
     struct masking *k = &m->masking;
@@ -120,7 +120,7 @@ static bool walk_table(struct grammar_matcher *m, const struct dfa *d, uint32_t 
     return true;
 }
 
-static bool walk(struct grammar_matcher *m, const struct dfa *d, uint32_t *mask)
+static bool mask_text_walk(struct grammar_matcher *m, const struct dfa *d, uint32_t *mask)
 {
     struct masking *k = &m->masking;
     while (walk_table(m, d, mask) &&
@@ -140,11 +140,11 @@ static bool add_place(struct grammar_matcher *m, uint32_t *mask)
     const struct dfa *d = dfa_of(m, &t);
     const uint32_t *kept = NULL;
     if (k->text_trie == NULL) {
-        begin(m, mask);
+        mask_text_begin(m, mask);
         kept = k->text_ends ? grammar_vocab_kept(v, d->id, t.sub) : NULL;
     }
     if (kept == NULL) {
-        if (!walk(m, d, k->text_ends ? k->dfa_mask : mask))
+        if (!mask_text_walk(m, d, k->text_ends ? k->dfa_mask : mask))
             return false;
         if (k->text_ends)
             grammar_vocab_keep(v, d->id, t.sub, k->dfa_mask);

@@ -56,13 +56,13 @@ static bool reserve_text(struct grammar_matcher *m, size_t len)
     return true;
 }
 
-static void put(struct grammar_matcher *m, struct span *out, struct thread t)
+static void matcher_put(struct grammar_matcher *m, struct span *out, struct thread t)
 {
     if (out->count < THREADS_MAX)
         m->threads[out->begin + out->count++] = t;
 }
 
-static bool has(struct grammar_matcher *m, uint32_t set, const struct grammar_name *n)
+static bool matcher_has(struct grammar_matcher *m, uint32_t set, const struct grammar_name *n)
 {
     m->moves++; /* looking for names is work, too */
     return n->index != GRAMMAR_NO_INDEX ? grammar_kept_has_index(&m->kept, set, n->index)
@@ -94,7 +94,7 @@ static bool is_some_left(struct grammar_matcher *m, const struct grammar_check *
         if (depth + m->program->steps[entry].height > GRAMMAR_CALLS_MAX)
             continue;
         if (n->dfa != NULL ? is_left(m, n->dfa, &begin, (struct lr_str){0})
-                           : !has(m, at.set, n))
+                           : !matcher_has(m, at.set, n))
             return true;
     }
     return false;
@@ -107,9 +107,9 @@ static bool is_met(struct grammar_matcher *m, const struct grammar_check *c, str
     if (count < c->min || count > c->max)
         return false;
     for (uint32_t i = 0; i < c->name_count; i++)
-        if (!has(m, at.set, &c->names[i]))
+        if (!matcher_has(m, at.set, &c->names[i]))
             return false;
-    if (c->absent != NULL && has(m, at.set, c->absent))
+    if (c->absent != NULL && matcher_has(m, at.set, c->absent))
         return false;
     return c->left == NULL || is_some_left(m, c, at);
 }
@@ -119,7 +119,7 @@ static void enter_chars(struct grammar_matcher *m, struct place at,
 {
     const struct grammar_length *l = &m->program->lengths[s->other];
     if (l->max != 0)
-        put(m, out, (struct thread){.step = at.step, .frame = at.frame, .set = at.set});
+        matcher_put(m, out, (struct thread){.step = at.step, .frame = at.frame, .set = at.set});
     if (l->min == 0)
         m->scratch->work[(*count)++] = (struct place){s->next, at.frame, at.set};
 }
@@ -128,7 +128,7 @@ static void enter_dfa(struct grammar_matcher *m, struct place at, const struct g
                       struct span *out, uint32_t *count)
 {
     const struct dfa *d = m->program->dfas[s->other];
-    put(m, out, (struct thread){.step = at.step, .frame = at.frame, .set = at.set});
+    matcher_put(m, out, (struct thread){.step = at.step, .frame = at.frame, .set = at.set});
     if (d->accept[0])
         m->scratch->work[(*count)++] = (struct place){s->next, at.frame, at.set};
 }
@@ -141,11 +141,11 @@ static void enter_key(struct grammar_matcher *m, struct place at, const struct g
     if (!is_left(m, d, &t, (struct lr_str){0}))
         return;
     out->key_begin = m->position;
-    put(m, out, t);
+    matcher_put(m, out, t);
 }
 
 /* Everything that waits for a byte or a control token, from `at` on. */
-static void follow(struct grammar_matcher *m, struct place from, struct span *out)
+static void matcher_follow(struct grammar_matcher *m, struct place from, struct span *out)
 {
     const struct grammar_step *steps = m->program->steps;
     struct place *work = m->scratch->work;
@@ -203,13 +203,15 @@ static void follow(struct grammar_matcher *m, struct place from, struct span *ou
             enter_key(m, at, s, out);
             break;
         case GRAMMAR_UNTIL:
-            put(m, out, (struct thread){.step = at.step, .frame = at.frame, .set = at.set});
+            matcher_put(m, out,
+                        (struct thread){.step = at.step, .frame = at.frame, .set = at.set});
             work[count++] = (struct place){s->next, at.frame, at.set};
             break;
         case GRAMMAR_NEVER:
             break;
         default:
-            put(m, out, (struct thread){.step = at.step, .frame = at.frame, .set = at.set});
+            matcher_put(m, out,
+                        (struct thread){.step = at.step, .frame = at.frame, .set = at.set});
         }
     }
 }
@@ -241,7 +243,7 @@ static void step_space(struct grammar_matcher *m, struct thread t, uint8_t byte,
         t.sub = BLANKS_OVER;
     else
         return;
-    put(m, out, t);
+    matcher_put(m, out, t);
 }
 
 /* The first thread behind a state that nothing else needs. */
@@ -251,7 +253,7 @@ static uint32_t after_all(const struct grammar_matcher *m, const struct span *st
     return end > m->floor ? end : m->floor;
 }
 
-static bool is_blank(uint8_t byte)
+static bool matcher_is_blank(uint8_t byte)
 {
     return byte == ' ' || byte == '\n' || byte == '\t';
 }
@@ -269,7 +271,7 @@ struct span grammar_matcher_after(struct grammar_matcher *m, uint32_t first, uin
         if (t.step != like.step || t.sub != like.sub || t.part != like.part)
             continue;
         done[i / 64] |= UINT64_C(1) << i % 64;
-        follow(m, after(m, t), &out);
+        matcher_follow(m, after(m, t), &out);
     }
     m->moves += (m->count - first) / NODES_A_MOVE + out.count;
     return out;
@@ -291,7 +293,7 @@ void grammar_matcher_look(struct grammar_matcher *m, struct span *state)
     for (uint32_t i = 0; i < count; i++) {
         struct thread t = m->threads[state->begin + i];
         if (m->program->steps[t.step].op == GRAMMAR_SPACE)
-            follow(m, after(m, t), state);
+            matcher_follow(m, after(m, t), state);
     }
 }
 
@@ -304,16 +306,16 @@ static void step_chars(struct grammar_matcher *m, struct thread t, uint8_t byte,
         return;
     t.part = part;
     if (part != 0) {
-        put(m, out, t);
+        matcher_put(m, out, t);
         return;
     }
     /* Without an upper bound only the way to the lower one is counted. */
     if (l->max != GRAMMAR_UNBOUNDED || t.sub < l->min)
         t.sub++;
     if (t.sub < l->max)
-        put(m, out, t);
+        matcher_put(m, out, t);
     if (t.sub >= l->min)
-        follow(m, after(m, t), out);
+        matcher_follow(m, after(m, t), out);
 }
 
 static void step_dfa(struct grammar_matcher *m, struct thread t, uint8_t byte, struct span *out)
@@ -323,9 +325,9 @@ static void step_dfa(struct grammar_matcher *m, struct thread t, uint8_t byte, s
     if (!grammar_dfa_step(d, (enum dfa_spelling)s->low, &t.sub, &t.part, byte))
         return;
     if (t.part != 0 || d->most[t.sub] != 0)
-        put(m, out, t);
+        matcher_put(m, out, t);
     if (t.part == 0 && d->accept[t.sub])
-        follow(m, after(m, t), out);
+        matcher_follow(m, after(m, t), out);
 }
 
 static void step_until(struct grammar_matcher *m, struct thread t, uint8_t byte,
@@ -335,11 +337,11 @@ static void step_until(struct grammar_matcher *m, struct thread t, uint8_t byte,
     const struct grammar_form *form = grammar_form_of((enum grammar_format)s->low);
     t.sub = grammar_form_scan(form, t.sub, (char)byte);
     if (t.sub == GRAMMAR_SCAN_FOUND) {
-        follow(m, (struct place){s->other, t.frame, t.set}, out);
+        matcher_follow(m, (struct place){s->other, t.frame, t.set}, out);
         return;
     }
-    put(m, out, t);
-    follow(m, after(m, t), out);
+    matcher_put(m, out, t);
+    matcher_follow(m, after(m, t), out);
 }
 
 static bool is_taken(const struct grammar_key *key, struct lr_str text)
@@ -370,17 +372,17 @@ static void step_key(struct grammar_matcher *m, struct thread t, uint8_t byte,
             return;
         t.set = grammar_kept_add(&m->kept, t.set, text, GRAMMAR_NO_INDEX);
         if (t.set != 0)
-            follow(m, after(m, t), out);
+            matcher_follow(m, after(m, t), out);
         return;
     }
     text.len++;
     if (grammar_dfa_step(d, DFA_JSON, &t.sub, &t.part, byte) && is_left(m, d, &t, text))
-        put(m, out, t);
+        matcher_put(m, out, t);
 }
 
 struct span grammar_matcher_advance(struct grammar_matcher *m, struct span *from, uint8_t byte)
 {
-    if (!is_blank(byte))
+    if (!matcher_is_blank(byte))
         grammar_matcher_look(m, from);
     struct span out = {.begin = after_all(m, from), .key_begin = from->key_begin};
     if (!grammar_matcher_reserve(m, out.begin + 2 * THREADS_MAX))
@@ -394,10 +396,10 @@ struct span grammar_matcher_advance(struct grammar_matcher *m, struct span *from
         switch ((enum grammar_op)s->op) {
         case GRAMMAR_BYTE:
             if (byte >= s->low && byte <= s->high)
-                follow(m, after(m, t), &out);
+                matcher_follow(m, after(m, t), &out);
             break;
         case GRAMMAR_TEXT:
-            follow(m, after(m, t), &out);
+            matcher_follow(m, after(m, t), &out);
             break;
         case GRAMMAR_CHARS:
             step_chars(m, t, byte, &out);
@@ -432,7 +434,7 @@ static struct span advance_control(struct grammar_matcher *m, uint32_t controls)
         struct thread t = m->threads[i];
         const struct grammar_step *s = &m->program->steps[t.step];
         if (s->op == GRAMMAR_CONTROL && (controls & 1u << s->low) != 0)
-            follow(m, after(m, t), &out);
+            matcher_follow(m, after(m, t), &out);
     }
     return out;
 }
@@ -450,7 +452,7 @@ static void keep_text(struct grammar_matcher *m, uint32_t key_begin)
         }
 }
 
-static bool take(struct grammar_matcher *m, struct span to)
+static bool matcher_take(struct grammar_matcher *m, struct span to)
 {
     if (to.count == 0)
         return false;
@@ -478,14 +480,15 @@ static bool take_bytes(struct grammar_matcher *m, struct lr_str bytes)
         next.begin = begin;
         at = next;
     }
-    return bytes.len == 0 || take(m, at);
+    return bytes.len == 0 || matcher_take(m, at);
 }
 
 /* ---- life ---- */
 
-static lr_code create(const struct grammar_program *program, const struct grammar_vocab *vocab,
-                      struct grammar_scratch *scratch, struct grammar_matcher **out,
-                      struct lr_error *err)
+static lr_code matcher_create(const struct grammar_program *program,
+                              const struct grammar_vocab *vocab,
+                              struct grammar_scratch *scratch, struct grammar_matcher **out,
+                              struct lr_error *err)
 {
     *out = NULL;
     for (uint32_t c = 0; vocab != NULL && c < GRAMMAR_CONTROL_COUNT; c++)
@@ -507,7 +510,7 @@ static lr_code create(const struct grammar_program *program, const struct gramma
     m->program = program;
     struct span start = {0};
     next_epoch(m);
-    follow(m, (struct place){.step = program->start}, &start);
+    matcher_follow(m, (struct place){.step = program->start}, &start);
     m->count = start.count;
     *out = m;
     return LR_OK;
@@ -517,14 +520,14 @@ lr_code grammar_matcher_create(const struct grammar_program *program,
                                const struct grammar_vocab *vocab, struct grammar_matcher **out,
                                struct lr_error *err)
 {
-    return create(program, vocab, vocab != NULL ? vocab->scratch : NULL, out, err);
+    return matcher_create(program, vocab, vocab != NULL ? vocab->scratch : NULL, out, err);
 }
 
 lr_code grammar_matcher_create_aside(const struct grammar_program *program,
                                      const struct grammar_vocab *vocab,
                                      struct grammar_matcher **out, struct lr_error *err)
 {
-    return create(program, vocab, vocab->aside, out, err);
+    return matcher_create(program, vocab, vocab->aside, out, err);
 }
 
 void grammar_matcher_settle(struct grammar_matcher *m, const struct grammar_vocab *vocab)
@@ -550,7 +553,7 @@ void grammar_matcher_free(struct grammar_matcher *m)
 /* ---- tokens ---- */
 
 /* Long answers would gather frames and sets of everything they ever looked at. */
-static void forget(struct grammar_matcher *m)
+static void matcher_forget(struct grammar_matcher *m)
 {
     if (m->kept.frame_count + m->kept.member_count < KEPT_SOFT)
         return;
@@ -565,12 +568,12 @@ bool grammar_matcher_token(struct grammar_matcher *m, uint32_t id)
     if (id >= v->size)
         return false;
     grammar_matcher_drop_mask(m);
-    forget(m);
+    matcher_forget(m);
     for (uint32_t c = 0; c < GRAMMAR_STOP; c++)
         controls |= v->control[c] == id ? 1u << c : 0;
     if ((v->flags[id] & LR_VOCAB_STOP) != 0)
         controls |= 1u << GRAMMAR_STOP;
-    if (controls != 0 && take(m, advance_control(m, controls)))
+    if (controls != 0 && matcher_take(m, advance_control(m, controls)))
         return true;
     struct lr_str bytes = grammar_vocab_bytes(v, id);
     return (v->flags[id] & (LR_VOCAB_SPECIAL | LR_VOCAB_UNUSED)) == 0 && bytes.len != 0 &&
@@ -584,7 +587,7 @@ bool grammar_matcher_bytes(struct grammar_matcher *m, struct lr_str bytes, bool 
         return take_bytes(m, bytes);
     for (uint32_t c = 0; c < GRAMMAR_CONTROL_COUNT; c++)
         if (lr_str_eq_z(bytes, grammar_control_name((enum grammar_control)c)))
-            return take(m, advance_control(m, 1u << c));
+            return matcher_take(m, advance_control(m, 1u << c));
     return false;
 }
 

@@ -23,14 +23,14 @@ static bool hash_threads(const struct grammar_matcher *m, const struct span *s, 
 }
 
 /* The threads of a state stay where they are. */
-static void keep(struct grammar_matcher *m, const struct span *s)
+static void memo_keep(struct grammar_matcher *m, const struct span *s)
 {
     uint32_t end = s->begin + s->count;
     m->floor = end > m->floor ? end : m->floor;
 }
 
 /* Numbers a state, if that is possible; a state that is known becomes the known one. */
-static void number(struct grammar_matcher *m, struct span *s)
+static void memo_number(struct grammar_matcher *m, struct span *s)
 {
     struct grammar_memo *memo = m->memo;
     uint32_t hash;
@@ -54,7 +54,7 @@ static void number(struct grammar_matcher *m, struct span *s)
     s->id = memo->count;
     memo->states[s->id] = *s;
     memo->has_bytes[s->id] = false;
-    keep(m, s);
+    memo_keep(m, s);
 }
 
 static void add_bytes(uint64_t *bits, uint32_t low, uint32_t high)
@@ -77,7 +77,7 @@ static void find_bytes(struct grammar_matcher *m, struct span *state)
     memset(bits, 0, sizeof(memo->bytes[0]));
     grammar_matcher_look(m, state);
     memo->states[state->id] = *state;
-    keep(m, state);
+    memo_keep(m, state);
     for (uint32_t i = 0; i < state->count; i++) {
         const struct grammar_step *s = &m->program->steps[m->threads[state->begin + i].step];
         if (s->op == GRAMMAR_BYTE) {
@@ -99,7 +99,7 @@ void grammar_memo_begin(struct grammar_matcher *m, struct span *state)
     else if (memo != m->memo)
         m->scratch->memos = memo->next;
     m->memo = memo;
-    keep(m, state);
+    memo_keep(m, state);
     if (memo == NULL)
         return; /* without memory for it nothing is remembered */
     if (++memo->serial == 0) {
@@ -107,7 +107,7 @@ void grammar_memo_begin(struct grammar_matcher *m, struct span *state)
         memo->serial = 1;
     }
     memo->count = 0;
-    number(m, state);
+    memo_number(m, state);
 }
 
 void grammar_memo_end(struct grammar_matcher *m)
@@ -149,7 +149,7 @@ struct span grammar_memo_advance(struct grammar_matcher *m, struct span *from, u
     if (from->id == 0) {
         struct span to = grammar_matcher_advance(m, from, byte);
         if (to.count != 0)
-            number(m, &to);
+            memo_number(m, &to);
         return to;
     }
     m->moves++;
@@ -163,7 +163,7 @@ struct span grammar_memo_advance(struct grammar_matcher *m, struct span *from, u
         return move->to != 0 ? memo->states[move->to] : (struct span){0};
     struct span to = grammar_matcher_advance(m, from, byte);
     if (to.count != 0)
-        number(m, &to);
+        memo_number(m, &to);
     if (to.count == 0 || to.id != 0)
         *move = (struct memo_move){memo->serial, key, to.id};
     return to;

@@ -271,7 +271,7 @@ static enum order end_whole(enum order so_far, const struct bound *bound, uint32
     return so_far;
 }
 
-static bool step(void *ctx, uint64_t from, uint8_t byte, uint64_t *to)
+static bool numbers_step(void *ctx, uint64_t from, uint8_t byte, uint64_t *to)
 {
     const struct number *n = ctx;
     struct state s = unpack(from);
@@ -356,7 +356,7 @@ static struct bound turned(struct bound b)
     return b;
 }
 
-static uint32_t compile(struct grammar_build *b, const struct demands *d, uint32_t next)
+static uint32_t numbers_compile(struct grammar_build *b, const struct demands *d, uint32_t next)
 {
     struct number n = {.d = d};
     const struct decimal zero = {0};
@@ -376,7 +376,7 @@ static uint32_t compile(struct grammar_build *b, const struct demands *d, uint32
     struct state start = {.low = EQUAL, .high = EQUAL};
     struct dfa_moves moves = {.ctx = &n,
                               .start = pack(&start),
-                              .step = step,
+                              .step = numbers_step,
                               .accepts = accepts,
                               .bytes = "-.0123456789"};
     const struct dfa *dfa;
@@ -439,5 +439,5 @@ uint32_t grammar_schema_number(struct grammar_build *b, const struct schema_alte
         return d.whole ? grammar_integer_within(b, &bounds, next)
                        : grammar_number_within(b, &bounds, next);
     }
-    return compile(b, &d, next);
+    return numbers_compile(b, &d, next);
 }

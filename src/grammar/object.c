@@ -66,7 +66,7 @@ static struct property *property_of(struct object *o, struct lr_str key, bool de
     return &o->list[o->count - 1];
 }
 
-static bool make_room(struct object *o)
+static bool grammar_object_make_room(struct object *o)
 {
     uint64_t room = 1;
     for (uint32_t i = 0; i < o->a->count; i++) {
@@ -205,7 +205,7 @@ static bool says(const struct object *o, uint32_t part, const struct lr_str *key
     return false;
 }
 
-static bool add(struct object *o, const struct lr_json *schema, uint32_t *count)
+static bool grammar_object_add(struct object *o, const struct lr_json *schema, uint32_t *count)
 {
     if (schema->type == LR_JSON_BOOL && !schema->boolean)
         return false;
@@ -225,7 +225,7 @@ static bool add_unevaluated(struct object *o, uint32_t part, const struct lr_str
             (says(o, i, key, labels) ||
              (i != part && o->words[i].at[WORD_UNEVALUATED_PROPERTIES] != NULL)))
             return true;
-    return add(o, schema, count);
+    return grammar_object_add(o, schema, count);
 }
 
 /* All that the value of a name has to fit; false: the name must not come.  key is NULL for a
@@ -246,15 +246,15 @@ static bool value_parts(struct object *o, const struct lr_str *key, uint32_t lab
             key != NULL ? lr_json_get_str(w->at[WORD_PROPERTIES], *key) : NULL;
         if (own != NULL) {
             known = true;
-            ok = add(o, own, count);
+            ok = grammar_object_add(o, own, count);
         }
         for (uint32_t k = 0; k < o->pattern_count && ok; k++)
             if ((labels >> k & 1) != 0 && o->patterns[k].schemas[i] != NULL) {
                 known = true;
-                ok = add(o, o->patterns[k].schemas[i], count);
+                ok = grammar_object_add(o, o->patterns[k].schemas[i], count);
             }
         if (!known && ok && w->at[WORD_ADDITIONAL_PROPERTIES] != NULL)
-            ok = add(o, w->at[WORD_ADDITIONAL_PROPERTIES], count);
+            ok = grammar_object_add(o, w->at[WORD_ADDITIONAL_PROPERTIES], count);
         if (ok && w->at[WORD_UNEVALUATED_PROPERTIES] != NULL)
             ok = add_unevaluated(o, i, key, labels, count);
         if (!ok)
@@ -435,7 +435,8 @@ static uint32_t comma(struct grammar_build *b, uint32_t more)
     return grammar_byte(b, ',', ',', grammar_space(b, more));
 }
 
-static struct grammar_name name_of(struct grammar_build *b, const struct property *p)
+static struct grammar_name grammar_object_name_of(struct grammar_build *b,
+                                                  const struct property *p)
 {
     struct lr_str text = written(b, p->key);
     return (struct grammar_name){text, grammar_name_hash(text), p->index, p->rule, NULL};
@@ -464,7 +465,7 @@ static uint32_t check_end(struct object *o, bool counted, bool any_order, uint32
         const struct property *p = &o->list[i];
         if ((p->declared && !any_order) || p->forbidden || !p->required)
             continue;
-        names[end.name_count++] = name_of(b, p);
+        names[end.name_count++] = grammar_object_name_of(b, p);
         needed = true;
         struct grammar_check height = {.max = GRAMMAR_UNBOUNDED, .rule = p->rule};
         close = grammar_check(b, &height, close);
@@ -480,7 +481,7 @@ static uint32_t check_end(struct object *o, bool counted, bool any_order, uint32
     return needed ? grammar_check(b, &end, close) : close;
 }
 
-static int by_text(const void *a, const void *b)
+static int grammar_object_by_text(const void *a, const void *b)
 {
     return lr_str_cmp(*(const struct lr_str *)a, *(const struct lr_str *)b);
 }
@@ -497,7 +498,7 @@ static const struct lr_str *list_taken(struct object *o, uint32_t *count)
     for (uint32_t i = 0; i < o->count; i++)
         if (o->list[i].declared || o->list[i].forbidden)
             list[(*count)++] = written(b, o->list[i].key);
-    qsort(list, *count, sizeof(*list), by_text);
+    qsort(list, *count, sizeof(*list), grammar_object_by_text);
     return list;
 }
 
@@ -656,7 +657,7 @@ static uint32_t compile_any_order(struct object *o, struct property *const *list
     }
     for (uint32_t i = count; i-- > 0 && b->code == LR_OK;) {
         struct grammar_name *name = &names[o->cell_count + i];
-        *name = name_of(b, list[i]);
+        *name = grammar_object_name_of(b, list[i]);
         uint32_t key = compile_unordered(o, list[i], name, after);
         keys = i + 1 == count && o->cell_count == 0 ? key : grammar_fork(b, key, keys);
     }
@@ -682,7 +683,7 @@ static bool must_count(struct object *o, uint32_t count, uint32_t required, bool
     return o->min != 0 || o->max != GRAMMAR_UNBOUNDED;
 }
 
-static uint32_t compile(struct object *o, uint32_t next)
+static uint32_t grammar_object_compile(struct object *o, uint32_t next)
 {
     struct grammar_build *b = o->b;
     struct property **list = grammar_schema_alloc(b, o->count, sizeof(*list));
@@ -737,7 +738,7 @@ uint32_t grammar_schema_object(struct grammar_build *b, const struct schema_alte
     for (uint32_t i = 0; o->words != NULL && i < a->count; i++)
         if (a->parts[i].kind == PART_IS)
             grammar_schema_words_of(a->parts[i].node, &o->words[i]);
-    if (b->code != LR_OK || !make_room(o))
+    if (b->code != LR_OK || !grammar_object_make_room(o))
         return 0;
     read_names(o);
     read_counts(o);
@@ -747,5 +748,5 @@ uint32_t grammar_schema_object(struct grammar_build *b, const struct schema_alte
     if (!settle_properties(o))
         return b->code == LR_OK ? grammar_never(b) : 0;
     open_up(o);
-    return b->code == LR_OK ? compile(o, next) : 0;
+    return b->code == LR_OK ? grammar_object_compile(o, next) : 0;
 }

@@ -324,7 +324,7 @@ static uint32_t compile_form(struct grammar_build *b, const struct grammar_const
                         grammar_token_if_any(b, (enum grammar_control)form->lead_token, call));
 }
 
-static lr_code compile(struct grammar_build *b, const struct grammar_constraint *c)
+static lr_code output_compile(struct grammar_build *b, const struct grammar_constraint *c)
 {
     uint32_t end = grammar_step(b, GRAMMAR_END, 0, 0);
     if (c->format == GRAMMAR_HARMONY)
@@ -354,7 +354,7 @@ static lr_code compile_new(const struct grammar_constraint *c, uint32_t *work,
         return lr_fail(err, LR_OUT_OF_RAM, "no memory for a grammar");
     lr_arena_init(&b.arena, ARENA_BYTES);
     lr_arena_init(&b.program->arena, ARENA_BYTES);
-    lr_code code = compile(&b, c);
+    lr_code code = output_compile(&b, c);
     free(b.rule_slots);
     lr_arena_free(&b.arena);
     if (code != LR_OK)
@@ -383,7 +383,8 @@ lr_code grammar_compile(struct lr_str constraint, struct grammar_program **out,
     return code;
 }
 
-static lr_code check(const struct grammar_constraint *c, uint32_t *work, struct lr_error *err)
+static lr_code output_check(const struct grammar_constraint *c, uint32_t *work,
+                            struct lr_error *err)
 {
     struct grammar_program *program;
     lr_code code = compile_new(c, work, &program, err);
@@ -395,7 +396,8 @@ lr_code grammar_check_answer(enum grammar_answer answer, const struct lr_json *v
                              uint32_t *work, struct lr_error *err)
 {
     const struct grammar_constraint c = {.answer = answer, .value = value};
-    return is_right(answer, value) ? check(&c, work, err) : malformed(err, answers[answer]);
+    return is_right(answer, value) ? output_check(&c, work, err)
+                                   : malformed(err, answers[answer]);
 }
 
 lr_code grammar_check_lenient(const struct lr_json *schema, uint32_t *work,
@@ -404,5 +406,5 @@ lr_code grammar_check_lenient(const struct lr_json *schema, uint32_t *work,
     const struct grammar_tool tool = {.name = LR_STR_LIT("f"), .schema = schema};
     const struct grammar_constraint c = {
         .format = GRAMMAR_HARMONY, .tools = &tool, .tool_count = 1};
-    return check(&c, work, err);
+    return output_check(&c, work, err);
 }

@@ -30,7 +30,7 @@ static const struct regex_range blanks[] = {
     {0x2028, 0x2029}, {0x202F, 0x202F}, {0x205F, 0x205F}, {0x3000, 0x3000}, {0xFEFF, 0xFEFF}};
 static const struct regex_range line_ends[] = {{'\n', '\n'}, {'\r', '\r'}, {0x2028, 0x2029}};
 
-static void fail(struct parser *p, lr_code code, const char *what)
+static void regex_fail(struct parser *p, lr_code code, const char *what)
 {
     if (p->code != LR_OK)
         return;
@@ -65,7 +65,7 @@ static const struct regex *make(struct parser *p, struct regex node)
 {
     struct regex *copy = lr_arena_alloc(p->arena, sizeof(*copy));
     if (copy == NULL) {
-        fail(p, LR_INVALID_ARGUMENT, "is too large");
+        regex_fail(p, LR_INVALID_ARGUMENT, "is too large");
         return NULL;
     }
     *copy = node;
@@ -77,8 +77,8 @@ static const struct regex *leaf(struct parser *p, enum regex_op op)
     return make(p, (struct regex){.op = op});
 }
 
-static const struct regex *join(struct parser *p, enum regex_op op, const struct regex *a,
-                                const struct regex *b)
+static const struct regex *regex_join(struct parser *p, enum regex_op op, const struct regex *a,
+                                      const struct regex *b)
 {
     return make(p, (struct regex){.op = op, .a = a, .b = b});
 }
@@ -88,7 +88,7 @@ static const struct regex *join(struct parser *p, enum regex_op op, const struct
 static void add_range(struct parser *p, uint32_t low, uint32_t high)
 {
     if (p->ranges->count == RANGES_MAX)
-        fail(p, LR_INVALID_ARGUMENT, "has a class of too many characters");
+        regex_fail(p, LR_INVALID_ARGUMENT, "has a class of too many characters");
     else
         p->ranges->items[p->ranges->count++] = (struct regex_range){low, high};
 }
@@ -130,7 +130,7 @@ static const struct regex *take_set(struct parser *p, bool others)
     }
     struct regex_range *list = lr_arena_array(p->arena, (size_t)count + 2, sizeof(*list));
     if (list == NULL) {
-        fail(p, LR_INVALID_ARGUMENT, "is too large");
+        regex_fail(p, LR_INVALID_ARGUMENT, "is too large");
         return NULL;
     }
     uint32_t used = 0;
@@ -149,7 +149,7 @@ static const struct regex *take_set(struct parser *p, bool others)
 
 /* ---- escapes ---- */
 
-static bool read_hex(struct parser *p, uint32_t count, uint32_t *out)
+static bool regex_read_hex(struct parser *p, uint32_t count, uint32_t *out)
 {
     uint32_t value = 0;
     for (uint32_t i = 0; i < count; i++) {
@@ -177,21 +177,21 @@ static uint32_t read_unicode(struct parser *p)
             code = code * 16 + (uint32_t)(digit >= 0 ? digit : 0);
         }
         if (!skip(p, '}') || digit < 0 || code > REGEX_CODE_MAX)
-            fail(p, LR_INVALID_ARGUMENT, "has a wrong \\u{...}");
+            regex_fail(p, LR_INVALID_ARGUMENT, "has a wrong \\u{...}");
         return code;
     }
-    if (!read_hex(p, 4, &code))
+    if (!regex_read_hex(p, 4, &code))
         return 'u';
     size_t back = p->at;
     if (code >= 0xD800 && code < 0xDC00 && skip(p, '\\') && skip(p, 'u') &&
-        read_hex(p, 4, &low) && low >= 0xDC00 && low < 0xE000)
+        regex_read_hex(p, 4, &low) && low >= 0xDC00 && low < 0xE000)
         return 0x10000 + ((code - 0xD800) << 10) + (low - 0xDC00);
     p->at = back;
     return code;
 }
 
 /* After a backslash, one character; a class escape adds its ranges and returns false. */
-static bool read_escape(struct parser *p, bool in_class, uint32_t *code)
+static bool regex_read_escape(struct parser *p, bool in_class, uint32_t *code)
 {
     uint32_t c = more(p) ? p->codes[p->at++] : 0, hex;
     switch (c) {
@@ -209,16 +209,16 @@ static bool read_escape(struct parser *p, bool in_class, uint32_t *code)
         return false;
     case 'p':
     case 'P':
-        fail(p, LR_UNSUPPORTED, "\\p");
+        regex_fail(p, LR_UNSUPPORTED, "\\p");
         return true;
     case 'b':
     case 'B':
         if (!in_class || c == 'B')
-            fail(p, LR_UNSUPPORTED, "the word boundary \\b");
+            regex_fail(p, LR_UNSUPPORTED, "the word boundary \\b");
         *code = 8;
         return true;
     case 'k':
-        fail(p, LR_UNSUPPORTED, "a reference to a group");
+        regex_fail(p, LR_UNSUPPORTED, "a reference to a group");
         return true;
     case 't':
         *code = 9;
@@ -239,7 +239,7 @@ static bool read_escape(struct parser *p, bool in_class, uint32_t *code)
         *code = more(p) ? p->codes[p->at++] % 32 : 0;
         return true;
     case 'x':
-        *code = read_hex(p, 2, &hex) ? hex : 'x';
+        *code = regex_read_hex(p, 2, &hex) ? hex : 'x';
         return true;
     case 'u':
         *code = read_unicode(p);
@@ -249,7 +249,7 @@ static bool read_escape(struct parser *p, bool in_class, uint32_t *code)
         return true;
     default:
         if (c >= '1' && c <= '9')
-            fail(p, LR_UNSUPPORTED, "a reference to a group");
+            regex_fail(p, LR_UNSUPPORTED, "a reference to a group");
         *code = c;
         return true;
     }
@@ -261,26 +261,27 @@ static const struct regex *read_class(struct parser *p)
     bool others = skip(p, '^');
     while (more(p) && !is_at(p, 0, ']')) {
         uint32_t low = p->codes[p->at++], high;
-        if (low == '\\' && !read_escape(p, true, &low))
+        if (low == '\\' && !regex_read_escape(p, true, &low))
             continue;
         high = low;
         if (is_at(p, 0, '-') && p->at + 1 < p->count && !is_at(p, 1, ']')) {
             size_t back = p->at++;
             high = p->codes[p->at++];
-            if (high == '\\' && !read_escape(p, true, &high)) {
+            if (high == '\\' && !regex_read_escape(p, true, &high)) {
                 add_range(p, low, low); /* [a-\d]: the hyphen is one of the characters */
                 add_range(p, '-', '-');
                 continue;
             }
             if (high < low) {
                 p->at = back;
-                fail(p, LR_INVALID_ARGUMENT, "has a range of characters that is out of order");
+                regex_fail(p, LR_INVALID_ARGUMENT,
+                           "has a range of characters that is out of order");
             }
         }
         add_range(p, low, high);
     }
     if (!skip(p, ']'))
-        fail(p, LR_INVALID_ARGUMENT, "has a [ without a ]");
+        regex_fail(p, LR_INVALID_ARGUMENT, "has a [ without a ]");
     return take_set(p, others);
 }
 
@@ -293,18 +294,18 @@ static const struct regex *read_group(struct parser *p)
     if (skip(p, '?')) {
         if (skip(p, '<')) {
             if (is_at(p, 0, '=') || is_at(p, 0, '!'))
-                fail(p, LR_UNSUPPORTED, "look-behind");
+                regex_fail(p, LR_UNSUPPORTED, "look-behind");
             while (more(p) && !skip(p, '>'))
                 p->at++;
         } else if (is_at(p, 0, '=') || is_at(p, 0, '!')) {
-            fail(p, LR_UNSUPPORTED, "look-ahead that is not at the beginning");
+            regex_fail(p, LR_UNSUPPORTED, "look-ahead that is not at the beginning");
         } else if (!skip(p, ':')) {
-            fail(p, LR_UNSUPPORTED, "(?");
+            regex_fail(p, LR_UNSUPPORTED, "(?");
         }
     }
     const struct regex *inside = read_any_of(p);
     if (!skip(p, ')'))
-        fail(p, LR_INVALID_ARGUMENT, "has a ( without a )");
+        regex_fail(p, LR_INVALID_ARGUMENT, "has a ( without a )");
     return inside;
 }
 
@@ -326,12 +327,12 @@ static const struct regex *read_atom(struct parser *p)
     case '*':
     case '+':
     case '?':
-        fail(p, LR_INVALID_ARGUMENT, "repeats nothing");
+        regex_fail(p, LR_INVALID_ARGUMENT, "repeats nothing");
         return NULL;
     case '\\':
         if (!more(p))
-            fail(p, LR_INVALID_ARGUMENT, "ends with a backslash");
-        if (read_escape(p, false, &c))
+            regex_fail(p, LR_INVALID_ARGUMENT, "ends with a backslash");
+        if (regex_read_escape(p, false, &c))
             add_range(p, c, c);
         return take_set(p, false);
     default:
@@ -340,7 +341,7 @@ static const struct regex *read_atom(struct parser *p)
     }
 }
 
-static bool read_number(struct parser *p, uint32_t *out)
+static bool regex_read_number(struct parser *p, uint32_t *out)
 {
     size_t begin = p->at;
     uint32_t n = 0;
@@ -357,9 +358,9 @@ static bool read_number(struct parser *p, uint32_t *out)
 static bool read_braces(struct parser *p, uint32_t *min, uint32_t *max)
 {
     size_t back = p->at++;
-    if (read_number(p, min)) {
+    if (regex_read_number(p, min)) {
         *max = *min;
-        if (skip(p, ',') && !read_number(p, max))
+        if (skip(p, ',') && !regex_read_number(p, max))
             *max = REGEX_ENDLESS;
         if (skip(p, '}'))
             return true;
@@ -375,7 +376,7 @@ static const struct regex *read_term(struct parser *p)
         uint32_t min = 0, max = REGEX_ENDLESS, c = p->codes[p->at];
         if (c == '{' && read_braces(p, &min, &max)) {
             if (max < min)
-                fail(p, LR_INVALID_ARGUMENT, "has a {n,m} with m below n");
+                regex_fail(p, LR_INVALID_ARGUMENT, "has a {n,m} with m below n");
         } else if (c == '*' || c == '+' || c == '?') {
             p->at++;
             min = c == '+';
@@ -394,7 +395,7 @@ static const struct regex *read_sequence(struct parser *p)
     const struct regex *all = NULL;
     while (more(p) && !is_at(p, 0, '|') && !is_at(p, 0, ')')) {
         const struct regex *term = read_term(p);
-        all = all == NULL ? term : join(p, REGEX_CAT, all, term);
+        all = all == NULL ? term : regex_join(p, REGEX_CAT, all, term);
     }
     return all != NULL ? all : leaf(p, REGEX_EMPTY);
 }
@@ -402,10 +403,10 @@ static const struct regex *read_sequence(struct parser *p)
 static const struct regex *read_any_of(struct parser *p)
 {
     if (++p->depth > DEPTH_MAX)
-        fail(p, LR_INVALID_ARGUMENT, "nests too deeply");
+        regex_fail(p, LR_INVALID_ARGUMENT, "nests too deeply");
     const struct regex *all = read_sequence(p);
     while (more(p) && skip(p, '|'))
-        all = join(p, REGEX_ALT, all, read_sequence(p));
+        all = regex_join(p, REGEX_ALT, all, read_sequence(p));
     p->depth--;
     return all;
 }
@@ -420,14 +421,14 @@ static void read_looks(struct parser *p)
         p->at += 3;
         const struct regex *inside = read_any_of(p);
         if (!skip(p, ')'))
-            fail(p, LR_INVALID_ARGUMENT, "has a ( without a )");
+            regex_fail(p, LR_INVALID_ARGUMENT, "has a ( without a )");
         if (p->pattern->look_count == REGEX_LOOKS_MAX)
-            fail(p, LR_UNSUPPORTED, "look-ahead as often as this");
+            regex_fail(p, LR_UNSUPPORTED, "look-ahead as often as this");
         if (p->code != LR_OK)
             return;
         p->pattern->looks[p->pattern->look_count].negative = negative;
         p->pattern->looks[p->pattern->look_count++].tree =
-            join(p, REGEX_CAT, leaf(p, REGEX_BEGIN), inside);
+            regex_join(p, REGEX_CAT, leaf(p, REGEX_BEGIN), inside);
     }
 }
 
@@ -437,7 +438,7 @@ static bool has_looks(const struct parser *p)
            (is_at(p, 3, '=') || is_at(p, 3, '!'));
 }
 
-static uint32_t *decode(struct lr_arena *arena, struct lr_str text, size_t *count)
+static uint32_t *regex_decode(struct lr_arena *arena, struct lr_str text, size_t *count)
 {
     uint32_t *codes = lr_arena_array(arena, text.len + 1, sizeof(*codes));
     *count = 0;
@@ -458,7 +459,7 @@ lr_code grammar_regex_parse(struct lr_arena *arena, struct lr_str text,
 {
     struct parser p = {.arena = arena, .pattern = out, .err = err};
     *out = (struct regex_pattern){0};
-    p.codes = decode(arena, text, &p.count);
+    p.codes = regex_decode(arena, text, &p.count);
     p.ranges = calloc(1, sizeof(*p.ranges));
     if (p.codes == NULL || p.ranges == NULL) {
         free(p.ranges);
@@ -469,11 +470,11 @@ lr_code grammar_regex_parse(struct lr_arena *arena, struct lr_str text,
         read_looks(&p);
     out->tree = anchored ? read_sequence(&p) : read_any_of(&p);
     if (anchored && more(&p) && is_at(&p, 0, '|'))
-        fail(&p, LR_UNSUPPORTED, "look-ahead beside alternatives");
+        regex_fail(&p, LR_UNSUPPORTED, "look-ahead beside alternatives");
     if (anchored && p.code == LR_OK)
-        out->tree = join(&p, REGEX_CAT, leaf(&p, REGEX_BEGIN), out->tree);
+        out->tree = regex_join(&p, REGEX_CAT, leaf(&p, REGEX_BEGIN), out->tree);
     if (p.code == LR_OK && p.at < p.count)
-        fail(&p, LR_INVALID_ARGUMENT, "has a ) without a (");
+        regex_fail(&p, LR_INVALID_ARGUMENT, "has a ) without a (");
     free(p.ranges);
     return p.code;
 }
@@ -488,14 +489,14 @@ const struct regex *grammar_regex_of_texts(struct lr_arena *arena, const struct 
     struct parser p = {.arena = arena, .err = &ignored, .ranges = ranges};
     const struct regex *all = NULL;
     for (size_t i = 0; ranges != NULL && i < count && p.code == LR_OK; i++) {
-        p.codes = decode(arena, texts[i], &p.count);
+        p.codes = regex_decode(arena, texts[i], &p.count);
         const struct regex *one = leaf(&p, REGEX_BEGIN);
         for (size_t k = 0; p.codes != NULL && k < p.count && p.code == LR_OK; k++) {
             add_range(&p, p.codes[k], p.codes[k]);
-            one = join(&p, REGEX_CAT, one, take_set(&p, false));
+            one = regex_join(&p, REGEX_CAT, one, take_set(&p, false));
         }
-        one = join(&p, REGEX_CAT, one, leaf(&p, REGEX_END));
-        all = all == NULL ? one : join(&p, REGEX_ALT, all, one);
+        one = regex_join(&p, REGEX_CAT, one, leaf(&p, REGEX_END));
+        all = all == NULL ? one : regex_join(&p, REGEX_ALT, all, one);
         if (p.codes == NULL)
             p.code = LR_OUT_OF_RAM;
     }

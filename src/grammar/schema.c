@@ -51,8 +51,8 @@ static bool same_parts(const struct grammar_rule *r, const struct schema_part *p
 }
 
 /* The slot of the rule with these parts, or the free slot for it. */
-static uint32_t *slot_of(const struct grammar_build *b, const struct schema_part *parts,
-                         uint32_t count)
+static uint32_t *grammar_schema_slot_of(const struct grammar_build *b,
+                                        const struct schema_part *parts, uint32_t count)
 {
     uint64_t hash = count;
     for (uint32_t i = 0; i < count; i++)
@@ -81,7 +81,7 @@ static void grow_slots(struct grammar_build *b)
     b->rule_slot_count = count;
     for (uint32_t i = 0; i < p->rule_count; i++)
         if (p->rules[i].parts != NULL)
-            *slot_of(b, p->rules[i].parts, p->rules[i].part_count) = i + 1;
+            *grammar_schema_slot_of(b, p->rules[i].parts, p->rules[i].part_count) = i + 1;
 }
 
 uint32_t grammar_schema_rule(struct grammar_build *b, const struct schema_part *parts,
@@ -92,7 +92,7 @@ uint32_t grammar_schema_rule(struct grammar_build *b, const struct schema_part *
         return 0;
     if (count == 0)
         return grammar_any_rule(b);
-    uint32_t *slot = slot_of(b, parts, count);
+    uint32_t *slot = grammar_schema_slot_of(b, parts, count);
     if (*slot != 0)
         return *slot - 1;
     struct schema_part *copy = grammar_schema_alloc(b, count, sizeof(*copy));
@@ -378,7 +378,7 @@ static uint32_t compile_alternative(struct grammar_build *b, const struct schema
 }
 
 /* Nothing is said: any value. */
-static bool is_open(const struct schema_alternative *a)
+static bool grammar_schema_is_open(const struct schema_alternative *a)
 {
     return a->types == TYPE_ANY && a->count == 0;
 }
@@ -398,8 +398,9 @@ static uint32_t compile_rule(struct grammar_build *b, const struct schema_part *
     if (all.count == 0)
         return grammar_never(b);
     for (uint32_t i = 0; i < all.count && b->code == LR_OK; i++) {
-        uint32_t one = is_open(&all.items[i]) ? grammar_any(b, next)
-                                              : compile_alternative(b, &all.items[i], next);
+        uint32_t one = grammar_schema_is_open(&all.items[i])
+                           ? grammar_any(b, next)
+                           : compile_alternative(b, &all.items[i], next);
         result = i == 0 ? one : grammar_fork(b, result, one);
     }
     return result;

@@ -42,8 +42,8 @@ static void add_format(struct grammar_build *b, struct dfa_text *t, const struct
 }
 
 /* The strings among some values. */
-static void add_values(struct grammar_build *b, struct dfa_text *t, const struct lr_json *list,
-                       uint32_t count, bool negative)
+static void strings_add_values(struct grammar_build *b, struct dfa_text *t,
+                               const struct lr_json *list, uint32_t count, bool negative)
 {
     struct lr_str *texts = grammar_schema_alloc(b, count, sizeof(*texts));
     uint32_t used = 0;
@@ -102,9 +102,9 @@ static void add_part(struct grammar_build *b, struct dfa_text *t, const struct s
         t->min = n > t->min ? n : t->min;
     }
     if (w.at[WORD_CONST] != NULL)
-        add_values(b, t, w.at[WORD_CONST], 1, true);
+        strings_add_values(b, t, w.at[WORD_CONST], 1, true);
     if (w.at[WORD_ENUM] != NULL)
-        add_values(b, t, w.at[WORD_ENUM]->items, w.at[WORD_ENUM]->count, true);
+        strings_add_values(b, t, w.at[WORD_ENUM]->items, w.at[WORD_ENUM]->count, true);
 }
 
 bool grammar_schema_text(struct grammar_build *b, const struct schema_part *parts,
@@ -126,7 +126,7 @@ bool grammar_schema_text_with_values(struct grammar_build *b,
         return b->code == LR_OK && grammar_schema_text(b, a->parts, a->count, out);
     out->count = out->min = 0;
     out->max = DFA_UNBOUNDED;
-    add_values(b, out, values, count, false);
+    strings_add_values(b, out, values, count, false);
     if (out->count == 0)
         out->max = 0, out->min = 1; /* none is left */
     return b->code == LR_OK;

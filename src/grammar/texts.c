@@ -9,7 +9,8 @@ enum {
 };
 
 /* Anchors at both ends: an automaton is of texts that a tree is found in. */
-static const struct regex *whole(struct grammar_build *b, const struct regex *tree)
+static const struct regex *grammar_texts_whole(struct grammar_build *b,
+                                               const struct regex *tree)
 {
     struct regex *nodes = lr_arena_array(&b->arena, 4, sizeof(*nodes));
     if (nodes == NULL)
@@ -21,14 +22,14 @@ static const struct regex *whole(struct grammar_build *b, const struct regex *tr
     return &nodes[3];
 }
 
-static const struct dfa *build(struct grammar_build *b, struct dfa_text *text, uint32_t *work,
-                               struct lr_error *err)
+static const struct dfa *grammar_texts_build(struct grammar_build *b, struct dfa_text *text,
+                                             uint32_t *work, struct lr_error *err)
 {
     struct dfa_result result[DFA_RESULTS_MAX];
     uint32_t count;
     text->count = 1;
     text->max = DFA_UNBOUNDED;
-    text->demands[0].pattern.tree = whole(b, text->demands[0].pattern.tree);
+    text->demands[0].pattern.tree = grammar_texts_whole(b, text->demands[0].pattern.tree);
     if (text->demands[0].pattern.tree == NULL) {
         grammar_fail(b, LR_OUT_OF_RAM, "no memory for a grammar");
         return NULL;
@@ -44,7 +45,7 @@ const struct dfa *grammar_text_small_dfa(struct grammar_build *b, const struct r
     uint32_t allowed = *b->work < SMALL_WORK ? *b->work : SMALL_WORK, left = allowed;
     struct lr_error err = {0};
     text.demands[0].pattern.tree = tree;
-    const struct dfa *d = build(b, &text, &left, &err);
+    const struct dfa *d = grammar_texts_build(b, &text, &left, &err);
     *b->work -= allowed - left;
     if (d == NULL && err.code == LR_OUT_OF_RAM)
         grammar_fail(b, LR_OUT_OF_RAM, "%s", err.text);
@@ -65,7 +66,7 @@ uint32_t grammar_text_regex(struct grammar_build *b, struct lr_str pattern, uint
     struct lr_error err = {0};
     b->subject = "regular expression";
     lr_code code = grammar_regex_parse(&b->arena, pattern, &text.demands[0].pattern, &err);
-    const struct dfa *d = code == LR_OK ? build(b, &text, b->work, &err) : NULL;
+    const struct dfa *d = code == LR_OK ? grammar_texts_build(b, &text, b->work, &err) : NULL;
     if (d == NULL)
         grammar_fail(b, err.code, "%s", err.text);
     else if (d->states == 0)

@@ -26,7 +26,7 @@ static uint32_t digits(struct grammar_build *b, uint32_t min, uint32_t max, uint
     return at;
 }
 
-static uint32_t whole(struct grammar_build *b, uint32_t next)
+static uint32_t grammar_values_whole(struct grammar_build *b, uint32_t next)
 {
     uint32_t rest = digits(b, 0, DIGITS - 1, next);
     uint32_t positive =
@@ -44,7 +44,7 @@ static uint32_t real(struct grammar_build *b, uint32_t next)
         grammar_fork(b, grammar_byte(b, 'e', 'e', sign), grammar_byte(b, 'E', 'E', sign));
     uint32_t end = grammar_fork(b, exponent, next);
     uint32_t fraction = grammar_byte(b, '.', '.', digits(b, 1, DIGITS, end));
-    return whole(b, grammar_fork(b, fraction, end));
+    return grammar_values_whole(b, grammar_fork(b, fraction, end));
 }
 
 uint32_t grammar_number(struct grammar_build *b, uint32_t next)
@@ -62,7 +62,7 @@ uint32_t grammar_integer(struct grammar_build *b, uint32_t next)
 {
     if (b->rule_integer == GRAMMAR_NO_RULE) {
         b->rule_integer = grammar_rule_add(b, NULL, 0);
-        uint32_t entry = whole(b, grammar_step(b, GRAMMAR_RETURN, 0, 0));
+        uint32_t entry = grammar_values_whole(b, grammar_step(b, GRAMMAR_RETURN, 0, 0));
         if (b->code == LR_OK)
             b->program->rules[b->rule_integer].entry = entry;
     }
@@ -70,9 +70,10 @@ uint32_t grammar_integer(struct grammar_build *b, uint32_t next)
 }
 
 /* item, then ", item" any number of times, then `close`. */
-static uint32_t list_of(struct grammar_build *b, char open, char close, uint32_t next,
-                        uint32_t (*item)(struct grammar_build *, uint32_t rule, uint32_t next),
-                        uint32_t rule)
+static uint32_t
+grammar_values_list_of(struct grammar_build *b, char open, char close, uint32_t next,
+                       uint32_t (*item)(struct grammar_build *, uint32_t rule, uint32_t next),
+                       uint32_t rule)
 {
     uint32_t end = grammar_byte(b, close, close, next);
     uint32_t loop = grammar_fork(b, 0, 0);
@@ -93,7 +94,7 @@ static uint32_t member(struct grammar_build *b, uint32_t rule, uint32_t next)
 /* "key": value, ... in braces; `value` is the rule of the values. */
 static uint32_t map(struct grammar_build *b, uint32_t value, uint32_t next)
 {
-    return list_of(b, '{', '}', next, member, value);
+    return grammar_values_list_of(b, '{', '}', next, member, value);
 }
 
 static uint32_t any_body(struct grammar_build *b, uint32_t next)
@@ -103,7 +104,8 @@ static uint32_t any_body(struct grammar_build *b, uint32_t next)
     uint32_t at = grammar_choose(b, words, 3);
     at = grammar_fork(b, at, grammar_number(b, next));
     at = grammar_fork(b, at, grammar_string(b, 0, GRAMMAR_UNBOUNDED, next));
-    at = grammar_fork(b, at, list_of(b, '[', ']', next, grammar_call, b->rule_any));
+    at = grammar_fork(b, at,
+                      grammar_values_list_of(b, '[', ']', next, grammar_call, b->rule_any));
     return grammar_fork(b, at, map(b, b->rule_any, next));
 }
 

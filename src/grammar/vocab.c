@@ -20,7 +20,7 @@ const char *grammar_control_name(enum grammar_control control)
     return names[control];
 }
 
-static lr_code no_memory(struct lr_error *err)
+static lr_code grammar_vocab_no_memory(struct lr_error *err)
 {
     return lr_fail(err, LR_OUT_OF_RAM, "no memory for the vocabulary of constrained output");
 }
@@ -53,7 +53,7 @@ static lr_code take_tokens(struct grammar_vocab *v, const struct grammar_tokens 
     v->flags = (uint8_t *)flags.data;
     if (v->size == 0 && !failed)
         return lr_fail(err, LR_UNSUPPORTED, "the engine does not expose its vocabulary");
-    return failed ? no_memory(err) : LR_OK;
+    return failed ? grammar_vocab_no_memory(err) : LR_OK;
 }
 
 static bool is_text(const struct grammar_vocab *v, uint32_t id)
@@ -83,7 +83,7 @@ static bool find_controls(struct grammar_vocab *v)
 
 /* ---- tries ---- */
 
-static bool add_node(struct grammar_trie *t, uint8_t byte, uint16_t depth)
+static bool grammar_vocab_add_node(struct grammar_trie *t, uint8_t byte, uint16_t depth)
 {
     if (t->count == t->capacity) {
         uint32_t capacity = t->capacity != 0 ? 2 * t->capacity : 1024;
@@ -108,7 +108,7 @@ static bool add_token(struct grammar_trie *t, struct lr_str last, struct lr_str 
     if (same == text.len)
         same--;
     for (size_t i = same; i < text.len; i++)
-        if (!add_node(t, (uint8_t)text.ptr[i], (uint16_t)i))
+        if (!grammar_vocab_add_node(t, (uint8_t)text.ptr[i], (uint16_t)i))
             return false;
     t->nodes[t->count - 1].token = id;
     return true;
@@ -167,7 +167,7 @@ static void free_trie(struct grammar_trie *t)
 enum side { NOT_IN_STRING, STAYS, LEAVES };
 
 /* Where a token that starts between two characters of a JSON string ends: inside or outside. */
-static enum side place_of(struct lr_str text, uint32_t *chars)
+static enum side grammar_vocab_place_of(struct lr_str text, uint32_t *chars)
 {
     uint8_t state = 0;
     *chars = 0;
@@ -183,7 +183,7 @@ static enum side place_of(struct lr_str text, uint32_t *chars)
 }
 
 /* Without escapes and quotes, without U+2028, U+2029 and DEL, and not of endless length. */
-static bool is_plain(struct lr_str text, uint32_t chars)
+static bool grammar_vocab_is_plain(struct lr_str text, uint32_t chars)
 {
     if (chars > 250)
         return false;
@@ -293,7 +293,7 @@ struct sorted {
     uint32_t id;
 };
 
-static int by_text(const void *a, const void *b)
+static int grammar_vocab_by_text(const void *a, const void *b)
 {
     const struct sorted *x = a, *y = b;
     int order = lr_str_cmp(x->text, y->text);
@@ -322,15 +322,15 @@ static bool sort_in(struct grammar_vocab *v, const struct sorted *list, uint32_t
     for (uint32_t i = 0; i < count && ok; i++) {
         const struct sorted *s = &list[i];
         uint32_t chars;
-        enum side place = place_of(s->text, &chars);
+        enum side place = grammar_vocab_place_of(s->text, &chars);
         ok = add_to(&all, s);
-        if (place != STAYS || chars > GRAMMAR_UP_TO || !is_plain(s->text, chars))
+        if (place != STAYS || chars > GRAMMAR_UP_TO || !grammar_vocab_is_plain(s->text, chars))
             ok = ok && add_to(&uneven, s);
         switch (place) {
         case STAYS:
             add_inside(&v->inside, s->id, chars);
             ok = ok && add_to(&staying, s);
-            if (is_plain(s->text, chars)) {
+            if (grammar_vocab_is_plain(s->text, chars)) {
                 add_inside(&v->plain, s->id, chars);
                 ok = ok && add_to(&even, s);
             } else {
@@ -374,16 +374,16 @@ static bool group_ends(struct grammar_vocab *v, const struct sorted *list, uint3
     v->grouped = calloc((size_t)count + 1, sizeof(*v->grouped));
     bool ok = ends != NULL && v->group_begins != NULL && v->grouped != NULL;
     for (uint32_t i = 0; ok && i < count; i++)
-        if (place_of(list[i].text, &chars) == LEAVES) {
+        if (grammar_vocab_place_of(list[i].text, &chars) == LEAVES) {
             size_t end = end_of_string(list[i].text);
-            if (is_plain(lr_str_sub(list[i].text, 0, end), chars))
+            if (grammar_vocab_is_plain(lr_str_sub(list[i].text, 0, end), chars))
                 ends[used++] = (struct sorted){lr_str_sub(list[i].text, end, list[i].text.len),
                                                list[i].id};
             else
                 ok = add_to(&odd, &list[i]);
         }
     if (ok)
-        qsort(ends, used, sizeof(*ends), by_text);
+        qsort(ends, used, sizeof(*ends), grammar_vocab_by_text);
     for (uint32_t i = 0; ok && i < used; i++) {
         if (i == 0 || !lr_str_eq(ends[i].text, ends[i - 1].text)) {
             struct lr_str last = i == 0 ? (struct lr_str){0} : ends[i - 1].text;
@@ -410,7 +410,9 @@ static size_t opening_of(struct lr_str text)
     if (quote == LR_STR_NONE || quote + 1 >= text.len)
         return 0;
     struct lr_str rest = lr_str_sub(text, quote + 1, text.len);
-    return place_of(rest, &chars) == STAYS && is_plain(rest, chars) ? quote + 1 : 0;
+    return grammar_vocab_place_of(rest, &chars) == STAYS && grammar_vocab_is_plain(rest, chars)
+               ? quote + 1
+               : 0;
 }
 
 /* The node of a text in a trie that has tokens below it. */
@@ -432,7 +434,7 @@ static bool fill_outer(struct grammar_vocab *v, struct sorted *list, uint32_t co
                        const struct lr_str *heads)
 {
     struct adding outer = {&v->outer, {0}};
-    qsort(list, count, sizeof(*list), by_text);
+    qsort(list, count, sizeof(*list), grammar_vocab_by_text);
     v->outer_groups = NULL;
     for (uint32_t i = 0; i < count; i++)
         if (!add_to(&outer, &list[i]))
@@ -466,7 +468,7 @@ static bool group_openings(struct grammar_vocab *v, const struct sorted *list, u
             others[left++] = list[i];
     }
     if (ok)
-        qsort(opening, used, sizeof(*opening), by_text);
+        qsort(opening, used, sizeof(*opening), grammar_vocab_by_text);
     for (uint32_t i = 0; ok && i < used; i++) {
         if (i == 0 || !lr_str_eq(opening[i].text, opening[i - 1].text)) {
             v->openings[v->opening_count].begin = i;
@@ -483,7 +485,7 @@ static bool group_openings(struct grammar_vocab *v, const struct sorted *list, u
     return ok;
 }
 
-static bool build(struct grammar_vocab *v)
+static bool grammar_vocab_build(struct grammar_vocab *v)
 {
     uint32_t count = 0;
     v->inside.items = calloc(v->size, sizeof(*v->inside.items));
@@ -505,7 +507,7 @@ static bool build(struct grammar_vocab *v)
             list[count++] = (struct sorted){text, id};
     }
     if (ok) {
-        qsort(list, count, sizeof(*list), by_text);
+        qsort(list, count, sizeof(*list), grammar_vocab_by_text);
         ok = sort_in(v, list, count) && group_ends(v, list, count) &&
              group_openings(v, list, count);
     }
@@ -519,10 +521,10 @@ lr_code grammar_vocab_create(const struct grammar_tokens *tokens, struct grammar
     struct grammar_vocab *v = calloc(1, sizeof(*v));
     *out = NULL;
     if (v == NULL)
-        return no_memory(err);
+        return grammar_vocab_no_memory(err);
     lr_code code = take_tokens(v, tokens, err);
-    if (code == LR_OK && !build(v))
-        code = no_memory(err);
+    if (code == LR_OK && !grammar_vocab_build(v))
+        code = grammar_vocab_no_memory(err);
     if (code != LR_OK)
         grammar_vocab_free(v);
     else

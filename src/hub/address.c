@@ -71,7 +71,7 @@ bool hub_address_is_public(const struct sockaddr *address)
 }
 
 /* One part of an address: 0x.. is hexadecimal, a leading 0 octal, as inet_aton has it. */
-static bool read_part(struct lr_str part, uint64_t *out)
+static bool address_read_part(struct lr_str part, uint64_t *out)
 {
     unsigned base = 10;
     uint64_t value = 0;
@@ -105,7 +105,7 @@ bool hub_host_ipv4(struct lr_str host, uint32_t *address)
     if (lr_str_ends(rest, "."))
         rest.len--;
     while (lr_str_split(&rest, '.', &part)) {
-        if (count == 4 || !read_part(part, &parts[count]))
+        if (count == 4 || !address_read_part(part, &parts[count]))
             return false;
         count++;
     }

@@ -28,7 +28,7 @@ void hub_build_names(struct lr_buf *out, const struct lr_str *names, size_t coun
     }
 }
 
-static bool read_number(struct lr_str digits, uint64_t *out)
+static bool hub_build_read_number(struct lr_str digits, uint64_t *out)
 {
     return digits.len >= 3 && digits.len <= 9 && lr_str_u64(digits, out);
 }
@@ -44,8 +44,8 @@ bool hub_build_shard(struct lr_str name, const char *suffix, struct hub_shard *o
         size_t dash = of;
         while (dash > 0 && name.ptr[dash - 1] != '-')
             dash--;
-        if (dash == 0 || !read_number(lr_str_sub(name, dash, of), &out->number) ||
-            !read_number(lr_str_sub(name, of + 4, name.len), &out->total))
+        if (dash == 0 || !hub_build_read_number(lr_str_sub(name, dash, of), &out->number) ||
+            !hub_build_read_number(lr_str_sub(name, of + 4, name.len), &out->total))
             return false;
         out->stem = lr_str_sub(name, 0, dash - 1);
         return true;
@@ -53,12 +53,12 @@ bool hub_build_shard(struct lr_str name, const char *suffix, struct hub_shard *o
     return false;
 }
 
-static lr_code out_of_memory(struct hub_builder *b)
+static lr_code hub_build_out_of_memory(struct hub_builder *b)
 {
     return lr_fail(b->err, LR_OUT_OF_RAM, "no memory for the manifest of %s", b->listing->repo);
 }
 
-static lr_code grow(struct hub_builder *b)
+static lr_code hub_build_grow(struct hub_builder *b)
 {
     struct hub_manifest *m = b->manifest;
     if (m->file_count < b->file_cap)
@@ -69,7 +69,7 @@ static lr_code grow(struct hub_builder *b)
     b->file_cap = b->file_cap == 0 ? 32 : b->file_cap * 2;
     struct hub_manifest_file *files = lr_arena_array(&m->arena, b->file_cap, sizeof(*m->files));
     if (files == NULL)
-        return out_of_memory(b);
+        return hub_build_out_of_memory(b);
     if (m->file_count != 0)
         memcpy(files, m->files, m->file_count * sizeof(*files));
     m->files = files;
@@ -100,7 +100,7 @@ lr_code hub_build_add(struct hub_builder *b, const struct hub_entry *entry)
                        "the hub says that %.*s of %s has %llu bytes; a file has at most %llu",
                        LR_STR_ARG(file->name), entry->listing->repo,
                        (unsigned long long)file->size, HUB_FILE_SIZE_MAX);
-    lr_code code = grow(b);
+    lr_code code = hub_build_grow(b);
     if (code != LR_OK)
         return code;
     const char *sha256 = entry->sha256 != NULL ? entry->sha256 : file->sha256;
@@ -122,7 +122,7 @@ lr_code hub_build_add(struct hub_builder *b, const struct hub_entry *entry)
     }
     if (out.name == NULL || out.url == NULL || (sha256[0] != '\0' && out.sha256 == NULL) ||
         (entry->is_artifact && (out.repo == NULL || out.revision == NULL)))
-        return out_of_memory(b);
+        return hub_build_out_of_memory(b);
     b->manifest->files[b->manifest->file_count++] = out;
     return LR_OK;
 }
@@ -178,11 +178,11 @@ static lr_code set_runtimes(struct hub_builder *b, const char *runtime)
 {
     const char **runtimes = lr_arena_array(&b->manifest->arena, 2, sizeof(*runtimes));
     if (runtimes == NULL)
-        return out_of_memory(b);
+        return hub_build_out_of_memory(b);
     runtimes[0] = lr_arena_copy(&b->manifest->arena, lr_str_z(runtime));
     runtimes[1] = NULL;
     b->manifest->runtimes = runtimes;
-    return runtimes[0] != NULL ? LR_OK : out_of_memory(b);
+    return runtimes[0] != NULL ? LR_OK : hub_build_out_of_memory(b);
 }
 
 static lr_code find_runtime(struct hub_builder *b)
@@ -271,7 +271,7 @@ static int by_priority(const void *a, const void *b)
     return strcmp(x->name, y->name);
 }
 
-static lr_code build(struct hub_builder *b)
+static lr_code hub_build_this(struct hub_builder *b)
 {
     struct hub_manifest *m = b->manifest;
     struct lr_str id =
@@ -283,7 +283,7 @@ static lr_code build(struct hub_builder *b)
     m->repo = lr_arena_copy(&m->arena, lr_str_z(b->listing->repo));
     m->revision = lr_arena_copy(&m->arena, lr_str_z(b->listing->commit));
     if (m->id == NULL || m->repo == NULL || m->revision == NULL)
-        return out_of_memory(b);
+        return hub_build_out_of_memory(b);
     lr_code code = choose_format(b, &m->format);
     if (code != LR_OK)
         return code;
@@ -309,7 +309,7 @@ lr_code hub_manifest_build(const struct hub_build_input *in, const struct hub_re
         return lr_fail(err, LR_OUT_OF_RAM, "no memory for a manifest");
     lr_arena_init(&manifest->arena, MANIFEST_ARENA_MAX);
     struct hub_builder b = {in, in->listing, request, manifest, 0, err != NULL ? err : &local};
-    lr_code code = build(&b);
+    lr_code code = hub_build_this(&b);
     if (code != LR_OK) {
         hub_manifest_destroy(manifest);
         return code;

@@ -60,7 +60,7 @@ static bool has_name(const struct hub_manifest *m, const char *name)
     return false;
 }
 
-static lr_code add(struct hub_builder *b, struct hub_entry *entry)
+static lr_code build_artifacts_add(struct hub_builder *b, struct hub_entry *entry)
 {
     const char *hash = entry->sha256 != NULL ? entry->sha256 : entry->file->sha256;
     const char *reason = NULL;
@@ -129,7 +129,7 @@ static lr_code add_known(struct hub_builder *b, const struct hub_known_artifact 
                               .sha256 = known->sha256};
     if (known->runtimes[0] != NULL)
         entry.runtimes = copy_list(b, known->runtimes);
-    return add(b, &entry);
+    return build_artifacts_add(b, &entry);
 }
 
 lr_code hub_build_artifacts(struct hub_builder *b)
@@ -149,7 +149,7 @@ lr_code hub_build_artifacts(struct hub_builder *b)
                                   .is_artifact = true,
                                   .backends = places[i].backends};
         if (file != NULL && may_take(b, b->listing->repo, places[i].path))
-            code = add(b, &entry);
+            code = build_artifacts_add(b, &entry);
     }
     return code;
 }

@@ -50,7 +50,7 @@ static lr_code fail_names(struct hub_builder *b, const char *before, const char 
     return code;
 }
 
-static lr_code out_of_memory(struct hub_builder *b)
+static lr_code build_weights_out_of_memory(struct hub_builder *b)
 {
     return lr_fail(b->err, LR_OUT_OF_RAM, "no memory for the files of %s", b->listing->repo);
 }
@@ -101,7 +101,7 @@ static lr_code read_index(struct hub_builder *b, struct lr_str name, struct name
         if (n->count != 0 && lr_str_eq(n->list[n->count - 1], shard))
             continue;
         if (!names_add(n, shard))
-            return out_of_memory(b);
+            return build_weights_out_of_memory(b);
     }
     qsort(n->list, n->count, sizeof(*n->list), by_bytes);
     size_t kept = 1;
@@ -120,7 +120,7 @@ static lr_code add_indexed(struct hub_builder *b, struct lr_str index,
     for (size_t i = 0; i < shards->count; i++) {
         if (hub_listing_find(b->listing, shards->list[i]) == NULL &&
             !names_add(&missing, shards->list[i]))
-            return out_of_memory(b);
+            return build_weights_out_of_memory(b);
     }
     if (missing.count != 0)
         return fail_names(b, "", " lacks shards that its index names", &missing);
@@ -190,7 +190,7 @@ static lr_code choose_safetensors(struct hub_builder *b, struct lr_arena *arena)
             continue;
         if ((lr_str_ends(name, index_suffix) && !names_add(&indexes, name)) ||
             (lr_str_ends(name, st_suffix) && !names_add(&weights, name)))
-            return out_of_memory(b);
+            return build_weights_out_of_memory(b);
     }
     if (b->request->filename.len != 0)
         return use_filename(b, &indexes, &weights);
@@ -235,7 +235,7 @@ static lr_code add_gguf(struct hub_builder *b, struct lr_str name, struct lr_are
     struct names missing = {.arena = arena};
     if (!hub_build_shard(name, ".gguf", &shard) || shard.total <= 1) {
         const char *stored = lr_arena_copy(arena, base_name(name));
-        return stored != NULL ? add_weight(b, name, stored, 0) : out_of_memory(b);
+        return stored != NULL ? add_weight(b, name, stored, 0) : build_weights_out_of_memory(b);
     }
     if (shard.total > HUB_MANIFEST_FILES_MAX)
         return lr_fail(b->err, LR_INVALID_ARGUMENT, "%.*s is one of too many parts",
@@ -245,10 +245,10 @@ static lr_code add_gguf(struct hub_builder *b, struct lr_str name, struct lr_are
         char *part = lr_arena_printf(arena, "%.*s-%05u-of-%05u.gguf", LR_STR_ARG(shard.stem),
                                      (unsigned)i, (unsigned)shard.total);
         if (part == NULL)
-            return out_of_memory(b);
+            return build_weights_out_of_memory(b);
         if (hub_listing_find(b->listing, lr_str_z(part)) == NULL) {
             if (!names_add(&missing, lr_str_z(part)))
-                return out_of_memory(b);
+                return build_weights_out_of_memory(b);
         } else if (missing.count == 0) {
             code = add_weight(b, lr_str_z(part), base_name(lr_str_z(part)).ptr, 0);
         }
@@ -275,7 +275,7 @@ static lr_code choose_gguf(struct hub_builder *b, struct lr_arena *arena)
             (hub_build_shard(name, ".gguf", &shard) && shard.number > 1))
             continue;
         if (!names_add(&found, name))
-            return out_of_memory(b);
+            return build_weights_out_of_memory(b);
     }
     if (filename.len != 0) {
         char text[160];

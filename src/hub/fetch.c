@@ -207,7 +207,7 @@ static lr_code on_head(void *ctx, const struct hub_reply *reply, struct lr_error
     return code;
 }
 
-static lr_code on_body(void *ctx, const void *bytes, size_t len, struct lr_error *err)
+static lr_code hub_fetch_on_body(void *ctx, const void *bytes, size_t len, struct lr_error *err)
 {
     struct work *w = ctx;
     const char *next = bytes;
@@ -252,7 +252,7 @@ static lr_code receive(struct work *w, struct lr_error *err)
                             .if_range = is_strong ? w->note.etag : NULL,
                             .cancel = w->f->cancel,
                             .on_head = on_head,
-                            .on_body = on_body,
+                            .on_body = hub_fetch_on_body,
                             .ctx = w};
     report(w, HUB_FILE_FETCHING);
     code = hub_http_get(w->f->http, &call, &reply, err);
@@ -282,7 +282,7 @@ static lr_code receive(struct work *w, struct lr_error *err)
 
 /* ---- a complete file ---- */
 
-static lr_code finish(struct work *w, struct lr_error *err)
+static lr_code hub_fetch_finish(struct work *w, struct lr_error *err)
 {
     const struct hub_manifest_file *file = w->f->file;
     report(w, HUB_FILE_CHECKING);
@@ -328,7 +328,7 @@ lr_code hub_fetch_file(struct hub_fetch *f, struct lr_error *err)
         if (code == LR_OK && w->done < f->file->size)
             code = receive(w, err);
         if (code == LR_OK)
-            code = finish(w, err);
+            code = hub_fetch_finish(w, err);
     }
     struct lr_stat info;
     if (w->fd >= 0 && code != LR_OK && lr_fstat(w->fd, &info) && info.size == 0)

@@ -8,7 +8,7 @@
 
 static const char *const no_names[] = {NULL};
 
-static const struct lr_json *get(const struct hub_fields *f, const char *key)
+static const struct lr_json *hub_fields_get(const struct hub_fields *f, const char *key)
 {
     const struct lr_json *value = lr_json_get(f->object, key);
     return lr_json_is(value, LR_JSON_NULL) ? NULL : value;
@@ -20,7 +20,7 @@ lr_code hub_field_fail(const struct hub_fields *f, const char *key, const char *
                    expected);
 }
 
-static lr_code out_of_memory(const struct hub_fields *f, const char *key)
+static lr_code hub_fields_out_of_memory(const struct hub_fields *f, const char *key)
 {
     return lr_fail(f->err, LR_OUT_OF_RAM, "no memory for %s%s", f->where, key);
 }
@@ -28,7 +28,7 @@ static lr_code out_of_memory(const struct hub_fields *f, const char *key)
 lr_code hub_field_text(const struct hub_fields *f, const char *key, bool needed, size_t max,
                        const char **out)
 {
-    const struct lr_json *value = get(f, key);
+    const struct lr_json *value = hub_fields_get(f, key);
     struct lr_str text;
     if (value == NULL && !needed)
         return LR_OK;
@@ -40,7 +40,7 @@ lr_code hub_field_text(const struct hub_fields *f, const char *key, bool needed,
     }
     char *copy = lr_arena_copy(f->arena, text);
     if (copy == NULL)
-        return out_of_memory(f, key);
+        return hub_fields_out_of_memory(f, key);
     *out = copy;
     return LR_OK;
 }
@@ -48,7 +48,7 @@ lr_code hub_field_text(const struct hub_fields *f, const char *key, bool needed,
 lr_code hub_field_u64(const struct hub_fields *f, const char *key, bool needed, uint64_t max,
                       uint64_t *out)
 {
-    const struct lr_json *value = get(f, key);
+    const struct lr_json *value = hub_fields_get(f, key);
     uint64_t number;
     if (value == NULL && !needed)
         return LR_OK;
@@ -61,7 +61,7 @@ lr_code hub_field_u64(const struct hub_fields *f, const char *key, bool needed, 
 lr_code hub_field_int(const struct hub_fields *f, const char *key, int32_t min, int32_t max,
                       int32_t *out)
 {
-    const struct lr_json *value = get(f, key);
+    const struct lr_json *value = hub_fields_get(f, key);
     int64_t number;
     if (value == NULL)
         return LR_OK;
@@ -73,7 +73,7 @@ lr_code hub_field_int(const struct hub_fields *f, const char *key, int32_t min, 
 
 lr_code hub_field_bool(const struct hub_fields *f, const char *key, bool *out)
 {
-    const struct lr_json *value = get(f, key);
+    const struct lr_json *value = hub_fields_get(f, key);
     if (value != NULL && !lr_json_bool(value, out))
         return hub_field_fail(f, key, "true or false");
     return LR_OK;
@@ -93,7 +93,7 @@ static bool plain_name(struct lr_str name)
 
 lr_code hub_field_names(const struct hub_fields *f, const char *key, const char *const **out)
 {
-    const struct lr_json *value = get(f, key);
+    const struct lr_json *value = hub_fields_get(f, key);
     *out = no_names;
     if (value == NULL)
         return LR_OK;
@@ -101,14 +101,14 @@ lr_code hub_field_names(const struct hub_fields *f, const char *key, const char 
         return hub_field_fail(f, key, "a short list of names");
     const char **names = lr_arena_array(f->arena, value->count + 1, sizeof(*names));
     if (names == NULL)
-        return out_of_memory(f, key);
+        return hub_fields_out_of_memory(f, key);
     for (size_t i = 0; i < value->count; i++) {
         struct lr_str name;
         if (!lr_json_str(&value->items[i], &name) || !plain_name(name))
             return hub_field_fail(f, key, "a short list of names");
         names[i] = lr_arena_copy(f->arena, name);
         if (names[i] == NULL)
-            return out_of_memory(f, key);
+            return hub_fields_out_of_memory(f, key);
     }
     names[value->count] = NULL;
     *out = names;
@@ -117,7 +117,7 @@ lr_code hub_field_names(const struct hub_fields *f, const char *key, const char 
 
 lr_code hub_field_sha256(const struct hub_fields *f, const char *key, const char **out)
 {
-    const struct lr_json *value = get(f, key);
+    const struct lr_json *value = hub_fields_get(f, key);
     unsigned char digest[LR_SHA256_LEN];
     struct lr_str text;
     if (value == NULL)
@@ -126,7 +126,7 @@ lr_code hub_field_sha256(const struct hub_fields *f, const char *key, const char
         return hub_field_fail(f, key, "64 hexadecimal digits");
     char *hex = lr_arena_alloc(f->arena, LR_SHA256_HEX_LEN + 1);
     if (hex == NULL)
-        return out_of_memory(f, key);
+        return hub_fields_out_of_memory(f, key);
     lr_sha256_hex(digest, hex);
     *out = hex;
     return LR_OK;

@@ -133,7 +133,8 @@ static size_t on_bytes(char *bytes, size_t size, size_t count, void *arg)
     return hop->code == LR_OK ? len : 0;
 }
 
-static int on_progress(void *arg, curl_off_t a, curl_off_t b, curl_off_t c, curl_off_t d)
+static int hub_http_on_progress(void *arg, curl_off_t a, curl_off_t b, curl_off_t c,
+                                curl_off_t d)
 {
     const struct hop *hop = arg;
     (void)a, (void)b, (void)c, (void)d;
@@ -204,7 +205,7 @@ static void set_options(struct hub_http *http, struct hop *hop, const char *url,
     (void)c->setopt(e, CURLOPT_WRITEFUNCTION, on_bytes);
     (void)c->setopt(e, CURLOPT_WRITEDATA, hop);
     (void)c->setopt(e, CURLOPT_NOPROGRESS, 0L);
-    (void)c->setopt(e, CURLOPT_XFERINFOFUNCTION, on_progress);
+    (void)c->setopt(e, CURLOPT_XFERINFOFUNCTION, hub_http_on_progress);
     (void)c->setopt(e, CURLOPT_XFERINFODATA, hop);
     (void)c->setopt(e, CURLOPT_OPENSOCKETFUNCTION, on_socket);
     (void)c->setopt(e, CURLOPT_OPENSOCKETDATA, hop);
@@ -212,8 +213,8 @@ static void set_options(struct hub_http *http, struct hop *hop, const char *url,
         (void)c->setopt(e, CURLOPT_CAINFO, client->ca_file);
 }
 
-static lr_code explain(const struct hop *hop, CURLcode rc, const struct hub_url *url,
-                       const char *error_text)
+static lr_code hub_http_explain(const struct hop *hop, CURLcode rc, const struct hub_url *url,
+                                const char *error_text)
 {
     const char *text = error_text[0] != '\0' ? error_text : hop->http->curl->strerror(rc);
     if (hop->code != LR_OK)
@@ -256,7 +257,7 @@ static lr_code one_hop(struct hub_http *http, struct hop *hop, const char *url)
     (void)http->curl->getinfo(http->easy, CURLINFO_RETRY_AFTER, &wait);
     hop->reply->retry_after_s = wait > 0 && wait < 1000000 ? (uint32_t)wait : 0;
     if (rc != CURLE_OK)
-        return explain(hop, rc, &parts, error_text);
+        return hub_http_explain(hop, rc, &parts, error_text);
     if (hop->reply->status >= 200 && hop->reply->status <= 299 && !give_head(hop))
         return hop->code;
     return LR_OK;

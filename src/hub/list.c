@@ -6,7 +6,7 @@
 #include "hub/listing.h"
 
 /* Collects a body in memory, up to the buffer's limit. */
-static lr_code keep(void *ctx, const void *bytes, size_t len, struct lr_error *err)
+static lr_code hub_list_keep(void *ctx, const void *bytes, size_t len, struct lr_error *err)
 {
     struct lr_buf *body = ctx;
     lr_buf_add(body, bytes, len);
@@ -16,12 +16,12 @@ static lr_code keep(void *ctx, const void *bytes, size_t len, struct lr_error *e
 }
 
 /* GETs into body; an answer other than 2xx becomes an error. */
-static lr_code get(struct hub_http *http, const char *url, const char *what,
-                   struct lr_buf *body, struct hub_reply *reply, uint32_t *retry_after_s,
-                   struct lr_error *err)
+static lr_code hub_list_get(struct hub_http *http, const char *url, const char *what,
+                            struct lr_buf *body, struct hub_reply *reply,
+                            uint32_t *retry_after_s, struct lr_error *err)
 {
     struct hub_call call = {
-        .url = url, .total_ms = http->client->small_ms, .on_body = keep, .ctx = body};
+        .url = url, .total_ms = http->client->small_ms, .on_body = hub_list_keep, .ctx = body};
     lr_buf_clear(body);
     lr_code code = hub_http_get(http, &call, reply, err);
     if (retry_after_s != NULL)
@@ -46,7 +46,7 @@ static lr_code list_pages(struct hub_http *http, struct hub_listing *listing,
                            HUB_PAGES_MAX);
             break;
         }
-        code = get(http, lr_buf_z(url), what, &body, &reply, retry_after_s, err);
+        code = hub_list_get(http, lr_buf_z(url), what, &body, &reply, retry_after_s, err);
         if (code == LR_OK)
             code = hub_listing_add_json(listing, lr_buf_str(&body), err);
         if (code != LR_OK || reply.next[0] == '\0')
@@ -92,8 +92,8 @@ lr_code hub_list(const struct hub_client *client, const char *repo, const char *
 
 /* ---- small files ---- */
 
-static lr_code check(struct hub_listing *listing, struct hub_file *file, struct lr_str text,
-                     struct lr_error *err)
+static lr_code hub_list_check(struct hub_listing *listing, struct hub_file *file,
+                              struct lr_str text, struct lr_error *err)
 {
     unsigned char digest[LR_SHA256_LEN];
     char hex[LR_SHA256_HEX_LEN + 1];
@@ -129,10 +129,10 @@ static lr_code fetch_one(struct hub_http *http, struct hub_listing *listing,
     lr_buf_init(&url, HUB_URL_MAX);
     hub_url_resolve(&url, &http->client->policy, lr_str_z(listing->repo),
                     lr_str_z(listing->commit), file->name);
-    lr_code code = get(http, lr_buf_z(&url), what, body, &reply, retry_after_s, err);
+    lr_code code = hub_list_get(http, lr_buf_z(&url), what, body, &reply, retry_after_s, err);
     lr_buf_free(&url);
     if (code == LR_OK)
-        code = check(listing, file, lr_buf_str(body), err);
+        code = hub_list_check(listing, file, lr_buf_str(body), err);
     if (code == LR_OK)
         code = hub_listing_add_text(listing, file->name, lr_buf_str(body), err);
     return code;

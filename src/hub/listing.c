@@ -31,7 +31,7 @@ void hub_listing_destroy(struct hub_listing *listing)
     free(listing);
 }
 
-static int by_name(const void *a, const void *b)
+static int listing_by_name(const void *a, const void *b)
 {
     return lr_str_cmp(((const struct hub_file *)a)->name, ((const struct hub_file *)b)->name);
 }
@@ -41,7 +41,7 @@ const struct hub_file *hub_listing_find(const struct hub_listing *listing, struc
     struct hub_file key = {.name = name};
     if (listing->file_count == 0)
         return NULL;
-    return bsearch(&key, listing->files, listing->file_count, sizeof(key), by_name);
+    return bsearch(&key, listing->files, listing->file_count, sizeof(key), listing_by_name);
 }
 
 const struct hub_text *hub_listing_text(const struct hub_listing *listing, const char *name)
@@ -89,7 +89,8 @@ static bool read_commit(const struct lr_json *value, char out[HUB_COMMIT_MAX])
 }
 
 /* False for an entry that is skipped. */
-static bool read_file(struct lr_arena *arena, const struct lr_json *entry, struct hub_file *out)
+static bool listing_read_file(struct lr_arena *arena, const struct lr_json *entry,
+                              struct hub_file *out)
 {
     struct lr_str name, hash;
     const struct lr_json *lfs = lr_json_get(entry, "lfs");
@@ -124,11 +125,11 @@ static lr_code add_files(struct hub_listing *listing, const struct lr_json *sibl
     if (count != 0)
         memcpy(files, listing->files, count * sizeof(*files));
     for (size_t i = 0; i < siblings->count; i++) {
-        if (read_file(&listing->arena, &siblings->items[i], &files[count]))
+        if (listing_read_file(&listing->arena, &siblings->items[i], &files[count]))
             count++;
     }
     if (count != 0)
-        qsort(files, count, sizeof(*files), by_name);
+        qsort(files, count, sizeof(*files), listing_by_name);
     size_t kept = 0;
     for (size_t i = 0; i < count; i++) {
         if (kept == 0 || !lr_str_eq(files[kept - 1].name, files[i].name))

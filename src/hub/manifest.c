@@ -103,7 +103,7 @@ static bool name_allowed(const char *name)
            !lr_str_eq_nocase(first, LR_STR_LIT(".download"));
 }
 
-static lr_code read_file(const struct hub_fields *f, struct hub_manifest_file *out)
+static lr_code hub_manifest_read_file(const struct hub_fields *f, struct hub_manifest_file *out)
 {
     struct hub_url url;
     const char *kind = NULL;
@@ -154,7 +154,7 @@ static lr_code read_files(struct hub_manifest *m, const struct lr_json *list,
         (void)snprintf(where, sizeof(where), "files[%zu].", i);
         struct hub_fields f = {&m->arena, &list->items[i], where, err};
         struct hub_manifest_file *file = &m->files[i];
-        lr_code code = read_file(&f, file);
+        lr_code code = hub_manifest_read_file(&f, file);
         if (code != LR_OK)
             return code;
         /* On file systems that ignore case two such names would be the same file. */

@@ -43,7 +43,8 @@ static size_t on_bytes(char *bytes, size_t size, size_t count, void *arg)
     return t->is_too_large ? 0 : len;
 }
 
-static int on_progress(void *arg, curl_off_t a, curl_off_t b, curl_off_t c, curl_off_t d)
+static int outbound_on_progress(void *arg, curl_off_t a, curl_off_t b, curl_off_t c,
+                                curl_off_t d)
 {
     const struct transfer *t = arg;
     (void)a, (void)b, (void)c, (void)d;
@@ -73,7 +74,7 @@ static void set_options(struct hub_outbound *out, struct transfer *t, const char
     (void)c->setopt(e, CURLOPT_WRITEFUNCTION, on_bytes);
     (void)c->setopt(e, CURLOPT_WRITEDATA, t);
     (void)c->setopt(e, CURLOPT_NOPROGRESS, 0L);
-    (void)c->setopt(e, CURLOPT_XFERINFOFUNCTION, on_progress);
+    (void)c->setopt(e, CURLOPT_XFERINFOFUNCTION, outbound_on_progress);
     (void)c->setopt(e, CURLOPT_XFERINFODATA, t);
     if (call->body.ptr != NULL) {
         (void)c->setopt(e, CURLOPT_POST, 1L);
@@ -89,8 +90,9 @@ static void set_options(struct hub_outbound *out, struct transfer *t, const char
         (void)c->setopt(e, CURLOPT_CAINFO, ca_file);
 }
 
-static lr_code explain(const struct hub_outbound *out, const struct transfer *t, CURLcode rc,
-                       const struct hub_url *url, const char *error_text, struct lr_error *err)
+static lr_code outbound_explain(const struct hub_outbound *out, const struct transfer *t,
+                                CURLcode rc, const struct hub_url *url, const char *error_text,
+                                struct lr_error *err)
 {
     const char *text = error_text[0] != '\0' ? error_text : out->curl->strerror(rc);
     if (rc == CURLE_ABORTED_BY_CALLBACK)
@@ -127,7 +129,7 @@ lr_code hub_outbound_send(struct hub_outbound *out, const struct hub_outbound_ca
     CURLcode rc = out->curl->perform(out->easy);
     out->curl->slist_free_all(headers);
     if (rc != CURLE_OK)
-        return explain(out, &t, rc, &url, error_text, err);
+        return outbound_explain(out, &t, rc, &url, error_text, err);
     (void)out->curl->getinfo(out->easy, CURLINFO_RESPONSE_CODE, &status);
     (void)out->curl->getinfo(out->easy, CURLINFO_RETRY_AFTER, &retry);
     reply->status = (int)status;

@@ -134,7 +134,7 @@ lr_code hub_policy_init(struct hub_policy *policy, const char *endpoint,
     return LR_OK;
 }
 
-static bool is_within(const char *host, const char *domain)
+static bool policy_is_within(const char *host, const char *domain)
 {
     size_t host_len = strlen(host), len = strlen(domain);
     return host_len >= len && strcmp(host + host_len - len, domain) == 0 &&
@@ -158,8 +158,8 @@ lr_code hub_policy_check(const struct hub_policy *policy, struct lr_str url, boo
             return LR_OK;
         }
     }
-    bool is_known =
-        is_within(parts.host.name, "huggingface.co") || is_within(parts.host.name, "hf.co");
+    bool is_known = policy_is_within(parts.host.name, "huggingface.co") ||
+                    policy_is_within(parts.host.name, "hf.co");
     if (is_known && parts.is_https && parts.host.port == 443)
         return LR_OK;
     return lr_fail(err, LR_PERMISSION_DENIED,

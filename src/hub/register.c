@@ -106,7 +106,7 @@ static void find_template(struct hub_registration *out)
     lr_arena_free(&arena);
 }
 
-static struct lr_str text_of(const struct hub_listing *listing, const char *name)
+static struct lr_str register_text_of(const struct hub_listing *listing, const char *name)
 {
     const struct hub_text *text = hub_listing_text(listing, name);
     return text != NULL ? text->text : (struct lr_str){0};
@@ -114,7 +114,7 @@ static struct lr_str text_of(const struct hub_listing *listing, const char *name
 
 /* ---- the whole registration ---- */
 
-static lr_code prepare(struct work *w)
+static lr_code register_prepare(struct work *w)
 {
     lr_code code =
         hub_reference_parse(&w->in->client->policy, w->in->repo, &w->reference, w->err);
@@ -135,7 +135,7 @@ static lr_code prepare(struct work *w)
 
 static lr_code work_through(struct work *w, struct hub_registration *out)
 {
-    lr_code code = prepare(w);
+    lr_code code = register_prepare(w);
     if (code == LR_OK)
         code = hub_list(w->in->client, w->reference.repo, w->reference.revision, &w->listing,
                         w->retry_after_s, w->err);
@@ -174,9 +174,9 @@ lr_code hub_register(const struct hub_register_input *in, struct hub_registratio
     }
     out->listing = w.listing;
     if (out->manifest->format == HUB_FORMAT_SAFETENSORS) {
-        out->config = text_of(w.listing, "config.json");
-        out->tokenizer_config = text_of(w.listing, "tokenizer_config.json");
-        out->generation_config = text_of(w.listing, "generation_config.json");
+        out->config = register_text_of(w.listing, "config.json");
+        out->tokenizer_config = register_text_of(w.listing, "tokenizer_config.json");
+        out->generation_config = register_text_of(w.listing, "generation_config.json");
         find_template(out);
     }
     return LR_OK;

@@ -79,7 +79,8 @@ static lr_code read_model(struct hub_fields *f, size_t index, struct hub_known_m
     return code;
 }
 
-static lr_code read_all(struct hub_supported *s, struct lr_str json, struct lr_error *err)
+static lr_code supported_read_all(struct hub_supported *s, struct lr_str json,
+                                  struct lr_error *err)
 {
     const struct lr_json_limits limits = {.max_bytes = HUB_SUPPORTED_BYTES_MAX};
     const struct lr_json *list;
@@ -112,7 +113,7 @@ lr_code hub_supported_parse(struct lr_str json, struct hub_supported **out,
         return lr_fail(err, LR_OUT_OF_RAM, "no memory for supported_models.json");
     lr_arena_init(&s->arena, SUPPORTED_ARENA_MAX);
     struct lr_error why;
-    lr_code code = read_all(s, json.ptr != NULL ? json : lr_str_z(builtin), &why);
+    lr_code code = supported_read_all(s, json.ptr != NULL ? json : lr_str_z(builtin), &why);
     if (code != LR_OK) {
         hub_supported_destroy(s);
         return lr_fail(err, code, "supported_models.json: %s", why.text);

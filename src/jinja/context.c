@@ -75,7 +75,7 @@ static struct value convert_number(struct run *run, struct lr_str text)
     return value_float(strtod(digits, NULL));
 }
 
-static enum place place_of(enum place outer, struct lr_str key)
+static enum place context_place_of(enum place outer, struct lr_str key)
 {
     if (outer == AT_TOP && lr_str_eq_z(key, "messages"))
         return AT_MESSAGES;
@@ -105,7 +105,7 @@ static struct value convert_object(struct loader *l, const struct lr_json *json,
         const struct lr_json_member *m = &json->members[i];
         struct value key = value_text(load_text(l, m->key, false));
         struct value value =
-            is_fail(key) ? key : convert(l, &m->value, place_of(place, m->key));
+            is_fail(key) ? key : convert(l, &m->value, context_place_of(place, m->key));
         if (!jinja_dict_set(run, dict, key, value))
             return V_FAIL;
     }

@@ -108,7 +108,7 @@ static bool build_index(struct run *run, struct dict *dict, size_t size)
     return true;
 }
 
-static bool grow(struct run *run, struct dict *dict)
+static bool dict_grow(struct run *run, struct dict *dict)
 {
     if (dict->count == dict->capacity) {
         size_t capacity = dict->capacity < 4 ? 4 : dict->capacity * 2;
@@ -136,7 +136,7 @@ bool jinja_dict_set(struct run *run, struct dict *dict, struct value key, struct
         dict->entries[i].value = value;
         return true;
     }
-    if (!grow(run, dict))
+    if (!dict_grow(run, dict))
         return false;
     if (dict->index != NULL) {
         size_t at = hash & (dict->index_size - 1);

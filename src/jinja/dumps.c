@@ -7,7 +7,7 @@
 #include "jinja/text.h"
 
 /* The escape of a byte that a JSON string cannot contain; at most 6 bytes. */
-static size_t escape(unsigned char c, char out[7])
+static size_t dumps_escape(unsigned char c, char out[7])
 {
     static const char from[] = "\n\"\\\t\r\f\b", to[] = "n\"\\trfb";
     const char *known = c != 0 ? memchr(from, c, sizeof(from) - 1) : NULL;
@@ -20,7 +20,7 @@ static size_t escape(unsigned char c, char out[7])
 
 /* Writes a chunk at a time into the buffer.  Near the buffer's limit it writes small pieces, so
  * that only bytes over the limit fail. */
-static void put_string(struct lr_buf *out, struct lr_str s)
+static void dumps_put_string(struct lr_buf *out, struct lr_str s)
 {
     enum { CHUNK = 2048 };
     lr_buf_add_char(out, '"');
@@ -36,7 +36,7 @@ static void put_string(struct lr_buf *out, struct lr_str s)
             if (c >= 0x20 && c != '"' && c != '\\')
                 to[n++] = (char)c;
             else
-                n += escape(c, to + n);
+                n += dumps_escape(c, to + n);
         }
         if (direct)
             lr_buf_commit(out, n);
@@ -47,7 +47,7 @@ static void put_string(struct lr_buf *out, struct lr_str s)
 }
 
 /* Integers keep their digits; other numbers are printed like Python's float. */
-static void put_number(struct lr_buf *out, struct lr_str text)
+static void dumps_put_number(struct lr_buf *out, struct lr_str text)
 {
     char digits[64], repr[JINJA_FLOAT_CHARS];
     bool whole = true;
@@ -77,10 +77,10 @@ void jinja_dumps(struct lr_buf *out, const struct lr_json *v)
         lr_buf_add_z(out, v->boolean ? "true" : "false");
         break;
     case LR_JSON_NUMBER:
-        put_number(out, v->text);
+        dumps_put_number(out, v->text);
         break;
     case LR_JSON_STRING:
-        put_string(out, v->text);
+        dumps_put_string(out, v->text);
         break;
     case LR_JSON_ARRAY:
         lr_buf_add_char(out, '[');
@@ -96,7 +96,7 @@ void jinja_dumps(struct lr_buf *out, const struct lr_json *v)
         for (uint32_t i = 0; i < v->count; i++) {
             if (i > 0)
                 lr_buf_add_z(out, ", ");
-            put_string(out, v->members[i].key);
+            dumps_put_string(out, v->members[i].key);
             lr_buf_add_z(out, ": ");
             jinja_dumps(out, &v->members[i].value);
         }

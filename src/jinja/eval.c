@@ -14,7 +14,7 @@ static COLD_FRAME struct value undefined_name(struct run *run, struct text *name
     return (struct value){.kind = K_UNDEFINED, .undefined = u};
 }
 
-static inline struct value *slot_of(struct activation *act, struct ref ref)
+static inline struct value *eval_slot_of(struct activation *act, struct ref ref)
 {
     for (uint32_t up = ref.up; up > 0; up--)
         act = act->parent;
@@ -30,12 +30,12 @@ static inline bool is_quick(struct activation *act, const struct node *n, struct
         return true;
     }
     if (n->kind == N_NAME) {
-        *out = *slot_of(act, n->ref);
+        *out = *eval_slot_of(act, n->ref);
         return out->kind != K_MISSING;
     }
     if (n->kind != N_ATTR || !n->plain || n->a->kind != N_NAME)
         return false;
-    struct value object = *slot_of(act, n->a->ref);
+    struct value object = *eval_slot_of(act, n->a->ref);
     if (object.kind != K_DICT)
         return false;
     const struct value *found = jinja_dict_find_text(object.dict, n->value);
@@ -333,7 +333,7 @@ struct value jinja_eval(struct run *run, struct activation *act, const struct no
     if (n->kind == N_CONST)
         return n->value;
     if (n->kind == N_NAME) {
-        v = *slot_of(act, n->ref);
+        v = *eval_slot_of(act, n->ref);
         return v.kind != K_MISSING ? v : undefined_name(run, n->name);
     }
     if (!jinja_enter(run))
@@ -451,12 +451,12 @@ bool jinja_assign(struct run *run, struct activation *act, const struct node *ta
                   struct value v)
 {
     if (target->kind == N_NAME) {
-        *slot_of(act, target->ref) = v;
+        *eval_slot_of(act, target->ref) = v;
         return true;
     }
     if (target->kind == N_TUPLE)
         return assign_tuple(run, act, target, v);
-    struct value ns = *slot_of(act, target->ref);
+    struct value ns = *eval_slot_of(act, target->ref);
     if (ns.kind != K_NAMESPACE)
         return !is_fail(jinja_error(run, "cannot assign attribute on non-namespace object"));
     return jinja_dict_set(run, ns.dict, target->value, v);

@@ -64,8 +64,9 @@ static struct value filter_map(struct run *run, struct value v, const struct cal
     return jinja_lazy(run, ITER_MAP, &lazy);
 }
 
-static struct value choose(struct run *run, struct value v, const struct call *call,
-                           bool negated, bool by_attribute)
+static struct value filters_lazy_choose(struct run *run, struct value v,
+                                        const struct call *call, bool negated,
+                                        bool by_attribute)
 {
     size_t used = by_attribute ? 1 : 0;
     struct lazy lazy = {.source = v,
@@ -86,22 +87,22 @@ static struct value choose(struct run *run, struct value v, const struct call *c
 
 static struct value filter_select(struct run *run, struct value v, const struct call *call)
 {
-    return choose(run, v, call, false, false);
+    return filters_lazy_choose(run, v, call, false, false);
 }
 
 static struct value filter_reject(struct run *run, struct value v, const struct call *call)
 {
-    return choose(run, v, call, true, false);
+    return filters_lazy_choose(run, v, call, true, false);
 }
 
 static struct value filter_selectattr(struct run *run, struct value v, const struct call *call)
 {
-    return choose(run, v, call, false, true);
+    return filters_lazy_choose(run, v, call, false, true);
 }
 
 static struct value filter_rejectattr(struct run *run, struct value v, const struct call *call)
 {
-    return choose(run, v, call, true, true);
+    return filters_lazy_choose(run, v, call, true, true);
 }
 
 /* ---- filters that build a list at the first step ---- */

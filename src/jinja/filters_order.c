@@ -43,8 +43,9 @@ static bool sort_keyed(struct run *run, struct keyed *items, size_t count, bool 
     return spare != NULL && merge_sort(run, items, spare, count, reverse);
 }
 
-static struct value make_key(struct run *run, struct value item, struct value attribute,
-                             struct value fallback, bool fold)
+static struct value filters_order_make_key(struct run *run, struct value item,
+                                           struct value attribute, struct value fallback,
+                                           bool fold)
 {
     struct value key = jinja_get_path(run, item, attribute, fallback);
     return fold && !is_fail(key) ? jinja_fold_value(run, key) : key;
@@ -58,7 +59,7 @@ static struct value make_sort_key(struct run *run, struct value item, struct val
     struct list *keys = jinja_list_new(run, 1);
     size_t from = 0;
     if (attribute.kind != K_TEXT) {
-        struct value key = make_key(run, item, attribute, V_MISSING, fold);
+        struct value key = filters_order_make_key(run, item, attribute, V_MISSING, fold);
         return keys != NULL && jinja_list_push(run, keys, key) ? value_list(K_LIST, keys)
                                                                : V_FAIL;
     }
@@ -67,7 +68,8 @@ static struct value make_sort_key(struct run *run, struct value item, struct val
         while (to < attribute.text->len && attribute.text->ptr[to] != ',')
             to++;
         struct value part = value_text(jinja_text_sub(run, attribute.text, from, to));
-        struct value key = is_fail(part) ? part : make_key(run, item, part, V_MISSING, fold);
+        struct value key =
+            is_fail(part) ? part : filters_order_make_key(run, item, part, V_MISSING, fold);
         if (!jinja_list_push(run, keys, key))
             return V_FAIL;
         if (to >= attribute.text->len)
@@ -87,9 +89,9 @@ static struct keyed *with_keys(struct run *run, struct value v, struct value att
         return NULL;
     for (size_t i = 0; i < list->count; i++) {
         items[i].item = list->items[i];
-        items[i].key = is_given(fallback)
-                           ? make_key(run, list->items[i], attribute, fallback, fold)
-                           : make_sort_key(run, list->items[i], attribute, fold);
+        items[i].key = is_given(fallback) ? filters_order_make_key(run, list->items[i],
+                                                                   attribute, fallback, fold)
+                                          : make_sort_key(run, list->items[i], attribute, fold);
         if (is_fail(items[i].key) || !jinja_charge(run, 1))
             return NULL;
     }
@@ -97,7 +99,8 @@ static struct keyed *with_keys(struct run *run, struct value v, struct value att
     return items;
 }
 
-static struct value list_of(struct run *run, const struct keyed *items, size_t count)
+static struct value filters_order_list_of(struct run *run, const struct keyed *items,
+                                          size_t count)
 {
     struct list *list = jinja_list_new(run, count);
     for (size_t i = 0; list != NULL && i < count; i++)
@@ -113,7 +116,7 @@ FILTER(filter_sort)
     struct keyed *items = with_keys(run, v, args[2], V_MISSING, fold, &count);
     if (items == NULL || !sort_keyed(run, items, count, jinja_arg_bool(args[0], false)))
         return V_FAIL;
-    return tainted(list_of(run, items, count), v.untrusted);
+    return tainted(filters_order_list_of(run, items, count), v.untrusted);
 }
 
 FILTER(filter_dictsort)
@@ -141,7 +144,7 @@ FILTER(filter_dictsort)
     }
     if (items == NULL || !sort_keyed(run, items, count, jinja_arg_bool(args[2], false)))
         return V_FAIL;
-    return tainted(list_of(run, items, count), v.untrusted);
+    return tainted(filters_order_list_of(run, items, count), v.untrusted);
 }
 
 FILTER(filter_groupby)
@@ -165,8 +168,9 @@ FILTER(filter_groupby)
                 return V_FAIL;
         }
         /* The group's name is written as in its first item. */
-        struct value name = fold ? make_key(run, items[first].item, args[0], fallback, false)
-                                 : items[first].key;
+        struct value name =
+            fold ? filters_order_make_key(run, items[first].item, args[0], fallback, false)
+                 : items[first].key;
         struct value pair = is_fail(name) || group == NULL
                                 ? V_FAIL
                                 : jinja_tuple2(run, name, value_list(K_LIST, group));
@@ -191,7 +195,7 @@ static struct value extreme(struct run *run, struct value v, const struct value 
             return item;
         if (!is_given(item))
             break;
-        struct value key = make_key(run, item, args[1], V_MISSING, fold);
+        struct value key = filters_order_make_key(run, item, args[1], V_MISSING, fold);
         int c = 0;
         if (is_fail(key) || !jinja_charge(run, 1))
             return V_FAIL;

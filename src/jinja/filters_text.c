@@ -9,7 +9,7 @@
 #define FILTER(name)                                                                           \
     static struct value name(struct run *run, struct value v, const struct value *args)
 
-static struct value change(struct run *run, struct value v, uint8_t kind)
+static struct value filters_text_change(struct run *run, struct value v, uint8_t kind)
 {
     struct text *t = jinja_soft_str(run, v);
     return t != NULL ? jinja_change_case(run, t, kind) : V_FAIL;
@@ -18,19 +18,19 @@ static struct value change(struct run *run, struct value v, uint8_t kind)
 FILTER(filter_upper)
 {
     (void)args;
-    return change(run, v, CHANGE_UPPER);
+    return filters_text_change(run, v, CHANGE_UPPER);
 }
 
 FILTER(filter_lower)
 {
     (void)args;
-    return change(run, v, CHANGE_LOWER);
+    return filters_text_change(run, v, CHANGE_LOWER);
 }
 
 FILTER(filter_capitalize)
 {
     (void)args;
-    return change(run, v, CHANGE_CAPITALIZE);
+    return filters_text_change(run, v, CHANGE_CAPITALIZE);
 }
 
 static bool separates_words(const struct text *t, size_t at, size_t *len)

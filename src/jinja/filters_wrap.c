@@ -21,7 +21,7 @@ struct wrap {
     bool any; /* at least one line was written */
 };
 
-static bool is_blank(char c)
+static bool filters_wrap_is_blank(char c)
 {
     return c == ' ' || (c >= '\t' && c <= '\r');
 }
@@ -43,7 +43,7 @@ static uint32_t char_before(const struct wrap *w, size_t at, size_t start)
     return 0;
 }
 
-static size_t step(const struct wrap *w, size_t at, size_t end)
+static size_t filters_wrap_step(const struct wrap *w, size_t at, size_t end)
 {
     at++;
     while (at < end && ((unsigned char)w->t->ptr[at] & 0xC0) == 0x80)
@@ -95,7 +95,7 @@ static bool breaks_after(const struct wrap *w, size_t start, size_t at, size_t e
     size_t next = at + 1;
     if (!left || !is_letter(char_at(w, next, end)))
         return false;
-    next = step(w, next, end);
+    next = filters_wrap_step(w, next, end);
     if (char_at(w, next, end) == '-')
         next++;
     return is_letter(char_at(w, next, end));
@@ -104,7 +104,7 @@ static bool breaks_after(const struct wrap *w, size_t start, size_t at, size_t e
 static bool split_word(struct wrap *w, size_t start, size_t end)
 {
     size_t from = start;
-    for (size_t at = start; w->hyphens && at < end; at = step(w, at, end)) {
+    for (size_t at = start; w->hyphens && at < end; at = filters_wrap_step(w, at, end)) {
         if (w->t->ptr[at] != '-')
             continue;
         size_t run_end = at;
@@ -131,9 +131,9 @@ static bool split_line(struct wrap *w, size_t from, size_t to)
 {
     w->count = 0;
     while (from < to) {
-        bool blank = is_blank(w->t->ptr[from]);
+        bool blank = filters_wrap_is_blank(w->t->ptr[from]);
         size_t end = from;
-        while (end < to && is_blank(w->t->ptr[end]) == blank)
+        while (end < to && filters_wrap_is_blank(w->t->ptr[end]) == blank)
             end++;
         if (!(blank ? add_chunk(w, from, end, true) : split_word(w, from, end)))
             return false;

@@ -11,7 +11,7 @@ struct brace {
     bool numbered;    /* fields with a number seen */
 };
 
-static bool bad(struct brace *b, const char *what)
+static bool format_brace_bad(struct brace *b, const char *what)
 {
     return !is_fail(jinja_error(b->run, "%s", what));
 }
@@ -89,7 +89,7 @@ static size_t char_len(struct lr_str s)
     return n;
 }
 
-static int64_t read_number(struct lr_str *s)
+static int64_t format_brace_read_number(struct lr_str *s)
 {
     int64_t n = 0;
     while (s->len > 0 && s->ptr[0] >= '0' && s->ptr[0] <= '9' && n < 100000) {
@@ -136,23 +136,23 @@ static bool parse_spec(struct brace *b, struct lr_str s, struct format_spec *out
         out->fill = LR_STR_LIT("0");
         out->align = '=';
     }
-    out->width = read_number(&s);
+    out->width = format_brace_read_number(&s);
     if (skip(&s, ','))
         out->group = ',';
     else if (skip(&s, '_'))
         out->group = '_';
     if (skip(&s, '.')) {
         if (s.len == 0 || s.ptr[0] < '0' || s.ptr[0] > '9')
-            return bad(b, "format specifier missing precision");
-        out->precision = read_number(&s);
+            return format_brace_bad(b, "format specifier missing precision");
+        out->precision = format_brace_read_number(&s);
     }
     if (s.len > 1)
-        return bad(b, "invalid format specifier");
+        return format_brace_bad(b, "invalid format specifier");
     out->type = s.len == 1 ? s.ptr[0] : '\0';
     return true;
 }
 
-static bool put_value(struct brace *b, struct value v, struct lr_str spec_text)
+static bool format_brace_put_value(struct brace *b, struct value v, struct lr_str spec_text)
 {
     struct format_spec spec;
     if (b->format->markup) {
@@ -166,16 +166,16 @@ static bool put_value(struct brace *b, struct value v, struct lr_str spec_text)
         return false;
     if (v.kind == K_TEXT) {
         if (spec.align == '=' && !spec.zero)
-            return bad(b, "'=' alignment not allowed in string format specifier");
+            return format_brace_bad(b, "'=' alignment not allowed in string format specifier");
         if ((spec.type != 0 && spec.type != 's') || spec.sign != 0 || spec.group != 0)
-            return bad(b, "unknown format code for a string");
+            return format_brace_bad(b, "unknown format code for a string");
         if (spec.align == '=')
             spec.align = '<';
         return jinja_format_text(b->run, &spec, v.text);
     }
     if (is_integral(v) && (spec.type == 0 || strchr("dxXobn", spec.type) != NULL)) {
         if (spec.precision >= 0)
-            return bad(b, "precision not allowed in integer format specifier");
+            return format_brace_bad(b, "precision not allowed in integer format specifier");
         return jinja_format_int(b->run, &spec, integer_of(v), !v.untrusted);
     }
     if (is_number(v) && (spec.type == 0 || strchr("eEfFgGn%", spec.type) != NULL))
@@ -184,7 +184,7 @@ static bool put_value(struct brace *b, struct value v, struct lr_str spec_text)
         jinja_error(b->run, "unsupported format string for %s", jinja_type_name(v)));
 }
 
-static bool expand(struct brace *b, struct text *format, int level);
+static bool format_brace_expand(struct brace *b, struct text *format, int level);
 
 /* A spec may hold fields of its own, one level deep. */
 static struct text *expand_spec(struct brace *b, struct text *format, size_t from, size_t to,
@@ -194,11 +194,11 @@ static struct text *expand_spec(struct brace *b, struct text *format, size_t fro
     if (spec == NULL || memchr(spec->ptr, '{', spec->len) == NULL)
         return spec;
     if (level > 0) {
-        (void)bad(b, "max string recursion exceeded");
+        (void)format_brace_bad(b, "max string recursion exceeded");
         return NULL;
     }
     struct mark mark = jinja_mark(b->run);
-    return expand(b, spec, level + 1) ? jinja_take(b->run, mark) : NULL;
+    return format_brace_expand(b, spec, level + 1) ? jinja_take(b->run, mark) : NULL;
 }
 
 /* The field that begins after '{' at *at; leaves *at after its '}'. */
@@ -221,7 +221,7 @@ static bool put_field(struct brace *b, struct text *format, size_t *at, int leve
             spec_start = end + 1;
     }
     if (depth > 0 || end >= format->len)
-        return bad(b, "expected '}' before end of string");
+        return format_brace_bad(b, "expected '}' before end of string");
     *at = end + 1;
     if (name_end == SIZE_MAX)
         name_end = end;
@@ -231,7 +231,7 @@ static bool put_field(struct brace *b, struct text *format, size_t *at, int leve
     if (name_end < end && format->ptr[name_end] == '!') {
         char conversion = name_end + 1 < end ? format->ptr[name_end + 1] : '\0';
         if (conversion != 'r' && conversion != 's' && conversion != 'a')
-            return bad(b, "unknown conversion specifier");
+            return format_brace_bad(b, "unknown conversion specifier");
         v = value_text(conversion == 's' ? jinja_str(b->run, v) : jinja_repr(b->run, v));
         if (is_fail(v))
             return false;
@@ -239,10 +239,10 @@ static bool put_field(struct brace *b, struct text *format, size_t *at, int leve
     if (spec_start == SIZE_MAX || spec_start > end)
         spec_start = end;
     struct text *spec = expand_spec(b, format, spec_start, end, level);
-    return spec != NULL && put_value(b, v, text_str(spec));
+    return spec != NULL && format_brace_put_value(b, v, text_str(spec));
 }
 
-static bool expand(struct brace *b, struct text *format, int level)
+static bool format_brace_expand(struct brace *b, struct text *format, int level)
 {
     size_t at = 0, plain = 0;
     while (at < format->len) {
@@ -253,7 +253,7 @@ static bool expand(struct brace *b, struct text *format, int level)
         }
         bool twice = at + 1 < format->len && format->ptr[at + 1] == c;
         if (!twice && c == '}')
-            return bad(b, "single '}' encountered in format string");
+            return format_brace_bad(b, "single '}' encountered in format string");
         jinja_write_part(b->run, format, plain, at + (twice ? 1 : 0));
         at += twice ? 2 : 1;
         if (!twice && (!put_field(b, format, &at, level) || !jinja_charge(b->run, 1)))
@@ -268,7 +268,7 @@ struct value jinja_brace_format(struct run *run, struct text *format, const stru
 {
     struct brace b = {.run = run, .format = format, .call = call};
     struct mark mark = jinja_mark(run);
-    if (!expand(&b, format, 0))
+    if (!format_brace_expand(&b, format, 0))
         return V_FAIL;
     return value_text(jinja_with_markup(run, jinja_take(run, mark), format->markup));
 }

@@ -15,7 +15,7 @@ struct percent {
     bool mapping; /* %(name)s is allowed, unused values are no error */
 };
 
-static bool bad(struct percent *p, const char *what)
+static bool format_percent_bad(struct percent *p, const char *what)
 {
     return !is_fail(jinja_error(p->run, "%s", what));
 }
@@ -24,54 +24,54 @@ static bool next_arg(struct percent *p, struct value *out)
 {
     if (p->args.kind == K_TUPLE) {
         if (p->next >= p->args.list->count)
-            return bad(p, "not enough arguments for format string");
+            return format_percent_bad(p, "not enough arguments for format string");
         *out = p->args.list->items[p->next++];
         return true;
     }
     if (p->next++ > 0)
-        return bad(p, "not enough arguments for format string");
+        return format_percent_bad(p, "not enough arguments for format string");
     *out = p->args;
     return true;
 }
 
-static char peek(const struct percent *p)
+static char format_percent_peek(const struct percent *p)
 {
     return p->at < p->format->len ? p->format->ptr[p->at] : '\0';
 }
 
-static bool read_number(struct percent *p, int64_t *out)
+static bool format_percent_read_number(struct percent *p, int64_t *out)
 {
-    if (peek(p) == '*') {
+    if (format_percent_peek(p) == '*') {
         struct value v;
         p->at++;
         if (!next_arg(p, &v))
             return false;
         if (!is_integral(v))
-            return bad(p, "* wants int");
+            return format_percent_bad(p, "* wants int");
         *out = integer_of(v);
         return true;
     }
-    while (peek(p) >= '0' && peek(p) <= '9' && *out < 100000)
+    while (format_percent_peek(p) >= '0' && format_percent_peek(p) <= '9' && *out < 100000)
         *out = *out * 10 + (p->format->ptr[p->at++] - '0');
     return true;
 }
 
-static bool read_key(struct percent *p, struct value *out)
+static bool format_percent_read_key(struct percent *p, struct value *out)
 {
     size_t start = ++p->at;
     int depth = 1;
     while (p->at < p->format->len && depth > 0) {
-        depth += peek(p) == '(' ? 1 : peek(p) == ')' ? -1 : 0;
+        depth += format_percent_peek(p) == '(' ? 1 : format_percent_peek(p) == ')' ? -1 : 0;
         p->at++;
     }
     if (depth > 0)
-        return bad(p, "incomplete format key");
+        return format_percent_bad(p, "incomplete format key");
     if (!p->mapping || p->args.kind != K_DICT)
-        return bad(p, "format requires a mapping");
+        return format_percent_bad(p, "format requires a mapping");
     struct lr_str key = lr_str(p->format->ptr + start, p->at - 1 - start);
     const struct value *found = jinja_dict_find(p->args.dict, key);
     if (found == NULL)
-        return bad(p, "a key of the format string is not in the mapping");
+        return format_percent_bad(p, "a key of the format string is not in the mapping");
     *out = *found;
     return true;
 }
@@ -81,7 +81,7 @@ static bool read_spec(struct percent *p, struct format_spec *spec)
     *spec = (struct format_spec){.precision = -1};
     bool left = false;
     for (;; p->at++) {
-        char c = peek(p);
+        char c = format_percent_peek(p);
         if (c == '-')
             left = true;
         else if (c == '+' || (c == ' ' && spec->sign == 0))
@@ -93,19 +93,20 @@ static bool read_spec(struct percent *p, struct format_spec *spec)
         else if (c != ' ')
             break;
     }
-    if (!read_number(p, &spec->width))
+    if (!format_percent_read_number(p, &spec->width))
         return false;
     if (spec->width < 0) {
         left = true;
         spec->width = -spec->width;
     }
-    if (peek(p) == '.') {
+    if (format_percent_peek(p) == '.') {
         p->at++;
         spec->precision = 0;
-        if (!read_number(p, &spec->precision))
+        if (!format_percent_read_number(p, &spec->precision))
             return false;
     }
-    while (peek(p) == 'h' || peek(p) == 'l' || peek(p) == 'L')
+    while (format_percent_peek(p) == 'h' || format_percent_peek(p) == 'l' ||
+           format_percent_peek(p) == 'L')
         p->at++;
     spec->align = left ? '<' : '>';
     return true;
@@ -121,7 +122,7 @@ static bool put_char(struct percent *p, struct format_spec *spec, struct value v
         t = jinja_text_copy(p->run, lr_str(utf8, lr_utf8_encode((uint32_t)integer_of(v), utf8)),
                             !v.untrusted);
     else
-        return bad(p, "%c requires int or char");
+        return format_percent_bad(p, "%c requires int or char");
     spec->precision = -1;
     return t != NULL && jinja_format_text(p->run, spec, t);
 }
@@ -159,13 +160,13 @@ static bool put_conversion(struct percent *p)
     struct value v = V_MISSING;
     struct format_spec spec;
     p->at++;
-    if (peek(p) == '(' && !read_key(p, &v))
+    if (format_percent_peek(p) == '(' && !format_percent_read_key(p, &v))
         return false;
     if (!read_spec(p, &spec))
         return false;
-    char type = peek(p);
+    char type = format_percent_peek(p);
     if (p->at >= p->format->len)
-        return bad(p, "incomplete format");
+        return format_percent_bad(p, "incomplete format");
     p->at++;
     if (type == '%') {
         jinja_write_z(p->run, "%", p->format->trust == TRUSTED);
@@ -201,7 +202,7 @@ static bool put_conversion(struct percent *p)
     case 'G':
         return put_real(p, &spec, v, type);
     default:
-        return bad(p, "unsupported format character");
+        return format_percent_bad(p, "unsupported format character");
     }
 }
 

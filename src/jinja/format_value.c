@@ -7,14 +7,15 @@
 
 enum { MAX_WIDTH = 1000, MAX_DIGITS = 700 };
 
-static void fill(struct run *run, const struct format_spec *spec, int64_t times, bool trusted)
+static void format_value_fill(struct run *run, const struct format_spec *spec, int64_t times,
+                              bool trusted)
 {
     struct lr_str c = spec->fill.len > 0 ? spec->fill : LR_STR_LIT(" ");
     for (int64_t i = 0; i < times && !run->failed; i++)
         jinja_write(run, c, trusted);
 }
 
-static bool check(struct run *run, const struct format_spec *spec)
+static bool format_value_check(struct run *run, const struct format_spec *spec)
 {
     if (spec->width > MAX_WIDTH || spec->precision > 300)
         return !is_fail(jinja_error(run, "a format wider than %d characters", MAX_WIDTH));
@@ -22,20 +23,20 @@ static bool check(struct run *run, const struct format_spec *spec)
 }
 
 /* Writes sign, prefix and digits; `=` pads between prefix and digits. */
-static bool put_number(struct run *run, const struct format_spec *spec, const char *head,
-                       const char *digits, bool trusted)
+static bool format_value_put_number(struct run *run, const struct format_spec *spec,
+                                    const char *head, const char *digits, bool trusted)
 {
     int64_t len = (int64_t)(strlen(head) + strlen(digits));
     int64_t missing = spec->width > len ? spec->width - len : 0;
     char align = spec->align != 0 ? spec->align : '>';
     int64_t left = align == '>' ? missing : align == '^' ? missing / 2 : 0;
-    fill(run, spec, left, trusted);
+    format_value_fill(run, spec, left, trusted);
     jinja_write_z(run, head, trusted);
     if (align == '=')
-        fill(run, spec, missing, trusted);
+        format_value_fill(run, spec, missing, trusted);
     jinja_write_z(run, digits, trusted);
     if (align == '<' || align == '^')
-        fill(run, spec, missing - left, trusted);
+        format_value_fill(run, spec, missing - left, trusted);
     return !run->failed;
 }
 
@@ -74,7 +75,7 @@ static size_t print_digits(char *out, size_t room, uint64_t u, char type)
 bool jinja_format_int(struct run *run, const struct format_spec *spec, int64_t i, bool trusted)
 {
     char digits[MAX_DIGITS], head[8];
-    if (!check(run, spec))
+    if (!format_value_check(run, spec))
         return false;
     uint64_t u = i < 0 ? -(uint64_t)i : (uint64_t)i;
     size_t len = print_digits(digits, sizeof(digits), u, spec->type);
@@ -97,7 +98,7 @@ bool jinja_format_int(struct run *run, const struct format_spec *spec, int64_t i
         head[n++] = spec->type;
     }
     head[n] = '\0';
-    return put_number(run, spec, head, digits, trusted);
+    return format_value_put_number(run, spec, head, digits, trusted);
 }
 
 /* Without a type: repr, or 'g' digits that always keep the point. */
@@ -121,7 +122,7 @@ static void general_digits(char *out, size_t room, double d, int64_t precision)
 bool jinja_format_float(struct run *run, const struct format_spec *spec, double d, bool trusted)
 {
     char digits[MAX_DIGITS], c_format[8], head[2] = {0};
-    if (!check(run, spec))
+    if (!format_value_check(run, spec))
         return false;
     double magnitude = fabs(d);
     char type = spec->type;
@@ -149,12 +150,12 @@ bool jinja_format_float(struct run *run, const struct format_spec *spec, double 
         strcat(digits, "%");
     if (spec->group != 0 && !isinf(d) && !isnan(d))
         group_digits(digits, sizeof(digits), spec->group, 3);
-    return put_number(run, spec, head, digits, trusted);
+    return format_value_put_number(run, spec, head, digits, trusted);
 }
 
 bool jinja_format_text(struct run *run, const struct format_spec *spec, struct text *t)
 {
-    if (!check(run, spec))
+    if (!format_value_check(run, spec))
         return false;
     size_t chars = jinja_text_chars(t), bytes = t->len;
     if (spec->precision >= 0 && (uint64_t)spec->precision < chars) {
@@ -163,8 +164,8 @@ bool jinja_format_text(struct run *run, const struct format_spec *spec, struct t
     }
     int64_t missing = spec->width > (int64_t)chars ? spec->width - (int64_t)chars : 0;
     int64_t left = spec->align == '>' ? missing : spec->align == '^' ? missing / 2 : 0;
-    fill(run, spec, left, true);
+    format_value_fill(run, spec, left, true);
     jinja_write_part(run, t, 0, bytes);
-    fill(run, spec, missing - left, true);
+    format_value_fill(run, spec, missing - left, true);
     return !run->failed;
 }

@@ -84,7 +84,7 @@ static struct value next_entry(struct run *run, struct iterator *it)
 }
 
 /* Applies the filter, test or attribute of a lazy filter to an item. */
-static struct value apply(struct run *run, struct lazy *lazy, struct value item, bool test)
+static struct value iter_apply(struct run *run, struct lazy *lazy, struct value item, bool test)
 {
     if (is_given(lazy->attribute))
         item = jinja_get_path(run, item, lazy->attribute, lazy->fallback);
@@ -109,7 +109,7 @@ static struct value next_lazy(struct run *run, struct iterator *it)
         struct value item = jinja_next(run, &lazy->inner);
         if (is_fail(item) || !is_given(item))
             return item;
-        struct value v = apply(run, lazy, item, it->kind == ITER_SELECT);
+        struct value v = iter_apply(run, lazy, item, it->kind == ITER_SELECT);
         if (is_fail(v) || it->kind == ITER_MAP)
             return v;
         if (jinja_truth(v) != lazy->negated)
@@ -231,7 +231,7 @@ struct value jinja_loop_next(struct run *run, struct loop *loop)
     return v;
 }
 
-static struct value peek(struct run *run, struct loop *loop)
+static struct value iter_peek(struct run *run, struct loop *loop)
 {
     if (!is_given(loop->after))
         loop->after = jinja_next(run, &loop->it);
@@ -263,7 +263,7 @@ bool jinja_loop_length(struct run *run, struct loop *loop, size_t *out)
 
 static struct value neighbour(struct run *run, struct loop *loop, bool next)
 {
-    struct value v = next ? peek(run, loop) : loop->before;
+    struct value v = next ? iter_peek(run, loop) : loop->before;
     if (is_fail(v))
         return v;
     if (next ? is_given(v) : loop->index0 > 0)
@@ -282,7 +282,7 @@ struct value jinja_loop_attr(struct run *run, struct loop *loop, struct lr_str n
     if (lr_str_eq_z(name, "first"))
         return value_bool(loop->index0 == 0);
     if (lr_str_eq_z(name, "last")) {
-        struct value next = peek(run, loop);
+        struct value next = iter_peek(run, loop);
         return is_fail(next) ? next : value_bool(!is_given(next));
     }
     if (lr_str_eq_z(name, "previtem"))

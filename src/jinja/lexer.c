@@ -29,14 +29,14 @@ bool jinja_lexer_init(struct lexer *lexer, struct run *run, struct lr_str source
     return true;
 }
 
-static struct token fail(struct lexer *lx, const char *what)
+static struct token lexer_fail(struct lexer *lx, const char *what)
 {
     lx->run->line = lx->line;
     (void)jinja_error(lx->run, "%s", what);
     return (struct token){.kind = T_ERROR, .line = lx->line};
 }
 
-static char peek(const struct lexer *lx, size_t ahead)
+static char lexer_peek(const struct lexer *lx, size_t ahead)
 {
     size_t i = lx->at + ahead;
     return i < lx->source.len ? lx->source.ptr[i] : '\0';
@@ -170,7 +170,7 @@ static struct token next_raw(struct lexer *lx)
         return t;
     }
     if (lx->at < lx->source.len)
-        return fail(lx, "missing end of raw directive");
+        return lexer_fail(lx, "missing end of raw directive");
     lx->state = LEX_ROOT; /* opened at the very end: Jinja2 accepts it */
     return data_token(lx, lr_str("", 0));
 }
@@ -207,7 +207,7 @@ static struct token next_root(struct lexer *lx)
     } else if (c == '#') {
         advance_to(lx, tag_end);
         if (!skip_comment(lx, tag_end) && lx->at < lx->source.len)
-            return fail(lx, "missing end of comment tag");
+            return lexer_fail(lx, "missing end of comment tag");
     } else {
         advance_to(lx, tag_end);
         lx->state = c == '{' ? LEX_VARIABLE : LEX_BLOCK;
@@ -280,8 +280,8 @@ static struct token integer_token(struct lexer *lx)
 {
     size_t from = lx->at, end = from + 1;
     int base = 10;
-    char kind = (char)(peek(lx, 1) | 0x20);
-    if (peek(lx, 0) == '0' && (kind == 'x' || kind == 'o' || kind == 'b')) {
+    char kind = (char)(lexer_peek(lx, 1) | 0x20);
+    if (lexer_peek(lx, 0) == '0' && (kind == 'x' || kind == 'o' || kind == 'b')) {
         base = kind == 'x' ? 16 : kind == 'o' ? 8 : 2;
         for (end = from + 2; end < lx->source.len; end++) {
             char c = lx->source.ptr[end], low = (char)(c | 0x20);
@@ -289,7 +289,7 @@ static struct token integer_token(struct lexer *lx)
             if (c != '_' && digit >= base)
                 break;
         }
-    } else if (peek(lx, 0) == '0') {
+    } else if (lexer_peek(lx, 0) == '0') {
         while (end < lx->source.len && lx->source.ptr[end] == '0')
             end++;
     } else {
@@ -302,7 +302,7 @@ static struct token integer_token(struct lexer *lx)
         char c = digits.ptr[i];
         uint64_t digit = (uint64_t)(is_digit(c) ? c - '0' : (c | 0x20) - 'a' + 10);
         if (value > (INT64_MAX - digit) / (uint64_t)base)
-            return fail(lx, "an integer past 64 bits");
+            return lexer_fail(lx, "an integer past 64 bits");
         value = value * (uint64_t)base + digit;
     }
     t.integer = (int64_t)value;
@@ -375,12 +375,12 @@ static bool decode_escape(struct lexer *lx, size_t *at, char *out, size_t *n)
 
 static struct token string_token(struct lexer *lx)
 {
-    char quote = peek(lx, 0);
+    char quote = lexer_peek(lx, 0);
     size_t end = lx->at + 1;
     while (end < lx->source.len && lx->source.ptr[end] != quote)
         end += lx->source.ptr[end] == '\\' ? 2 : 1;
     if (end >= lx->source.len)
-        return fail(lx, "a string is not closed");
+        return lexer_fail(lx, "a string is not closed");
     char *out = jinja_alloc(lx->run, end - lx->at + 4);
     if (out == NULL)
         return (struct token){.kind = T_ERROR};
@@ -392,7 +392,7 @@ static struct token string_token(struct lexer *lx)
         }
         i++;
         if (!decode_escape(lx, &i, out, &n))
-            return fail(lx, "a string holds an escape that cannot be decoded");
+            return lexer_fail(lx, "a string holds an escape that cannot be decoded");
     }
     struct token t = {.kind = T_STRING, .line = lx->line, .text = lr_str(out, n)};
     advance_to(lx, end + 1);
@@ -416,7 +416,7 @@ static enum token_kind operator_kind(const struct lexer *lx, size_t *len)
                  {'!', T_ERROR, T_ERROR, T_NE},       {'<', T_LT, T_ERROR, T_LE},
                  {'>', T_GT, T_ERROR, T_GE},          {':', T_COLON, T_ERROR, T_ERROR},
                  {';', T_SEMICOLON, T_ERROR, T_ERROR}};
-    char c = peek(lx, 0), next = peek(lx, 1);
+    char c = lexer_peek(lx, 0), next = lexer_peek(lx, 1);
     for (size_t i = 0; i < sizeof(table) / sizeof(table[0]); i++) {
         if (table[i].first != c)
             continue;
@@ -435,22 +435,22 @@ static struct token operator_token(struct lexer *lx)
 {
     size_t len = 0;
     enum token_kind kind = operator_kind(lx, &len);
-    char c = peek(lx, 0);
+    char c = lexer_peek(lx, 0);
     if (kind == T_ERROR) {
         char what[40];
         (void)snprintf(what, sizeof(what), "unexpected char 0x%02x",
                        (unsigned)(unsigned char)c);
-        return fail(lx, what);
+        return lexer_fail(lx, what);
     }
     if (c == '(' || c == '[' || c == '{') {
         if (lx->bracket_count == LEX_MAX_BRACKETS)
-            return fail(lx, "brackets nested too deeply");
+            return lexer_fail(lx, "brackets nested too deeply");
         lx->brackets[lx->bracket_count++] = c == '(' ? ')' : c == '[' ? ']' : '}';
     } else if (c == ')' || c == ']' || c == '}') {
         char what[] = "unexpected '?'";
         what[12] = c;
         if (lx->bracket_count == 0 || lx->brackets[--lx->bracket_count] != c)
-            return fail(lx, what);
+            return lexer_fail(lx, what);
     }
     struct token t = {
         .kind = kind, .line = lx->line, .text = lr_str(lx->source.ptr + lx->at, len)};
@@ -486,7 +486,7 @@ static struct token next_in_tag(struct lexer *lx)
     }
     if (lx->at >= lx->source.len)
         return (struct token){.kind = T_EOF, .line = lx->line};
-    char c = peek(lx, 0);
+    char c = lexer_peek(lx, 0);
     if (is_digit(c)) {
         size_t float_end = scan_float(lx, lx->at);
         if (float_end == 0)

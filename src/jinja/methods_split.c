@@ -92,8 +92,8 @@ static void turn_round(struct list *list)
     }
 }
 
-static struct value split(struct run *run, struct value self, const struct value *args,
-                          bool right)
+static struct value methods_split_this(struct run *run, struct value self,
+                                       const struct value *args, bool right)
 {
     struct text *sep = NULL;
     int64_t most;
@@ -122,12 +122,12 @@ static struct value split(struct run *run, struct value self, const struct value
 
 METHOD(method_split)
 {
-    return split(run, self, args, false);
+    return methods_split_this(run, self, args, false);
 }
 
 METHOD(method_rsplit)
 {
-    return split(run, self, args, true);
+    return methods_split_this(run, self, args, true);
 }
 
 METHOD(method_splitlines)

@@ -127,8 +127,8 @@ static bool window(struct run *run, struct text *t, const struct value *bounds, 
 }
 
 /* Index in code points, or -1. */
-static bool find(struct run *run, struct value self, const struct value *args, bool last,
-                 int64_t *out)
+static bool methods_text_find(struct run *run, struct value self, const struct value *args,
+                              bool last, int64_t *out)
 {
     struct text *t = self.text, *part;
     size_t from, to;
@@ -161,7 +161,7 @@ static struct value find_or_fail(struct run *run, struct value self, const struc
                                  bool last, bool must)
 {
     int64_t at;
-    if (!find(run, self, args, last, &at))
+    if (!methods_text_find(run, self, args, last, &at))
         return V_FAIL;
     if (at < 0 && must)
         return jinja_error(run, "substring not found");

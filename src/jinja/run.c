@@ -22,9 +22,10 @@ enum { MAX_STACK = 1024 * 1024 };
 enum { MAX_STACK = 1024 * 1024 };
 #endif
 
-static void fail(struct run *run, lr_code code, const char *fmt, va_list args) LR_PRINTF(3, 0);
+static void jinja_run_fail(struct run *run, lr_code code, const char *fmt, va_list args)
+    LR_PRINTF(3, 0);
 
-static void fail(struct run *run, lr_code code, const char *fmt, va_list args)
+static void jinja_run_fail(struct run *run, lr_code code, const char *fmt, va_list args)
 {
     if (run->failed)
         return;
@@ -41,7 +42,7 @@ struct value jinja_error(struct run *run, const char *fmt, ...)
 {
     va_list args;
     va_start(args, fmt);
-    fail(run, LR_INVALID_ARGUMENT, fmt, args);
+    jinja_run_fail(run, LR_INVALID_ARGUMENT, fmt, args);
     va_end(args);
     return V_FAIL;
 }
@@ -50,7 +51,7 @@ struct value jinja_error_code(struct run *run, lr_code code, const char *fmt, ..
 {
     va_list args;
     va_start(args, fmt);
-    fail(run, code, fmt, args);
+    jinja_run_fail(run, code, fmt, args);
     va_end(args);
     return V_FAIL;
 }

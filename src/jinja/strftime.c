@@ -33,14 +33,14 @@ static void iso_week(const struct tm *t, int *year, int *week)
     *week = w;
 }
 
-static void put(struct run *run, int width, bool zeros, int n)
+static void strftime_put(struct run *run, int width, bool zeros, int n)
 {
     char out[32];
     (void)snprintf(out, sizeof(out), zeros ? "%0*d" : "%*d", width, n);
     jinja_write_z(run, out, true);
 }
 
-static void expand(struct run *run, const struct tm *t, const char *format);
+static void strftime_expand(struct run *run, const struct tm *t, const char *format);
 
 static bool put_composite(struct run *run, const struct tm *t, char c)
 {
@@ -52,14 +52,14 @@ static bool put_composite(struct run *run, const struct tm *t, char c)
                  {'x', "%m/%d/%y"}, {'X', "%H:%M:%S"}};
     for (size_t i = 0; i < sizeof(table) / sizeof(table[0]); i++) {
         if (table[i].letter == c) {
-            expand(run, t, table[i].format);
+            strftime_expand(run, t, table[i].format);
             return true;
         }
     }
     return false;
 }
 
-static bool put_number(struct run *run, const struct tm *t, char c, bool bare)
+static bool strftime_put_number(struct run *run, const struct tm *t, char c, bool bare)
 {
     int iso_year, week, n;
     int width = 2;
@@ -142,7 +142,7 @@ static bool put_number(struct run *run, const struct tm *t, char c, bool bare)
     default:
         return false;
     }
-    put(run, bare ? 1 : width, zeros, n);
+    strftime_put(run, bare ? 1 : width, zeros, n);
     return true;
 }
 
@@ -189,7 +189,7 @@ static bool put_name(struct run *run, const struct tm *t, char c)
     return true;
 }
 
-static void expand(struct run *run, const struct tm *t, const char *format)
+static void strftime_expand(struct run *run, const struct tm *t, const char *format)
 {
     for (const char *p = format; *p != '\0' && !run->failed; p++) {
         if (*p != '%' || p[1] == '\0') {
@@ -198,7 +198,8 @@ static void expand(struct run *run, const struct tm *t, const char *format)
         }
         bool bare = p[1] == '-' && p[2] != '\0';
         p += bare ? 2 : 1;
-        if (put_number(run, t, *p, bare) || put_name(run, t, *p) || put_composite(run, t, *p))
+        if (strftime_put_number(run, t, *p, bare) || put_name(run, t, *p) ||
+            put_composite(run, t, *p))
             continue;
         char unknown[3] = {'%', *p, '\0'};
         jinja_write_z(run, unknown, true);
@@ -221,7 +222,7 @@ struct value jinja_strftime(struct run *run, struct text *format)
     memcpy(copy, format->ptr, format->len);
     copy[format->len] = '\0';
     struct mark mark = jinja_mark(run);
-    expand(run, &now, copy);
+    strftime_expand(run, &now, copy);
     struct text *t = jinja_take(run, mark);
     /* The date is trusted, but a format that comes from a message is not. */
     if (t != NULL && format->trust != TRUSTED)

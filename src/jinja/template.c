@@ -42,7 +42,8 @@ static lr_code failure(const struct run *run)
     return run->err != NULL && run->err->code != LR_OK ? run->err->code : LR_INVALID_ARGUMENT;
 }
 
-static bool parse(struct run *run, struct lr_str source, struct jinja_template *tmpl)
+static bool jinja_template_parse(struct run *run, struct lr_str source,
+                                 struct jinja_template *tmpl)
 {
     struct parser *parser = jinja_alloc(run, sizeof(*parser));
     if (parser == NULL)
@@ -80,7 +81,7 @@ lr_code jinja_compile(struct lr_str source, struct jinja_template **out, struct 
         return failure(&run);
     }
     memset(tmpl, 0, sizeof(*tmpl));
-    if (!parse(&run, source, tmpl) || run.failed) {
+    if (!jinja_template_parse(&run, source, tmpl) || run.failed) {
         if (!run.failed)
             (void)jinja_error(&run, "cannot be parsed");
         end_run(&run);
@@ -103,7 +104,7 @@ void jinja_template_destroy(struct jinja_template *tmpl)
 
 /* ---- rendering ---- */
 
-static bool render(struct run *run)
+static bool jinja_template_render(struct run *run)
 {
     if (!jinja_load_context(run))
         return false;
@@ -157,7 +158,7 @@ lr_code jinja_render(const struct jinja_template *tmpl, const struct jinja_input
     start_run(&run, &input->limits, err);
     run.tmpl = tmpl;
     run.input = input;
-    bool ok = render(&run) && hand_over(&run, out);
+    bool ok = jinja_template_render(&run) && hand_over(&run, out);
     end_run(&run);
     return ok ? LR_OK : failure(&run);
 }

@@ -199,7 +199,8 @@ TEST(test_upper)
     return cased(run, v, "isupper");
 }
 
-static struct value compare(struct run *run, enum compare_op op, struct value a, struct value b)
+static struct value tests_compare(struct run *run, enum compare_op op, struct value a,
+                                  struct value b)
 {
     bool result = false;
     return jinja_compare(run, (uint8_t)op, a, b, &result) ? value_bool(result) : V_FAIL;
@@ -207,32 +208,32 @@ static struct value compare(struct run *run, enum compare_op op, struct value a,
 
 TEST(test_eq)
 {
-    return compare(run, CMP_EQ, v, args[0]);
+    return tests_compare(run, CMP_EQ, v, args[0]);
 }
 
 TEST(test_ne)
 {
-    return compare(run, CMP_NE, v, args[0]);
+    return tests_compare(run, CMP_NE, v, args[0]);
 }
 
 TEST(test_lt)
 {
-    return compare(run, CMP_LT, v, args[0]);
+    return tests_compare(run, CMP_LT, v, args[0]);
 }
 
 TEST(test_le)
 {
-    return compare(run, CMP_LE, v, args[0]);
+    return tests_compare(run, CMP_LE, v, args[0]);
 }
 
 TEST(test_gt)
 {
-    return compare(run, CMP_GT, v, args[0]);
+    return tests_compare(run, CMP_GT, v, args[0]);
 }
 
 TEST(test_ge)
 {
-    return compare(run, CMP_GE, v, args[0]);
+    return tests_compare(run, CMP_GE, v, args[0]);
 }
 
 #define ONE(fn_)                                                                               \

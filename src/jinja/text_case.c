@@ -15,16 +15,16 @@ struct casing {
     size_t len;
 };
 
-static void flush(struct casing *c)
+static void text_case_flush(struct casing *c)
 {
     jinja_write(c->run, lr_str(c->chunk, c->len), c->trusted);
     c->len = 0;
 }
 
-static void put(struct casing *c, uint32_t code)
+static void text_case_put(struct casing *c, uint32_t code)
 {
     if (c->len + 4 > sizeof(c->chunk))
-        flush(c);
+        text_case_flush(c);
     c->len += lr_utf8_encode(code, c->chunk + c->len);
 }
 
@@ -33,10 +33,10 @@ static void put_mapped(struct casing *c, uint32_t code, enum case_kind kind)
     uint32_t to[3];
     size_t n = jinja_map_case(code, kind, to);
     for (size_t i = 0; i < n; i++)
-        put(c, to[i]);
+        text_case_put(c, to[i]);
 }
 
-static uint32_t decode(const struct text *t, size_t at, size_t *len)
+static uint32_t text_case_decode(const struct text *t, size_t at, size_t *len)
 {
     uint32_t code;
     int n = lr_utf8_decode(t->ptr + at, t->len - at, &code);
@@ -56,8 +56,9 @@ static void put_lower(struct casing *c, uint32_t code, size_t after, bool after_
         return;
     }
     size_t len;
-    bool before_letter = after < c->t->len && jinja_is_cased(decode(c->t, after, &len));
-    put(c, after_letter && !before_letter ? 0x3C2 : 0x3C3);
+    bool before_letter =
+        after < c->t->len && jinja_is_cased(text_case_decode(c->t, after, &len));
+    text_case_put(c, after_letter && !before_letter ? 0x3C2 : 0x3C3);
 }
 
 static void map_char(struct casing *c, uint8_t kind, uint32_t code, size_t after, bool first,
@@ -98,12 +99,12 @@ void jinja_write_case(struct run *run, const struct text *t, size_t from, size_t
     bool after_letter = false;
     for (size_t at = from; at < to && !run->failed;) {
         size_t len;
-        uint32_t code = decode(&part, at, &len);
+        uint32_t code = text_case_decode(&part, at, &len);
         map_char(&c, kind, code, at + len, at == from, after_letter);
         after_letter = jinja_is_cased(code);
         at += len;
     }
-    flush(&c);
+    text_case_flush(&c);
 }
 
 struct value jinja_change_case(struct run *run, struct text *t, uint8_t kind)

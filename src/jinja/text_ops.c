@@ -12,7 +12,7 @@ static size_t char_len(struct lr_str s, size_t at)
     return end - at;
 }
 
-static bool is_one_of(struct lr_str c, struct lr_str chars)
+static bool text_ops_is_one_of(struct lr_str c, struct lr_str chars)
 {
     for (size_t at = 0, len; at < chars.len; at += len) {
         len = char_len(chars, at);
@@ -39,7 +39,8 @@ struct text *jinja_strip(struct run *run, struct text *t, const struct text *cha
     struct lr_str set = text_str(chars);
     while ((sides & STRIP_LEFT) != 0 && from < to) {
         size_t len = char_len(s, from);
-        if (!is_one_of(lr_str(s.ptr + from, len), set) || !jinja_charge(run, 1 + set.len / 64))
+        if (!text_ops_is_one_of(lr_str(s.ptr + from, len), set) ||
+            !jinja_charge(run, 1 + set.len / 64))
             break;
         from += len;
     }
@@ -47,7 +48,7 @@ struct text *jinja_strip(struct run *run, struct text *t, const struct text *cha
         size_t start = to - 1;
         while (start > from && ((unsigned char)s.ptr[start] & 0xC0) == 0x80)
             start--;
-        if (!is_one_of(lr_str(s.ptr + start, to - start), set) ||
+        if (!text_ops_is_one_of(lr_str(s.ptr + start, to - start), set) ||
             !jinja_charge(run, 1 + set.len / 64))
             break;
         to = start;

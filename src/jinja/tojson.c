@@ -14,13 +14,13 @@ struct json_style {
     struct lr_str comma, colon;
 };
 
-static void put(struct json_style *s, struct lr_str text)
+static void tojson_put(struct json_style *s, struct lr_str text)
 {
     jinja_write(s->run, text, true);
 }
 
 /* Writes the escape of one code point and returns its length, at most 12. */
-static size_t escape(uint32_t c, char out[13])
+static size_t tojson_escape(uint32_t c, char out[13])
 {
     static const char from[] = "\n\"\\\t\r\f\b", to[] = "n\"\\trfb";
     const char *known = c < 0x80 && c != 0 ? memchr(from, (int)c, sizeof(from) - 1) : NULL;
@@ -45,19 +45,19 @@ static void put_near_limit(struct json_style *s, struct lr_str text)
         int len = c >= 0x80 ? lr_utf8_decode(text.ptr + at, text.len - at, &code) : 1;
         size_t n = len > 0 ? (size_t)len : 1;
         if (c < 0x20 || c == '"' || c == '\\' || (s->ascii && c >= 0x7F))
-            put(s, lr_str(out, escape(code, out)));
+            tojson_put(s, lr_str(out, tojson_escape(code, out)));
         else
-            put(s, lr_str(text.ptr + at, n));
+            tojson_put(s, lr_str(text.ptr + at, n));
         at += n;
     }
 }
 
 /* Writes directly into the sink's memory, a chunk at a time, because prompts consist mostly of
  * text. */
-static void put_string(struct json_style *s, struct lr_str text)
+static void tojson_put_string(struct json_style *s, struct lr_str text)
 {
     enum { CHUNK = 2048, ROOM = CHUNK * 6 + 16 };
-    put(s, LR_STR_LIT("\"")); /* also opens the span */
+    tojson_put(s, LR_STR_LIT("\"")); /* also opens the span */
     struct lr_buf *bytes = &s->run->sink.bytes;
     for (size_t at = 0; at < text.len && !s->run->failed;) {
         size_t end = text.len - at > CHUNK ? at + CHUNK : text.len;
@@ -80,54 +80,55 @@ static void put_string(struct json_style *s, struct lr_str text)
             }
             uint32_t code = c;
             int len = c >= 0x80 ? lr_utf8_decode(text.ptr + at, text.len - at, &code) : 1;
-            n += escape(code, out + n);
+            n += tojson_escape(code, out + n);
             at += len > 0 ? (size_t)len : 1;
         }
         lr_buf_commit(bytes, n);
     }
-    put(s, LR_STR_LIT("\""));
+    tojson_put(s, LR_STR_LIT("\""));
 }
 
 static void put_newline(struct json_style *s, size_t level)
 {
     if (s->indent == NULL)
         return;
-    put(s, LR_STR_LIT("\n"));
+    tojson_put(s, LR_STR_LIT("\n"));
     for (size_t i = 0; i < level && !s->run->failed; i++)
-        put(s, text_str(s->indent));
+        tojson_put(s, text_str(s->indent));
 }
 
-static void put_number(struct json_style *s, struct value v)
+static void tojson_put_number(struct json_style *s, struct value v)
 {
     char out[JINJA_FLOAT_CHARS];
     if (v.kind == K_BIG) {
-        put(s, text_str(v.text));
+        tojson_put(s, text_str(v.text));
     } else if (v.kind == K_INT) {
         (void)snprintf(out, sizeof(out), "%lld", (long long)v.integer);
-        put(s, lr_str_z(out));
+        tojson_put(s, lr_str_z(out));
     } else if (isnan(v.real) || isinf(v.real)) {
-        put(s, lr_str_z(isnan(v.real) ? "NaN" : v.real < 0 ? "-Infinity" : "Infinity"));
+        tojson_put(s, lr_str_z(isnan(v.real) ? "NaN" : v.real < 0 ? "-Infinity" : "Infinity"));
     } else {
-        put(s, lr_str(out, jinja_float_repr(v.real, out)));
+        tojson_put(s, lr_str(out, jinja_float_repr(v.real, out)));
     }
 }
 
-static bool put_value(struct json_style *s, struct value v, size_t level, bool *untrusted);
+static bool tojson_put_value(struct json_style *s, struct value v, size_t level,
+                             bool *untrusted);
 
-static bool put_list(struct json_style *s, const struct list *list, size_t level,
-                     bool *untrusted)
+static bool tojson_put_list(struct json_style *s, const struct list *list, size_t level,
+                            bool *untrusted)
 {
-    put(s, LR_STR_LIT("["));
+    tojson_put(s, LR_STR_LIT("["));
     for (size_t i = 0; i < list->count; i++) {
         if (i > 0)
-            put(s, s->comma);
+            tojson_put(s, s->comma);
         put_newline(s, level + 1);
-        if (!put_value(s, list->items[i], level + 1, untrusted))
+        if (!tojson_put_value(s, list->items[i], level + 1, untrusted))
             return false;
     }
     if (list->count > 0)
         put_newline(s, level);
-    put(s, LR_STR_LIT("]"));
+    tojson_put(s, LR_STR_LIT("]"));
     return !s->run->failed;
 }
 
@@ -136,20 +137,20 @@ static bool put_key(struct json_style *s, struct value key, bool *untrusted)
     *untrusted = *untrusted || key.untrusted;
     switch ((enum kind)key.kind) {
     case K_TEXT:
-        put_string(s, text_str(key.text));
+        tojson_put_string(s, text_str(key.text));
         return !s->run->failed;
     case K_NONE:
-        put(s, LR_STR_LIT("\"null\""));
+        tojson_put(s, LR_STR_LIT("\"null\""));
         return true;
     case K_BOOL:
-        put(s, lr_str_z(key.boolean ? "\"true\"" : "\"false\""));
+        tojson_put(s, lr_str_z(key.boolean ? "\"true\"" : "\"false\""));
         return true;
     case K_INT:
     case K_BIG:
     case K_FLOAT:
-        put(s, LR_STR_LIT("\""));
-        put_number(s, key);
-        put(s, LR_STR_LIT("\""));
+        tojson_put(s, LR_STR_LIT("\""));
+        tojson_put_number(s, key);
+        tojson_put(s, LR_STR_LIT("\""));
         return true;
     default:
         return !is_fail(jinja_error(s->run,
@@ -185,41 +186,42 @@ static bool put_dict(struct json_style *s, const struct dict *dict, size_t level
     const uint32_t *order = s->sort ? sorted_keys(s, dict) : NULL;
     if (s->sort && order == NULL)
         return false;
-    put(s, LR_STR_LIT("{"));
+    tojson_put(s, LR_STR_LIT("{"));
     for (size_t i = 0; i < dict->count; i++) {
         const struct dict_entry *e = &dict->entries[order != NULL ? order[i] : i];
         if (i > 0)
-            put(s, s->comma);
+            tojson_put(s, s->comma);
         put_newline(s, level + 1);
         if (!put_key(s, e->key, untrusted))
             return false;
-        put(s, s->colon);
-        if (!put_value(s, e->value, level + 1, untrusted))
+        tojson_put(s, s->colon);
+        if (!tojson_put_value(s, e->value, level + 1, untrusted))
             return false;
     }
     if (dict->count > 0)
         put_newline(s, level);
-    put(s, LR_STR_LIT("}"));
+    tojson_put(s, LR_STR_LIT("}"));
     return !s->run->failed;
 }
 
-static bool put_value(struct json_style *s, struct value v, size_t level, bool *untrusted)
+static bool tojson_put_value(struct json_style *s, struct value v, size_t level,
+                             bool *untrusted)
 {
     *untrusted = *untrusted || v.untrusted;
     switch ((enum kind)v.kind) {
     case K_NONE:
-        put(s, LR_STR_LIT("null"));
+        tojson_put(s, LR_STR_LIT("null"));
         return true;
     case K_BOOL:
-        put(s, lr_str_z(v.boolean ? "true" : "false"));
+        tojson_put(s, lr_str_z(v.boolean ? "true" : "false"));
         return true;
     case K_INT:
     case K_BIG:
     case K_FLOAT:
-        put_number(s, v);
+        tojson_put_number(s, v);
         return true;
     case K_TEXT:
-        put_string(s, text_str(v.text));
+        tojson_put_string(s, text_str(v.text));
         return !s->run->failed;
     case K_LIST:
     case K_TUPLE:
@@ -227,7 +229,7 @@ static bool put_value(struct json_style *s, struct value v, size_t level, bool *
         if (!jinja_enter(s->run))
             return false;
         bool ok = v.kind == K_DICT ? put_dict(s, v.dict, level, untrusted)
-                                   : put_list(s, v.list, level, untrusted);
+                                   : tojson_put_list(s, v.list, level, untrusted);
         jinja_leave(s->run);
         return ok;
     }
@@ -285,7 +287,7 @@ struct value jinja_tojson(struct run *run, struct value v, const struct value *a
         return V_FAIL;
     bool untrusted = args[1].untrusted || args[2].untrusted;
     struct mark mark = jinja_mark(run);
-    if (!put_value(&s, v, 0, &untrusted))
+    if (!tojson_put_value(&s, v, 0, &untrusted))
         return V_FAIL;
     struct text *t = jinja_take(run, mark);
     if (t != NULL && untrusted)

@@ -213,7 +213,7 @@ enum {
     IOTA_BELOW = 0x345, /* what remains of an iota subscript below a capital letter */
 };
 
-static size_t fold(uint32_t c, uint32_t out[3])
+static size_t unicode_fold(uint32_t c, uint32_t out[3])
 {
     utf8proc_int32_t folded[3];
     utf8proc_ssize_t n =
@@ -241,7 +241,7 @@ static uint32_t simple_title(uint32_t c)
  * points folds to several code points, whose capitals are the result. */
 static size_t map_upper(uint32_t c, uint32_t out[3])
 {
-    size_t n = category(c) == UTF8PROC_CATEGORY_LU ? 1 : fold(c, out);
+    size_t n = category(c) == UTF8PROC_CATEGORY_LU ? 1 : unicode_fold(c, out);
     if (n == 1)
         out[0] = simple_upper(c);
     for (size_t i = 0; n > 1 && i < n; i++)
@@ -256,7 +256,7 @@ static size_t map_title(uint32_t c, uint32_t out[3])
     out[0] = simple_title(c);
     if (category(c) != UTF8PROC_CATEGORY_LL || (out[0] != c && c != SHARP_S))
         return 1;
-    size_t n = fold(c, out);
+    size_t n = unicode_fold(c, out);
     if (n == 1) {
         out[0] = c;
         return 1;
@@ -293,9 +293,9 @@ size_t jinja_map_case(uint32_t c, enum case_kind kind, uint32_t out[3])
             out[0] = (uint32_t)utf8proc_tolower((utf8proc_int32_t)c);
             return 1;
         }
-        return fold(c, out);
+        return unicode_fold(c, out);
     case CASE_FOLD:
         break;
     }
-    return fold(c, out);
+    return unicode_fold(c, out);
 }

@@ -186,7 +186,7 @@ static void check_options(struct model_fields *f)
                          "dequantised or requantised copy");
 }
 
-static void read_config(struct model_fields *f, struct model_config *c)
+static void model_config_read_config(struct model_fields *f, struct model_config *c)
 {
     c->swiglu_limit = 7;
     check_options(f);
@@ -216,7 +216,7 @@ lr_code model_config_parse(struct lr_str text, struct model_config *out, struct 
     lr_arena_init(&arena, CONFIG_ARENA_MAX);
     code = model_fields_parse(&arena, text, "config.json", &fields, err);
     if (code == LR_OK) {
-        read_config(&fields, out);
+        model_config_read_config(&fields, out);
         code = fields.code;
     }
     lr_arena_free(&arena);

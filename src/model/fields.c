@@ -106,7 +106,8 @@ static bool token_id(struct model_fields *f, const char *key, const struct lr_js
     return false;
 }
 
-static void read_one(struct model_fields *f, const char *key, uint32_t vocab, int64_t *out)
+static void model_fields_read_one(struct model_fields *f, const char *key, uint32_t vocab,
+                                  int64_t *out)
 {
     const struct lr_json *value = model_field(f, key);
     uint32_t id;
@@ -118,8 +119,8 @@ static void read_one(struct model_fields *f, const char *key, uint32_t vocab, in
 void model_field_tokens(struct model_fields *f, uint32_t vocab, struct model_token_ids *out)
 {
     *out = (struct model_token_ids){.bos = -1, .pad = -1};
-    read_one(f, "bos_token_id", vocab, &out->bos);
-    read_one(f, "pad_token_id", vocab, &out->pad);
+    model_fields_read_one(f, "bos_token_id", vocab, &out->bos);
+    model_fields_read_one(f, "pad_token_id", vocab, &out->pad);
     const struct lr_json *eos = model_field(f, "eos_token_id");
     if (f->code != LR_OK || eos == NULL)
         return;

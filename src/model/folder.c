@@ -10,7 +10,7 @@
 #include "base/file.h"
 #include "model/map.h"
 
-static int by_name(const void *left, const void *right)
+static int model_folder_by_name(const void *left, const void *right)
 {
     return lr_str_cmp(*(const struct lr_str *)left, *(const struct lr_str *)right);
 }
@@ -62,14 +62,14 @@ lr_code model_folder_list(struct lr_arena *arena, const char *dir, struct model_
     }
     lr_dir_close(folder);
     if (out->count != 0)
-        qsort(out->names, out->count, sizeof(*out->names), by_name);
+        qsort(out->names, out->count, sizeof(*out->names), model_folder_by_name);
     return code;
 }
 
 bool model_folder_has(const struct model_folder *folder, struct lr_str name)
 {
     return folder->count != 0 && bsearch(&name, folder->names, folder->count,
-                                         sizeof(*folder->names), by_name) != NULL;
+                                         sizeof(*folder->names), model_folder_by_name) != NULL;
 }
 
 void model_list_names(struct lr_buf *buf, const struct lr_str *names, size_t count)

@@ -37,7 +37,8 @@ static bool need(struct cursor *c, uint64_t bytes, const char *what, struct lr_s
     return false;
 }
 
-static uint64_t take(struct cursor *c, unsigned bytes, const char *what, struct lr_str name)
+static uint64_t model_gguf_take(struct cursor *c, unsigned bytes, const char *what,
+                                struct lr_str name)
 {
     uint64_t value = 0;
     if (!need(c, bytes, what, name))
@@ -51,7 +52,7 @@ static uint64_t take(struct cursor *c, unsigned bytes, const char *what, struct 
 static struct lr_str take_string(struct cursor *c, uint64_t limit, const char *what,
                                  struct lr_str name)
 {
-    uint64_t len = take(c, 8, what, name);
+    uint64_t len = model_gguf_take(c, 8, what, name);
     if (c->code == LR_OK && len > limit)
         c->code = lr_fail(c->err, LR_MODEL_CORRUPT,
                           "%s: %s \"%.*s\" has %" PRIu64 " bytes, the limit is %" PRIu64,
@@ -78,8 +79,8 @@ static void skip_values(struct cursor *c, struct lr_str key, enum model_gguf_typ
 static void skip_array(struct cursor *c, struct lr_str key, int depth,
                        struct model_gguf_value *out)
 {
-    uint64_t type = take(c, 4, "the array", key);
-    uint64_t count = take(c, 8, "the array", key);
+    uint64_t type = model_gguf_take(c, 4, "the array", key);
+    uint64_t count = model_gguf_take(c, 8, "the array", key);
     if (c->code != LR_OK)
         return;
     if (type >= MODEL_GGUF_TYPE_COUNT) {
@@ -124,7 +125,7 @@ static void skip_values(struct cursor *c, struct lr_str key, enum model_gguf_typ
 
 static void read_value(struct cursor *c, struct lr_str key, struct model_gguf_value *out)
 {
-    uint64_t type = take(c, 4, "metadata", key);
+    uint64_t type = model_gguf_take(c, 4, "metadata", key);
     if (c->code != LR_OK)
         return;
     if (type >= MODEL_GGUF_TYPE_COUNT) {
@@ -150,8 +151,8 @@ static void read_value(struct cursor *c, struct lr_str key, struct model_gguf_va
 }
 
 /* Allocates `count` items after checking that the file can hold so many. */
-static void *make_room(struct cursor *c, uint64_t count, uint64_t limit, uint64_t least_bytes,
-                       size_t size, const char *what)
+static void *model_gguf_make_room(struct cursor *c, uint64_t count, uint64_t limit,
+                                  uint64_t least_bytes, size_t size, const char *what)
 {
     if (c->code != LR_OK)
         return NULL;
@@ -174,7 +175,7 @@ static void read_tensor(struct cursor *c, struct model_gguf_tensor *t)
 {
     struct lr_str none = {NULL, 0};
     t->name = take_string(c, MODEL_GGUF_KEY_MAX, "a tensor's name", none);
-    uint64_t rank = take(c, 4, "tensor", t->name);
+    uint64_t rank = model_gguf_take(c, 4, "tensor", t->name);
     if (c->code == LR_OK && rank > 4) {
         c->code = lr_fail(c->err, LR_MODEL_CORRUPT,
                           "%s: tensor \"%.*s\" has %" PRIu64 " dimensions, the limit is 4",
@@ -183,9 +184,9 @@ static void read_tensor(struct cursor *c, struct model_gguf_tensor *t)
     }
     t->rank = (uint32_t)rank;
     for (uint32_t i = 0; i < t->rank; i++)
-        t->shape[i] = take(c, 8, "tensor", t->name);
-    t->type = (uint32_t)take(c, 4, "tensor", t->name);
-    t->offset = take(c, 8, "tensor", t->name);
+        t->shape[i] = model_gguf_take(c, 8, "tensor", t->name);
+    t->type = (uint32_t)model_gguf_take(c, 4, "tensor", t->name);
+    t->offset = model_gguf_take(c, 8, "tensor", t->name);
 }
 
 static void place_tensor(struct cursor *c, const struct model_gguf *g,
@@ -271,22 +272,23 @@ static void read_front(struct cursor *c, struct model_gguf *g)
         return;
     }
     c->at = 4;
-    g->version = (uint32_t)take(c, 4, "version", none);
+    g->version = (uint32_t)model_gguf_take(c, 4, "version", none);
     if (g->version != 2 && g->version != 3)
         c->code =
             lr_fail(c->err, LR_UNSUPPORTED, "%s: GGUF version %u%s, expected 2 or 3", c->file,
                     g->version, (g->version & 0xFFFF) == 0 ? " (a big-endian file)" : "");
-    uint64_t tensors = take(c, 8, "tensor count", none);
-    uint64_t pairs = take(c, 8, "metadata count", none);
+    uint64_t tensors = model_gguf_take(c, 8, "tensor count", none);
+    uint64_t pairs = model_gguf_take(c, 8, "metadata count", none);
     /* Shortest pair: empty key, type, one byte.  Shortest tensor: no name, no dimension. */
-    g->kv = make_room(c, pairs, MODEL_GGUF_KV_MAX, 8 + 4 + 1, sizeof(*g->kv), "metadata pairs");
+    g->kv = model_gguf_make_room(c, pairs, MODEL_GGUF_KV_MAX, 8 + 4 + 1, sizeof(*g->kv),
+                                 "metadata pairs");
     for (; g->kv_count < pairs && c->code == LR_OK; g->kv_count++) {
         struct model_gguf_kv *kv = &g->kv[g->kv_count];
         kv->key = take_string(c, MODEL_GGUF_KEY_MAX, "a metadata key", none);
         read_value(c, kv->key, &kv->value);
     }
-    g->tensors = make_room(c, tensors, MODEL_GGUF_TENSORS_MAX, 8 + 4 + 4 + 8,
-                           sizeof(*g->tensors), "tensors");
+    g->tensors = model_gguf_make_room(c, tensors, MODEL_GGUF_TENSORS_MAX, 8 + 4 + 4 + 8,
+                                      sizeof(*g->tensors), "tensors");
     for (; g->tensor_count < tensors && c->code == LR_OK; g->tensor_count++)
         read_tensor(c, &g->tensors[g->tensor_count]);
 }

@@ -25,7 +25,7 @@ static bool plain_name(struct lr_str name)
     return true;
 }
 
-static int by_name(const void *left, const void *right)
+static int index_by_name(const void *left, const void *right)
 {
     return lr_str_cmp(*(const struct lr_str *)left, *(const struct lr_str *)right);
 }
@@ -49,7 +49,7 @@ static lr_code collect_shards(struct lr_arena *arena, const struct lr_json *map,
                            "*.safetensors name in the same folder",
                            MODEL_QUOTE(names[i]), MODEL_QUOTE(m->key));
     }
-    qsort(names, map->count, sizeof(*names), by_name);
+    qsort(names, map->count, sizeof(*names), index_by_name);
     size_t kept = 0;
     for (uint32_t i = 0; i < map->count; i++) {
         if (kept == 0 || !lr_str_eq(names[kept - 1], names[i]))
@@ -80,7 +80,7 @@ static lr_code read_map(struct lr_arena *arena, const struct lr_json *map,
     for (uint32_t i = 0; i < map->count; i++) {
         const struct lr_json_member *m = &map->members[i];
         const struct lr_str *shard = bsearch(&m->value.text, out->shards, out->shard_count,
-                                             sizeof(*out->shards), by_name);
+                                             sizeof(*out->shards), index_by_name);
         out->entries[i].tensor = m->key;
         out->entries[i].shard = (uint32_t)(shard - out->shards);
     }

@@ -18,7 +18,7 @@ static uint64_t align_up(uint64_t value, uint64_t unit)
 }
 
 /* Returns consecutive 16-byte aligned offsets. */
-static uint64_t place(uint64_t *at, uint64_t bytes)
+static uint64_t metalbin_place(uint64_t *at, uint64_t bytes)
 {
     uint64_t begin = align_up(*at, METALBIN_ALIGN);
     *at = begin + bytes;
@@ -34,28 +34,29 @@ void model_metalbin_compute(const struct model_config *c, uint32_t vocab_rows,
     memset(out, 0, sizeof(*out));
     out->vocab_rows = vocab_rows;
     out->weights_start = at;
-    out->embed = place(&at, 2 * h * vocab_rows);
+    out->embed = metalbin_place(&at, 2 * h * vocab_rows);
     for (uint32_t i = 0; i < c->layers; i++) {
         struct model_metalbin_block *b = &out->blocks[i];
-        b->attn_norm = place(&at, 2 * h);
-        b->qkv_weight = place(&at, 2 * (q + 2 * kv) * (h + 1)); /* the bias follows directly */
+        b->attn_norm = metalbin_place(&at, 2 * h);
+        b->qkv_weight =
+            metalbin_place(&at, 2 * (q + 2 * kv) * (h + 1)); /* the bias follows directly */
         b->qkv_bias = b->qkv_weight + 2 * (q + 2 * kv) * h;
-        b->sinks = place(&at, 2 * (uint64_t)c->heads);
-        b->out_weight = place(&at, 2 * h * (q + 1));
+        b->sinks = metalbin_place(&at, 2 * (uint64_t)c->heads);
+        b->out_weight = metalbin_place(&at, 2 * h * (q + 1));
         b->out_bias = b->out_weight + 2 * h * q;
-        b->mlp_norm = place(&at, 2 * h);
-        b->gate_weight = place(&at, 2 * e * (h + 1));
+        b->mlp_norm = metalbin_place(&at, 2 * h);
+        b->gate_weight = metalbin_place(&at, 2 * e * (h + 1));
         b->gate_bias = b->gate_weight + 2 * e * h;
     }
-    out->norm = place(&at, 2 * h);
-    out->unembed = place(&at, 2 * h * vocab_rows);
+    out->norm = metalbin_place(&at, 2 * h);
+    out->unembed = metalbin_place(&at, 2 * h * vocab_rows);
     uint64_t inner = 0;
-    out->mlp1_blocks = place(&inner, 2 * f * (h / 32) * 16);
-    out->mlp1_scales = place(&inner, 2 * f * (h / 32));
-    out->mlp1_bias = place(&inner, 2 * 2 * f);
-    out->mlp2_blocks = place(&inner, h * (f / 32) * 16);
-    out->mlp2_scales = place(&inner, h * (f / 32));
-    out->mlp2_bias = place(&inner, 2 * h);
+    out->mlp1_blocks = metalbin_place(&inner, 2 * f * (h / 32) * 16);
+    out->mlp1_scales = metalbin_place(&inner, 2 * f * (h / 32));
+    out->mlp1_bias = metalbin_place(&inner, 2 * 2 * f);
+    out->mlp2_blocks = metalbin_place(&inner, h * (f / 32) * 16);
+    out->mlp2_scales = metalbin_place(&inner, h * (f / 32));
+    out->mlp2_bias = metalbin_place(&inner, 2 * h);
     out->expert_stride = align_up(inner, METALBIN_ALIGN);
     for (uint32_t i = 0; i < c->layers; i++) {
         at = align_up(at, METALBIN_PAGE);

@@ -19,7 +19,7 @@ struct sink {
     struct lr_error *err;
 };
 
-static void put(struct sink *s, const void *bytes, uint64_t len)
+static void metalbin_write_put(struct sink *s, const void *bytes, uint64_t len)
 {
     if (s->code != LR_OK || len == 0)
         return;
@@ -33,14 +33,15 @@ static void pad_to(struct sink *s, uint64_t offset)
 {
     static const unsigned char zeros[4096];
     while (s->code == LR_OK && s->at < offset)
-        put(s, zeros, offset - s->at < sizeof(zeros) ? offset - s->at : sizeof(zeros));
+        metalbin_write_put(s, zeros,
+                           offset - s->at < sizeof(zeros) ? offset - s->at : sizeof(zeros));
 }
 
 static void put_u32(struct sink *s, uint32_t value)
 {
     const unsigned char bytes[4] = {(unsigned char)value, (unsigned char)(value >> 8),
                                     (unsigned char)(value >> 16), (unsigned char)(value >> 24)};
-    put(s, bytes, sizeof(bytes));
+    metalbin_write_put(s, bytes, sizeof(bytes));
 }
 
 static void put_f32(struct sink *s, double value)
@@ -55,9 +56,9 @@ static void put_header(struct sink *s, const struct model_config *c)
 {
     struct model_metalbin_yarn yarn;
     model_metalbin_yarn(c, &yarn);
-    put(s, METALBIN_MAGIC, 12);
+    metalbin_write_put(s, METALBIN_MAGIC, 12);
     put_u32(s, 0);
-    put(s, model_metalbin_uuid_model, 16);
+    metalbin_write_put(s, model_metalbin_uuid_model, 16);
     put_u32(s, c->context);
     put_u32(s, c->layers);
     put_u32(s, c->experts);
@@ -75,8 +76,8 @@ static void put_header(struct sink *s, const struct model_config *c)
     put_f32(s, yarn.scale);
     put_f32(s, yarn.multiplier);
     put_f32(s, c->rms_eps);
-    put(s, model_metalbin_uuid_layout, 16);
-    put(s, model_metalbin_uuid_tokenizer, 16);
+    metalbin_write_put(s, model_metalbin_uuid_layout, 16);
+    metalbin_write_put(s, model_metalbin_uuid_tokenizer, 16);
 }
 
 static uint64_t tokens_size(const struct model_metalbin_tokenizer *t)
@@ -95,13 +96,13 @@ static void put_tokenizer(struct sink *s, const struct model_metalbin_tokenizer 
     put_u32(s, (uint32_t)regex);
     put_u32(s, (uint32_t)tokens_size(t));
     for (uint32_t i = 0; i < t->special_count; i++)
-        put(s, model_metalbin_uuid_special(t->special_names[i]), 16);
-    put(s, t->regex, regex);
+        metalbin_write_put(s, model_metalbin_uuid_special(t->special_names[i]), 16);
+    metalbin_write_put(s, t->regex, regex);
     for (uint32_t i = 0; i < t->text_count; i++) {
         struct lr_str text = t->text != NULL ? t->text[i] : (struct lr_str){NULL, 0};
         const unsigned char len[2] = {(unsigned char)text.len, (unsigned char)(text.len >> 8)};
-        put(s, len, 2);
-        put(s, text.ptr, text.len);
+        metalbin_write_put(s, len, 2);
+        metalbin_write_put(s, text.ptr, text.len);
     }
 }
 
@@ -131,7 +132,7 @@ static void put_paired(struct sink *s, const uint16_t *in, uint32_t heads, uint3
             const uint16_t *from = in + ((size_t)h * head_dim + plain) * columns;
             for (uint32_t k = 0; k < columns; k++)
                 row[k] = times(from[k], factor);
-            put(s, row, columns * sizeof(*row));
+            metalbin_write_put(s, row, columns * sizeof(*row));
         }
     }
     free(row);
@@ -143,24 +144,24 @@ static void put_block(struct sink *s, const struct model_config *c,
     uint64_t h = c->hidden;
     uint64_t q = (uint64_t)c->heads * c->head_dim, kv = (uint64_t)c->kv_heads * c->head_dim;
     pad_to(s, b->attn_norm);
-    put(s, l->attn_norm, 2 * h);
+    metalbin_write_put(s, l->attn_norm, 2 * h);
     pad_to(s, b->qkv_weight);
     put_paired(s, l->q_weight, c->heads, c->head_dim, c->hidden, 0.5f);
     put_paired(s, l->k_weight, c->kv_heads, c->head_dim, c->hidden, 0.25f);
-    put(s, l->v_weight, 2 * kv * h);
+    metalbin_write_put(s, l->v_weight, 2 * kv * h);
     put_paired(s, l->q_bias, c->heads, c->head_dim, 1, 0.5f);
     put_paired(s, l->k_bias, c->kv_heads, c->head_dim, 1, 0.25f);
-    put(s, l->v_bias, 2 * kv);
+    metalbin_write_put(s, l->v_bias, 2 * kv);
     pad_to(s, b->sinks);
-    put(s, l->sinks, 2 * (uint64_t)c->heads);
+    metalbin_write_put(s, l->sinks, 2 * (uint64_t)c->heads);
     pad_to(s, b->out_weight);
-    put(s, l->o_weight, 2 * h * q);
-    put(s, l->o_bias, 2 * h);
+    metalbin_write_put(s, l->o_weight, 2 * h * q);
+    metalbin_write_put(s, l->o_bias, 2 * h);
     pad_to(s, b->mlp_norm);
-    put(s, l->mlp_norm, 2 * h);
+    metalbin_write_put(s, l->mlp_norm, 2 * h);
     pad_to(s, b->gate_weight);
-    put(s, l->router_weight, 2 * c->experts * h);
-    put(s, l->router_bias, 2 * (uint64_t)c->experts);
+    metalbin_write_put(s, l->router_weight, 2 * c->experts * h);
+    metalbin_write_put(s, l->router_bias, 2 * (uint64_t)c->experts);
 }
 
 static void put_scales(struct sink *s, const uint8_t *scales, uint64_t count, uint32_t excess)
@@ -179,7 +180,7 @@ static void put_scales(struct sink *s, const uint8_t *scales, uint64_t count, ui
             }
             moved[n] = (unsigned char)value;
         }
-        put(s, moved, n);
+        metalbin_write_put(s, moved, n);
     }
 }
 
@@ -188,11 +189,12 @@ static void put_matrix(struct sink *s, const struct model_experts *x, uint32_t e
 {
     uint64_t groups = (uint64_t)x->rows * (x->columns / 32);
     pad_to(s, part[0]);
-    put(s, x->blocks + expert * x->blocks_stride, groups * 16);
+    metalbin_write_put(s, x->blocks + expert * x->blocks_stride, groups * 16);
     pad_to(s, part[1]);
     put_scales(s, x->scales + expert * x->scales_stride, groups, excess);
     pad_to(s, part[2]);
-    put(s, (const char *)x->bias + expert * x->bias_stride, 2 * (uint64_t)x->rows);
+    metalbin_write_put(s, (const char *)x->bias + expert * x->bias_stride,
+                       2 * (uint64_t)x->rows);
 }
 
 static void put_experts(struct sink *s, const struct model_gptoss *m, uint32_t layer,
@@ -220,13 +222,13 @@ static void put_all(struct sink *s, const struct model_gptoss *m,
     put_header(s, c);
     put_tokenizer(s, t);
     pad_to(s, at->embed);
-    put(s, m->embed, table);
+    metalbin_write_put(s, m->embed, table);
     for (uint32_t i = 0; i < c->layers; i++)
         put_block(s, c, &m->layers[i], &at->blocks[i]);
     pad_to(s, at->norm);
-    put(s, m->norm, 2 * (uint64_t)c->hidden);
+    metalbin_write_put(s, m->norm, 2 * (uint64_t)c->hidden);
     pad_to(s, at->unembed);
-    put(s, m->unembed, table);
+    metalbin_write_put(s, m->unembed, table);
     for (uint32_t i = 0; i < c->layers; i++)
         put_experts(s, m, i, at);
     if (s->code == LR_OK && s->at != at->file_size)

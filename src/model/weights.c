@@ -77,7 +77,8 @@ static lr_code merge(struct model_weights *w, const char *dir, struct lr_error *
     return LR_OK;
 }
 
-static const struct model_tensor *find(const struct model_weights *w, struct lr_str name)
+static const struct model_tensor *weights_find(const struct model_weights *w,
+                                               struct lr_str name)
 {
     const struct model_tensor key = {.name = name}, *wanted = &key;
     const struct model_tensor *const *hit =
@@ -94,7 +95,7 @@ static lr_code check_index(const struct model_weights *w, const struct model_ind
     for (size_t i = 0; i < index->count; i++) {
         const struct model_index_entry *entry = &index->entries[i];
         struct lr_str shard = index->shards[entry->shard];
-        const struct model_tensor *t = find(w, entry->tensor);
+        const struct model_tensor *t = weights_find(w, entry->tensor);
         if (t == NULL)
             return lr_fail(err, LR_MODEL_CORRUPT,
                            "tensor \"%.*s\": the index places it in %.*s, which lacks it",
@@ -213,7 +214,7 @@ void model_weights_close(struct model_weights *w)
 
 const struct model_tensor *model_weights_find(const struct model_weights *w, const char *name)
 {
-    return find(w, lr_str_z(name));
+    return weights_find(w, lr_str_z(name));
 }
 
 lr_code model_weights_expect(const struct model_weights *w, const char *name,

@@ -27,7 +27,7 @@ static void complain(struct reading *r, const char *field, const char *what)
 }
 
 /* A string that can become part of a log line, a path and a metric label. */
-static bool is_plain(struct lr_str s)
+static bool plugin_manifest_is_plain(struct lr_str s)
 {
     if (s.len == 0 || s.len > PLUGIN_MANIFEST_TEXT)
         return false;
@@ -47,14 +47,14 @@ static const char *read_string(struct reading *r, const char *field, bool requir
             complain(r, field, "is missing");
         return NULL;
     }
-    if (!lr_json_str(value, &text) || !is_plain(text)) {
+    if (!lr_json_str(value, &text) || !plugin_manifest_is_plain(text)) {
         complain(r, field, "must be a string of 1 to 256 printable characters");
         return NULL;
     }
     return lr_arena_copy(&r->out->arena, text);
 }
 
-static const char *const *read_list(struct reading *r, const char *field)
+static const char *const *plugin_manifest_read_list(struct reading *r, const char *field)
 {
     static const char rule[] = "must be a list of 1 to 64 printable strings";
     const struct lr_json *value = lr_json_get(r->root, field);
@@ -73,7 +73,7 @@ static const char *const *read_list(struct reading *r, const char *field)
         return NULL;
     for (uint32_t i = 0; i < value->count; i++) {
         struct lr_str text;
-        if (!lr_json_str(&value->items[i], &text) || !is_plain(text)) {
+        if (!lr_json_str(&value->items[i], &text) || !plugin_manifest_is_plain(text)) {
             complain(r, field, rule);
             return NULL;
         }
@@ -144,10 +144,10 @@ lr_code plugin_manifest_parse(struct plugin_manifest *out, struct lr_str text,
         read_id(&r);
         out->engine_version = read_string(&r, "engine_version", true);
         read_abi(&r);
-        out->runtimes = read_list(&r, "runtimes");
-        out->formats = read_list(&r, "formats");
-        out->architectures = read_list(&r, "architectures");
-        out->backends = read_list(&r, "backends");
+        out->runtimes = plugin_manifest_read_list(&r, "runtimes");
+        out->formats = plugin_manifest_read_list(&r, "formats");
+        out->architectures = plugin_manifest_read_list(&r, "architectures");
+        out->backends = plugin_manifest_read_list(&r, "backends");
         read_library(&r);
         out->license = read_string(&r, "license", true);
         read_sha256(&r);
@@ -161,7 +161,8 @@ lr_code plugin_manifest_parse(struct plugin_manifest *out, struct lr_str text,
     return code;
 }
 
-static lr_code read_text(struct lr_buf *buf, const char *path, struct lr_error *err)
+static lr_code plugin_manifest_read_text(struct lr_buf *buf, const char *path,
+                                         struct lr_error *err)
 {
     int fd = lr_open(path, LR_OPEN_READ | LR_OPEN_NO_WAIT, 0);
     if (fd < 0)
@@ -253,7 +254,7 @@ lr_code plugin_manifest_read(struct plugin_manifest *out, const char *folder,
     (void)snprintf(path, sizeof(path), "%s/manifest.json", real);
 
     lr_buf_init(&text, PLUGIN_MANIFEST_BYTES + 2);
-    lr_code code = read_text(&text, path, err);
+    lr_code code = plugin_manifest_read_text(&text, path, err);
     if (code == LR_OK) {
         code = plugin_manifest_parse(out, lr_buf_str(&text), err);
         if (code != LR_OK)

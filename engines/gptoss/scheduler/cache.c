@@ -25,7 +25,8 @@ static uint32_t *ids_of(const struct gptoss_cache *c, uint32_t memory)
     return c->ids + (size_t)memory * c->page_tokens;
 }
 
-static uint32_t find(const struct gptoss_cache *c, uint64_t parent, const uint32_t *ids)
+static uint32_t scheduler_cache_find(const struct gptoss_cache *c, uint64_t parent,
+                                     const uint32_t *ids)
 {
     uint32_t i = *bucket_of(c, parent, ids);
 
@@ -35,7 +36,8 @@ static uint32_t find(const struct gptoss_cache *c, uint64_t parent, const uint32
     return i;
 }
 
-static uint32_t add(struct gptoss_cache *c, uint64_t parent, const uint32_t *ids)
+static uint32_t scheduler_cache_add(struct gptoss_cache *c, uint64_t parent,
+                                    const uint32_t *ids)
 {
     uint32_t i = c->unused, *bucket = bucket_of(c, parent, ids);
 
@@ -54,7 +56,8 @@ static uint32_t add(struct gptoss_cache *c, uint64_t parent, const uint32_t *ids
 }
 
 /* The block loses a page; without pages the block is removed. */
-static void forget(struct gptoss_cache *c, uint32_t memory, enum gptoss_kind kind)
+static void scheduler_cache_forget(struct gptoss_cache *c, uint32_t memory,
+                                   enum gptoss_kind kind)
 {
     struct gptoss_memory *m = &c->memories[memory];
 
@@ -79,7 +82,7 @@ uint32_t gptoss_cache_take(struct gptoss_cache *c, enum gptoss_kind kind)
         (void)gptoss_elastic_room(c, kind, pages->free_count + 1);
     uint32_t page = gptoss_pages_take(pages);
     if (page != GPTOSS_NO_PAGE && c->pages[kind].at[page].memory != GPTOSS_NO_PAGE) {
-        forget(c, c->pages[kind].at[page].memory, kind);
+        scheduler_cache_forget(c, c->pages[kind].at[page].memory, kind);
         c->pages[kind].at[page].memory = GPTOSS_NO_PAGE;
     }
     return page;
@@ -91,7 +94,7 @@ void gptoss_cache_forget(struct gptoss_cache *c, enum gptoss_kind kind, uint32_t
 
     if (pages->at[page].memory == GPTOSS_NO_PAGE)
         return;
-    forget(c, pages->at[page].memory, kind);
+    scheduler_cache_forget(c, pages->at[page].memory, kind);
     pages->at[page].memory = GPTOSS_NO_PAGE;
     pages->cached_count--;
 }
@@ -118,7 +121,7 @@ struct gptoss_match gptoss_cache_match(const struct gptoss_cache *c, uint64_t sc
     uint32_t windows = 0; /* consecutive blocks, up to here, that have their window page */
 
     for (uint32_t n = 0; count > 0 && n < (count - 1) / c->page_tokens; n++) {
-        uint32_t i = find(c, chain, ids + (size_t)n * c->page_tokens);
+        uint32_t i = scheduler_cache_find(c, chain, ids + (size_t)n * c->page_tokens);
         if (i == NONE || c->memories[i].page[GPTOSS_FULL] == GPTOSS_NO_PAGE)
             break;
         chain = c->memories[i].name;
@@ -136,7 +139,7 @@ void gptoss_cache_hold(struct gptoss_cache *c, uint64_t scope, const uint32_t *i
     uint64_t chain = scope;
 
     for (uint32_t n = 0; n < match.pages; n++) {
-        uint32_t i = find(c, chain, ids + (size_t)n * c->page_tokens);
+        uint32_t i = scheduler_cache_find(c, chain, ids + (size_t)n * c->page_tokens);
         const struct gptoss_memory *m = &c->memories[i];
         full_pages[n] = m->page[GPTOSS_FULL];
         gptoss_pages_hold(&c->pages[GPTOSS_FULL], full_pages[n]);
@@ -151,11 +154,11 @@ uint64_t gptoss_cache_remember(struct gptoss_cache *c, uint64_t chain, const uin
                                uint32_t full_page, uint32_t window_page)
 {
     const uint32_t page[GPTOSS_KINDS] = {full_page, window_page};
-    uint32_t i = find(c, chain, ids);
+    uint32_t i = scheduler_cache_find(c, chain, ids);
 
     /* There is a memory for each page, so one is always unused. */
     if (i == NONE)
-        i = add(c, chain, ids);
+        i = scheduler_cache_add(c, chain, ids);
     for (int kind = 0; kind < GPTOSS_KINDS; kind++) {
         if (page[kind] == GPTOSS_NO_PAGE || c->memories[i].page[kind] != GPTOSS_NO_PAGE)
             continue;

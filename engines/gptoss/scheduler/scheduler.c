@@ -7,7 +7,7 @@
 
 /* ---- pages ---- */
 
-static uint32_t pages_for(const struct gptoss_scheduler *s, uint32_t ids)
+static uint32_t scheduler_pages_for(const struct gptoss_scheduler *s, uint32_t ids)
 {
     return (ids + s->plan.page_tokens - 1) / s->plan.page_tokens;
 }
@@ -45,7 +45,7 @@ static bool reserve(struct gptoss_slot *slot, uint32_t pages)
 /* Full pages for `ids` ids; takes all or none. */
 static bool take_full(struct gptoss_scheduler *s, struct gptoss_slot *slot, uint32_t ids)
 {
-    uint32_t pages = pages_for(s, ids);
+    uint32_t pages = scheduler_pages_for(s, ids);
 
     if (pages > slot->page_count && pages - slot->page_count > free_full(s))
         return false;
@@ -62,7 +62,7 @@ void gptoss_scheduler_slide(struct gptoss_scheduler *s, struct engine_sequence *
 {
     struct gptoss_slot *slot = &s->slots[seq->slot];
     uint32_t first = gptoss_cache_window_first(&s->cache, seq->computed);
-    uint32_t end = pages_for(s, seq->computed + seq->take);
+    uint32_t end = scheduler_pages_for(s, seq->computed + seq->take);
 
     for (; slot->window_first < first && slot->window_first < slot->page_count;
          slot->window_first++) {
@@ -105,7 +105,7 @@ static void remember(struct gptoss_scheduler *s, const struct engine_sequence *s
 
 /* ---- running ---- */
 
-static void leave(struct gptoss_scheduler *s, struct engine_sequence *seq)
+static void scheduler_leave(struct gptoss_scheduler *s, struct engine_sequence *seq)
 {
     struct gptoss_slot *slot = &s->slots[seq->slot];
 
@@ -122,7 +122,7 @@ static void leave(struct gptoss_scheduler *s, struct engine_sequence *seq)
     seq->take = 0;
 }
 
-static bool enter(struct gptoss_scheduler *s, struct engine_sequence *seq)
+static bool scheduler_enter(struct gptoss_scheduler *s, struct engine_sequence *seq)
 {
     uint32_t i = 0;
 
@@ -134,7 +134,7 @@ static bool enter(struct gptoss_scheduler *s, struct engine_sequence *seq)
     if (seq->cache_scope != 0 && !begin_from_cache(s, &s->slots[i], seq))
         return false;
     if (!take_full(s, &s->slots[i], seq->count)) {
-        leave(s, seq);
+        scheduler_leave(s, seq);
         return false;
     }
     s->slots[i].taken = true;
@@ -144,7 +144,7 @@ static bool enter(struct gptoss_scheduler *s, struct engine_sequence *seq)
 
 static void suspend(struct gptoss_scheduler *s, struct engine_sequence *seq)
 {
-    leave(s, seq);
+    scheduler_leave(s, seq);
     engine_queue_suspend(&s->queue, seq);
 }
 
@@ -157,16 +157,17 @@ static void let_in(struct gptoss_scheduler *s)
         uint32_t growth = 0;
         for (const struct engine_sequence *r = s->queue.running; r != NULL; r = r->next)
             growth++;
-        if (s->queue.running != NULL && pages_for(s, seq->count) + growth > free_full(s))
+        if (s->queue.running != NULL &&
+            scheduler_pages_for(s, seq->count) + growth > free_full(s))
             return;
-        if (!enter(s, seq))
+        if (!scheduler_enter(s, seq))
             return;
         engine_queue_run(&s->queue, seq);
     }
 }
 
 /* Takes pages for every decoding sequence; preempts the last in order if necessary. */
-static void grow(struct gptoss_scheduler *s)
+static void scheduler_grow(struct gptoss_scheduler *s)
 {
     struct engine_sequence *seq = s->queue.running;
 
@@ -242,7 +243,7 @@ static uint32_t share(struct gptoss_scheduler *s)
 
 uint32_t gptoss_scheduler_choose(struct gptoss_scheduler *s)
 {
-    grow(s);
+    scheduler_grow(s);
     let_in(s);
     uint32_t tokens = share(s);
     for (struct engine_sequence *seq = s->queue.running; seq != NULL; seq = seq->next)
@@ -398,7 +399,7 @@ void gptoss_scheduler_deinit(struct gptoss_scheduler *s)
 void gptoss_scheduler_end(struct gptoss_scheduler *s, struct engine_sequence *seq)
 {
     if (seq->state == ENGINE_RUNNING)
-        leave(s, seq);
+        scheduler_leave(s, seq);
     engine_queue_end(&s->queue, seq);
 }
 
@@ -407,12 +408,13 @@ void gptoss_scheduler_end(struct gptoss_scheduler *s, struct engine_sequence *se
 lr_code gptoss_scheduler_borrow(struct gptoss_scheduler *s, struct engine_sequence *seq,
                                 struct lr_error *err)
 {
-    while (!enter(s, seq)) {
+    while (!scheduler_enter(s, seq)) {
         struct engine_sequence *victim = engine_queue_last_running(&s->queue);
         if (victim == NULL)
             return lr_fail(err, LR_OUT_OF_RAM,
                            "%u tokens need %u pages of KV cache; the model has %u", seq->count,
-                           pages_for(s, seq->count), s->cache.pages[GPTOSS_FULL].total);
+                           scheduler_pages_for(s, seq->count),
+                           s->cache.pages[GPTOSS_FULL].total);
         suspend(s, victim);
     }
     return LR_OK;
@@ -420,5 +422,5 @@ lr_code gptoss_scheduler_borrow(struct gptoss_scheduler *s, struct engine_sequen
 
 void gptoss_scheduler_return(struct gptoss_scheduler *s, struct engine_sequence *seq)
 {
-    leave(s, seq);
+    scheduler_leave(s, seq);
 }

@@ -32,8 +32,9 @@ static int by_work(const void *left, const void *right)
     return a->seq->arrival < b->seq->arrival ? -1 : a->seq->arrival > b->seq->arrival;
 }
 
-static void give(const struct gptoss_pace *p, struct part *part, struct gptoss_claim *claims,
-                 uint32_t count, struct gptoss_shared *shared)
+static void scheduler_share_give(const struct gptoss_pace *p, struct part *part,
+                                 struct gptoss_claim *claims, uint32_t count,
+                                 struct gptoss_shared *shared)
 {
     for (uint32_t i = 0; i < count; i++) {
         struct engine_sequence *seq = claims[i].seq;
@@ -60,13 +61,13 @@ struct gptoss_shared gptoss_share(const struct gptoss_pace *p, enum gptoss_pace_
 
     for (uint32_t i = 0; i < count; i++)
         claims[i].seq->take = 0;
-    give(p, &oldest, claims, count, &shared);
+    scheduler_share_give(p, &oldest, claims, count, &shared);
     struct part rest = {
         .work = p->work[kind] > shared.work ? p->work[kind] - shared.work : 0,
         .least = p->least > shared.tokens ? p->least - shared.tokens : 0,
     };
     qsort(claims, count, sizeof(*claims), by_work);
-    give(p, &rest, claims, count, &shared);
+    scheduler_share_give(p, &rest, claims, count, &shared);
     for (uint32_t i = 0; i < count; i++)
         shared.is_full = shared.is_full || left_of(claims[i].seq) > 0;
     return shared;

@@ -40,7 +40,8 @@ static void end_event(struct lr_buf *out)
 
 /* ---- making and freeing ---- */
 
-static void write_head(const struct chat_response_options *options, struct lr_buf *out)
+static void anthropic_write_head(const struct chat_response_options *options,
+                                 struct lr_buf *out)
 {
     struct lr_str model = options->model.len > 0 ? options->model : options->request->model;
     ADD(out, "{\"id\":");
@@ -50,8 +51,9 @@ static void write_head(const struct chat_response_options *options, struct lr_bu
     lr_buf_add_char(out, ',');
 }
 
-static lr_code open_writer(struct chat_response *r, const struct chat_response_options *options,
-                           struct lr_error *err)
+static lr_code anthropic_open_writer(struct chat_response *r,
+                                     const struct chat_response_options *options,
+                                     struct lr_error *err)
 {
     struct answer *a = calloc(1, sizeof(*a));
     r->own = a;
@@ -63,7 +65,7 @@ static lr_code open_writer(struct chat_response *r, const struct chat_response_o
     return LR_OK;
 }
 
-static void close_writer(struct chat_response *r)
+static void anthropic_close_writer(struct chat_response *r)
 {
     struct answer *a = r->own;
     if (a == NULL)
@@ -76,7 +78,7 @@ static void close_writer(struct chat_response *r)
 
 /* ---- members of the message ---- */
 
-static void write_usage(const struct chat_response *r, struct lr_buf *out)
+static void anthropic_write_usage(const struct chat_response *r, struct lr_buf *out)
 {
     struct chat_response_totals t = chat_response_totals(r);
     lr_buf_addf(out,
@@ -205,7 +207,7 @@ static void close_block(struct chat_choice *c)
 
 /* ---- the writer ---- */
 
-static void begin(struct chat_choice *c)
+static void anthropic_begin(struct chat_choice *c)
 {
     struct chat_response *r = c->response;
     if (!r->stream)
@@ -214,12 +216,13 @@ static void begin(struct chat_choice *c)
     ADD(r->out, ",\"message\":");
     lr_buf_add_str(r->out, r->head);
     ADD(r->out, "\"content\":[],\"stop_reason\":null,\"stop_sequence\":null,");
-    write_usage(r, r->out); /* the prompt's size; message_delta has the final numbers */
+    anthropic_write_usage(r,
+                          r->out); /* the prompt's size; message_delta has the final numbers */
     lr_buf_add_char(r->out, '}');
     end_event(r->out);
 }
 
-static void add_text(struct chat_choice *c, enum block kind, struct lr_str text)
+static void anthropic_add_text(struct chat_choice *c, enum block kind, struct lr_str text)
 {
     struct chat_response *r = c->response;
     struct answer *a = r->own;
@@ -240,26 +243,26 @@ static void add_text(struct chat_choice *c, enum block kind, struct lr_str text)
         lr_buf_add_str(&a->text, text);
 }
 
-static void write_text(struct chat_choice *c, enum chat_delta_kind kind, uint32_t tool,
-                       struct lr_str text)
+static void anthropic_write_text(struct chat_choice *c, enum chat_delta_kind kind,
+                                 uint32_t tool, struct lr_str text)
 {
     struct chat_response *r = c->response;
     (void)tool; /* the open call is always the last */
     if (kind == CHAT_DELTA_CONTENT)
-        add_text(c, BLOCK_TEXT, text);
+        anthropic_add_text(c, BLOCK_TEXT, text);
     else if (kind == CHAT_DELTA_REASONING)
-        add_text(c, BLOCK_THINKING, text);
+        anthropic_add_text(c, BLOCK_THINKING, text);
     else if (answer_of(r)->open == BLOCK_TOOL)
-        add_text(c, BLOCK_TOOL, text);
+        anthropic_add_text(c, BLOCK_TOOL, text);
 }
 
-static void write_call(struct chat_choice *c, uint32_t tool, struct lr_str name)
+static void anthropic_write_call(struct chat_choice *c, uint32_t tool, struct lr_str name)
 {
     close_block(c);
     open_block(c, BLOCK_TOOL, tool, name);
 }
 
-static void fail(struct chat_response *r, const struct lr_error *error)
+static void anthropic_fail(struct chat_response *r, const struct lr_error *error)
 {
     struct chat_error e = {.error = *error};
     if (r->stream)
@@ -269,7 +272,7 @@ static void fail(struct chat_response *r, const struct lr_error *error)
         ADD(r->out, "\n\n");
 }
 
-static void complete(struct chat_response *r)
+static void anthropic_complete(struct chat_response *r)
 {
     const struct answer *a = r->own;
     if (r->lost || a->blocks.failed) {
@@ -277,13 +280,13 @@ static void complete(struct chat_response *r)
         r->status = lr_fail(&error, LR_OUT_OF_RAM,
                             "the answer is larger than %zu bytes; ask for fewer tokens",
                             a->blocks.limit);
-        fail(r, &error);
+        anthropic_fail(r, &error);
     } else if (r->stream) {
         EVENT(r->out, "message_delta");
         ADD(r->out, ",\"delta\":{");
         write_stop(r, r->out);
         ADD(r->out, "},");
-        write_usage(r, r->out);
+        anthropic_write_usage(r, r->out);
         end_event(r->out);
         EVENT(r->out, "message_stop");
         end_event(r->out);
@@ -294,18 +297,18 @@ static void complete(struct chat_response *r)
         ADD(r->out, "],");
         write_stop(r, r->out);
         lr_buf_add_char(r->out, ',');
-        write_usage(r, r->out);
+        anthropic_write_usage(r, r->out);
         lr_buf_add_char(r->out, '}');
     }
 }
 
-const struct chat_writer chat_anthropic_writer = {.head = write_head,
-                                                  .open = open_writer,
-                                                  .close = close_writer,
-                                                  .begin = begin,
-                                                  .text = write_text,
-                                                  .call = write_call,
+const struct chat_writer chat_anthropic_writer = {.head = anthropic_write_head,
+                                                  .open = anthropic_open_writer,
+                                                  .close = anthropic_close_writer,
+                                                  .begin = anthropic_begin,
+                                                  .text = anthropic_write_text,
+                                                  .call = anthropic_write_call,
                                                   .call_end = close_block,
                                                   .finish = close_block,
-                                                  .complete = complete,
-                                                  .fail = fail};
+                                                  .complete = anthropic_complete,
+                                                  .fail = anthropic_fail};

@@ -1,7 +1,7 @@
 /* chat/anthropic/codec.c - the codec of POST /v1/messages. */
 #include "chat/anthropic/anthropic.h"
 
-static lr_code parse(struct chat_parse *p, const struct lr_json *root)
+static lr_code anthropic_codec_parse(struct chat_parse *p, const struct lr_json *root)
 {
     struct chat_anthropic_parse a = {.p = *p};
     /* A client that does not ask for thinking reads the first block as the answer. */
@@ -20,7 +20,7 @@ const struct chat_codec chat_anthropic = {
     .id_header = "request-id",
     .prompt_field = "messages",
     .fields = &chat_anthropic_fields,
-    .parse = parse,
+    .parse = anthropic_codec_parse,
     .body = &chat_anthropic_writer,
     .stream = &chat_anthropic_writer,
     .error = chat_anthropic_error,

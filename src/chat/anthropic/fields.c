@@ -23,7 +23,8 @@ static lr_code parse_messages(struct chat_parse *p, const char *name,
     return LR_OK;
 }
 
-static lr_code parse_max(struct chat_parse *p, const char *name, const struct lr_json *value)
+static lr_code anthropic_fields_parse_max(struct chat_parse *p, const char *name,
+                                          const struct lr_json *value)
 {
     return chat_parse_u32(p, name, value, 1, INT32_MAX, &p->req->max_tokens);
 }
@@ -36,7 +37,8 @@ static lr_code parse_metadata(struct chat_parse *p, const char *name,
     return LR_OK;
 }
 
-static lr_code parse_format(struct chat_parse *p, const char *name, const struct lr_json *value)
+static lr_code anthropic_fields_parse_format(struct chat_parse *p, const char *name,
+                                             const struct lr_json *value)
 {
     struct chat_object about;
     const struct lr_json *schema = lr_json_get(value, "schema");
@@ -67,7 +69,7 @@ static lr_code parse_output_config(struct chat_parse *p, const char *name,
         chat_anthropic_parse_of(p)->has_effort = true;
     }
     if (code == LR_OK && format != NULL && format->type != LR_JSON_NULL)
-        code = parse_format(p, "output_config.format", format);
+        code = anthropic_fields_parse_format(p, "output_config.format", format);
     return code;
 }
 
@@ -107,7 +109,7 @@ static const struct chat_field fields[] = {
     {{YES("model", "id or alias of a registered model; required")}, chat_parse_model},
     {{YES("messages", "1 or more, of role `user`, `assistant` or `system`; required. See below")}, parse_messages},
     {{YES("system", "a string or blocks of type `text`. See below")}, parse_system},
-    {{YES("max_tokens", "1 or more; default: up to the end of the context. Thinking counts, too")}, parse_max},
+    {{YES("max_tokens", "1 or more; default: up to the end of the context. Thinking counts, too")}, anthropic_fields_parse_max},
     {{YES("stream", "boolean")}, chat_parse_flag},
     {{YES("stop_sequences", "strings; matched on the text of the answer, not on thinking or tool input")}, chat_parse_stop},
     {{YES("temperature", "0 to 2; 0 is greedy; default 1")}, chat_parse_sampling},
@@ -116,7 +118,7 @@ static const struct chat_field fields[] = {
     {{YES("tools", "up to 256 with `name`, `description`, `input_schema`; `strict: true` enforces the schema (docs/structured-output.md). Tools of another `type` than `custom` run on Anthropic's servers or have no schema: they are left out, and the header `X-LLM-Router-Ignored` names them")}, chat_anthropic_tools},
     {{YES("tool_choice", "`auto`, `any`, `tool` with `name`, or `none`; `disable_parallel_tool_use` ends the answer after its first call")}, chat_anthropic_tool_choice},
     {{YES("output_config", "`effort`: `low`, `medium`, `high`, `xhigh`, `max`; `format`: `json_schema` with `schema`, always enforced (docs/structured-output.md)")}, parse_output_config},
-    {{YES("output_format", "older name of `output_config.format`")}, parse_format},
+    {{YES("output_format", "older name of `output_config.format`")}, anthropic_fields_parse_format},
     {{YES("thinking", "`enabled`, `adaptive` and `between_tools` show the reasoning as `thinking` blocks; `disabled`, no `thinking` and `display: omitted` hide it. `budget_tokens` below 4096 is the effort `low`, below 16384 `medium`, else `high`; `disabled` is `low`; `output_config.effort` comes first")}, parse_thinking},
     {{YES("metadata", "`user_id`, for logs")}, parse_metadata},
 
@@ -135,7 +137,7 @@ static const struct chat_field fields[] = {
 const struct chat_fields chat_anthropic_fields = {fields, sizeof(fields) / sizeof(fields[0]), 1,
                                                   "messages.md"};
 
-static void print_list(struct lr_buf *out, enum chat_field_list list)
+static void anthropic_fields_print_list(struct lr_buf *out, enum chat_field_list list)
 {
     lr_buf_add_z(out, "| field | values |\n|---|---|\n");
     for (size_t i = 0; i < chat_anthropic_fields.count; i++)
@@ -146,7 +148,7 @@ static void print_list(struct lr_buf *out, enum chat_field_list list)
 void chat_anthropic_fields_markdown(struct lr_buf *out)
 {
     lr_buf_add_z(out, "### Honoured\n\n");
-    print_list(out, CHAT_FIELD_HONOURED);
+    anthropic_fields_print_list(out, CHAT_FIELD_HONOURED);
     lr_buf_add_z(out, "\n### Ignored\n\n");
-    print_list(out, CHAT_FIELD_NO_EFFECT);
+    anthropic_fields_print_list(out, CHAT_FIELD_NO_EFFECT);
 }

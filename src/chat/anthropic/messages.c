@@ -29,14 +29,15 @@ struct build {
     struct lr_buf text, thinking; /* of the message that is being built */
 };
 
-static lr_code no_memory(struct build *b)
+static lr_code anthropic_messages_no_memory(struct build *b)
 {
     return chat_parse_fail(b->p, "messages", NULL, LR_OUT_OF_RAM,
                            "no memory for 'messages' (limit %zu bytes)", b->p->arena->limit);
 }
 
 /* Fails with the position of the message and, from 0, of a block in it; -1: of no block. */
-static lr_code fail_at(struct build *b, int64_t block, lr_code status, const char *text)
+static lr_code anthropic_messages_fail_at(struct build *b, int64_t block, lr_code status,
+                                          const char *text)
 {
     char at[64];
     int len = snprintf(at, sizeof(at), "messages.%u", b->index);
@@ -58,7 +59,7 @@ static lr_code name_note(struct build *b, uint32_t block)
 }
 
 /* The content of a buffer as JSON text in the arena; type null without memory. */
-static struct lr_json take(struct build *b, struct lr_buf *buf)
+static struct lr_json anthropic_messages_take(struct build *b, struct lr_buf *buf)
 {
     const char *copy = buf->failed ? NULL : lr_arena_copy(b->p->arena, lr_buf_str(buf));
     struct lr_json text = copy != NULL ? chat_string_json(lr_str(copy, buf->len))
@@ -71,7 +72,7 @@ static struct lr_json take(struct build *b, struct lr_buf *buf)
 static bool begin_message(struct build *b, struct chat_object *o, const char *role,
                           struct lr_buf *text, uint32_t more)
 {
-    struct lr_json content = take(b, text);
+    struct lr_json content = anthropic_messages_take(b, text);
     if (content.type == LR_JSON_NULL || !chat_object_begin(o, b->p->arena, NULL, 2 + more))
         return false;
     chat_object_set(o, "role", chat_string_json(lr_str_z(role)));
@@ -95,7 +96,7 @@ static struct lr_str without_billing(struct lr_str text)
     return text;
 }
 
-static void add_system(struct lr_buf *out, struct lr_str text)
+static void anthropic_messages_add_system(struct lr_buf *out, struct lr_str text)
 {
     text = without_billing(text);
     if (out->len > 0 && text.len > 0)
@@ -109,10 +110,10 @@ static bool add_system_content(const struct lr_json *content, struct lr_buf *out
     struct lr_str text;
     bool ok = lr_json_str(content, &text) || lr_json_is(content, LR_JSON_ARRAY);
     if (ok && content->type == LR_JSON_STRING)
-        add_system(out, text);
+        anthropic_messages_add_system(out, text);
     for (uint32_t i = 0; ok && content->type == LR_JSON_ARRAY && i < content->count; i++)
         if (lr_json_str(lr_json_get(&content->items[i], "text"), &text))
-            add_system(out, text);
+            anthropic_messages_add_system(out, text);
     return ok;
 }
 
@@ -121,8 +122,8 @@ static lr_code add_system_message(struct build *b)
     bool is_first = b->count == 1 && !b->has_user;
     struct lr_buf *out = is_first ? &b->system : &b->user;
     if (!add_system_content(lr_json_get(b->message, "content"), out))
-        return fail_at(b, -1, LR_INVALID_ARGUMENT,
-                       "'content' must be a string or an array of blocks");
+        return anthropic_messages_fail_at(b, -1, LR_INVALID_ARGUMENT,
+                                          "'content' must be a string or an array of blocks");
     b->has_user = b->has_user || !is_first;
     return LR_OK;
 }
@@ -136,7 +137,7 @@ static lr_code flush_user(struct build *b)
         return LR_OK;
     b->has_user = false;
     if (!begin_message(b, &o, "user", &b->user, 0))
-        return no_memory(b);
+        return anthropic_messages_no_memory(b);
     b->messages[b->count++] = chat_object_json(&o);
     return LR_OK;
 }
@@ -148,17 +149,18 @@ static lr_code add_result(struct build *b, uint32_t index, const struct lr_json 
     struct lr_str id;
     struct chat_object o;
     if (!lr_json_str(lr_json_get(block, "tool_use_id"), &id) || !lr_strmap_has(&b->calls, id))
-        return fail_at(b, index, LR_INVALID_ARGUMENT,
-                       "'tool_use_id' must be the id of a 'tool_use' block before it");
+        return anthropic_messages_fail_at(
+            b, index, LR_INVALID_ARGUMENT,
+            "'tool_use_id' must be the id of a 'tool_use' block before it");
     (void)lr_json_bool(lr_json_get(block, "is_error"), &is_error);
     if (is_error)
         lr_buf_add_z(&b->text, "Error: ");
     if (content != NULL && content->type != LR_JSON_NULL &&
         !chat_anthropic_text(content, &b->text))
-        return fail_at(b, index, LR_INVALID_ARGUMENT,
-                       "'content' must be a string or an array of blocks");
+        return anthropic_messages_fail_at(b, index, LR_INVALID_ARGUMENT,
+                                          "'content' must be a string or an array of blocks");
     if (!begin_message(b, &o, "tool", &b->text, 1))
-        return no_memory(b);
+        return anthropic_messages_no_memory(b);
     chat_object_set(&o, "tool_call_id", chat_string_json(id));
     b->messages[b->count++] = chat_object_json(&o);
     return LR_OK;
@@ -171,11 +173,13 @@ static lr_code add_user_block(struct build *b, uint32_t index, const struct lr_j
     size_t before = b->user.len;
     if (chat_anthropic_is(block, "text") &&
         !lr_json_is(lr_json_get(block, "text"), LR_JSON_STRING))
-        return fail_at(b, index, LR_INVALID_ARGUMENT, "'text' must be a string");
+        return anthropic_messages_fail_at(b, index, LR_INVALID_ARGUMENT,
+                                          "'text' must be a string");
     if (chat_anthropic_is(block, "image") && b->index == b->last_user)
-        return fail_at(b, index, LR_UNSUPPORTED,
-                       "this model reads text only and cannot see the image; describe it in "
-                       "words or leave it out");
+        return anthropic_messages_fail_at(
+            b, index, LR_UNSUPPORTED,
+            "this model reads text only and cannot see the image; describe it in "
+            "words or leave it out");
     if (before > 0)
         lr_buf_add_z(&b->user, index == 0 ? "\n\n" : "\n");
     size_t at = b->user.len;
@@ -193,12 +197,13 @@ static lr_code add_user(struct build *b)
     if (lr_json_is(content, LR_JSON_STRING))
         return add_user_block(b, 0, content);
     if (!lr_json_is(content, LR_JSON_ARRAY))
-        return fail_at(b, -1, LR_INVALID_ARGUMENT,
-                       "'content' must be a string or an array of blocks");
+        return anthropic_messages_fail_at(b, -1, LR_INVALID_ARGUMENT,
+                                          "'content' must be a string or an array of blocks");
     for (uint32_t i = 0; code == LR_OK && i < content->count; i++) {
         const struct lr_json *block = &content->items[i];
         if (!lr_json_is(lr_json_get(block, "type"), LR_JSON_STRING))
-            return fail_at(b, i, LR_INVALID_ARGUMENT, "a block is an object with a 'type'");
+            return anthropic_messages_fail_at(b, i, LR_INVALID_ARGUMENT,
+                                              "a block is an object with a 'type'");
         code = chat_anthropic_is(block, "tool_result") ? add_result(b, i, block)
                                                        : add_user_block(b, i, block);
         if (code == LR_OK && chat_anthropic_has_note(block))
@@ -218,13 +223,14 @@ static lr_code make_call(struct build *b, uint32_t index, const struct lr_json *
     struct chat_object call, function;
     if (!lr_json_str(lr_json_get(block, "id"), &id) || id.len == 0 ||
         !lr_json_str(lr_json_get(block, "name"), &name) || name.len == 0)
-        return fail_at(b, index, LR_INVALID_ARGUMENT, "a 'tool_use' needs 'id' and 'name'");
+        return anthropic_messages_fail_at(b, index, LR_INVALID_ARGUMENT,
+                                          "a 'tool_use' needs 'id' and 'name'");
     if (input != NULL && input->type != LR_JSON_NULL)
         arguments = *input;
     if (!chat_object_begin(&call, b->p->arena, NULL, 3) ||
         !chat_object_begin(&function, b->p->arena, NULL, 2) ||
         !lr_strmap_put(&b->calls, id, NULL, NULL))
-        return no_memory(b);
+        return anthropic_messages_no_memory(b);
     chat_object_set(&function, "name", chat_string_json(name));
     chat_object_set(&function, "arguments", arguments);
     chat_object_set(&call, "id", chat_string_json(id));
@@ -251,7 +257,8 @@ static lr_code read_assistant(struct build *b, const struct lr_json *content,
     for (uint32_t i = 0; code == LR_OK && i < content->count; i++) {
         const struct lr_json *block = &content->items[i];
         if (!lr_json_is(lr_json_get(block, "type"), LR_JSON_STRING))
-            return fail_at(b, i, LR_INVALID_ARGUMENT, "a block is an object with a 'type'");
+            return anthropic_messages_fail_at(b, i, LR_INVALID_ARGUMENT,
+                                              "a block is an object with a 'type'");
         if (chat_anthropic_is(block, "tool_use"))
             code = make_call(b, i, block, &calls[(*count)++]);
         else if (chat_anthropic_is(block, "thinking"))
@@ -270,7 +277,7 @@ static uint32_t count_blocks(const struct lr_json *content, const char *type)
     return count;
 }
 
-static lr_code add_assistant(struct build *b)
+static lr_code anthropic_messages_add_assistant(struct build *b)
 {
     const struct lr_json *content = lr_json_get(b->message, "content");
     struct lr_json *calls = NULL;
@@ -286,21 +293,21 @@ static lr_code add_assistant(struct build *b)
         uint32_t room = count_blocks(content, "tool_use");
         calls = lr_arena_array(b->p->arena, (size_t)room + 1, sizeof(*calls));
         if (calls == NULL)
-            return no_memory(b);
+            return anthropic_messages_no_memory(b);
         if ((code = read_assistant(b, content, calls, &count)) != LR_OK)
             return code;
     } else {
-        return fail_at(b, -1, LR_INVALID_ARGUMENT,
-                       "'content' must be a string or an array of blocks");
+        return anthropic_messages_fail_at(b, -1, LR_INVALID_ARGUMENT,
+                                          "'content' must be a string or an array of blocks");
     }
     if (b->text.len == 0 && count == 0)
         return LR_OK; /* thinking that led to nothing: templates have no place for it */
     if (!begin_message(b, &o, "assistant", &b->text, 2))
-        return no_memory(b);
+        return anthropic_messages_no_memory(b);
     if (b->thinking.len > 0 || b->thinking.failed) {
-        struct lr_json thinking = take(b, &b->thinking);
+        struct lr_json thinking = anthropic_messages_take(b, &b->thinking);
         if (thinking.type == LR_JSON_NULL)
-            return no_memory(b);
+            return anthropic_messages_no_memory(b);
         chat_object_set(&o, "reasoning_content", thinking);
     }
     if (count > 0)
@@ -319,20 +326,20 @@ static bool has_role(const struct lr_json *message, const char *role)
     return lr_json_str(lr_json_get(message, "role"), &text) && lr_str_eq_z(text, role);
 }
 
-static lr_code add_message(struct build *b)
+static lr_code anthropic_messages_add_message(struct build *b)
 {
     if (has_role(b->message, "user"))
         return add_user(b);
     if (has_role(b->message, "assistant"))
-        return add_assistant(b);
+        return anthropic_messages_add_assistant(b);
     if (has_role(b->message, "system"))
         return add_system_message(b);
-    return fail_at(b, -1, LR_INVALID_ARGUMENT,
-                   "'role' must be 'user', 'assistant' or 'system'");
+    return anthropic_messages_fail_at(b, -1, LR_INVALID_ARGUMENT,
+                                      "'role' must be 'user', 'assistant' or 'system'");
 }
 
 /* Without a system text the list begins at slot 1. */
-static lr_code finish(struct build *b)
+static lr_code anthropic_messages_finish(struct build *b)
 {
     struct chat_parse *p = b->p;
     bool has_system = b->system.len > 0 || b->system.failed;
@@ -342,7 +349,7 @@ static lr_code finish(struct build *b)
         return code;
     struct lr_json *all = lr_arena_alloc(p->arena, sizeof(*all));
     if (all == NULL || (has_system && !begin_message(b, &o, "system", &b->system, 0)))
-        return no_memory(b);
+        return anthropic_messages_no_memory(b);
     if (has_system)
         b->messages[0] = chat_object_json(&o);
     if (b->count == 1)
@@ -365,7 +372,7 @@ static lr_code count_messages(struct build *b, const struct lr_json *from)
             b->last_user = i;
     }
     b->messages = lr_arena_array(b->p->arena, room, sizeof(*b->messages));
-    return b->messages != NULL ? LR_OK : no_memory(b);
+    return b->messages != NULL ? LR_OK : anthropic_messages_no_memory(b);
 }
 
 lr_code chat_anthropic_messages(struct chat_parse *p)
@@ -387,10 +394,10 @@ lr_code chat_anthropic_messages(struct chat_parse *p)
         (void)add_system_content(a->system, &b.system);
     for (; code == LR_OK && b.index < a->messages->count; b.index++) {
         b.message = &a->messages->items[b.index];
-        code = add_message(&b);
+        code = anthropic_messages_add_message(&b);
     }
     if (code == LR_OK)
-        code = finish(&b);
+        code = anthropic_messages_finish(&b);
     for (size_t i = 0; i < sizeof(buffers) / sizeof(buffers[0]); i++)
         lr_buf_free(buffers[i]);
     lr_strmap_free(&b.calls);

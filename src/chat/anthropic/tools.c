@@ -16,13 +16,13 @@ struct tools {
     struct lr_strmap names;
 };
 
-static lr_code no_memory(struct chat_parse *p)
+static lr_code anthropic_tools_no_memory(struct chat_parse *p)
 {
     return chat_parse_fail(p, "tools", NULL, LR_OUT_OF_RAM,
                            "no memory for 'tools' (limit %zu bytes)", p->arena->limit);
 }
 
-static lr_code bad(struct chat_parse *p, uint32_t index, const char *text)
+static lr_code anthropic_tools_bad(struct chat_parse *p, uint32_t index, const char *text)
 {
     char at[32];
     (void)snprintf(at, sizeof(at), "tools.%u", index);
@@ -57,15 +57,16 @@ static lr_code make_tool(struct chat_parse *p, uint32_t index, const struct lr_j
     struct chat_object tool, function;
     struct lr_str name;
     if (!lr_json_str(lr_json_get(from, "name"), &name) || !chat_is_tool_name(name))
-        return bad(p, index, "'name' must have 1 to 64 letters, digits, '_', '-' or '.'");
+        return anthropic_tools_bad(p, index,
+                                   "'name' must have 1 to 64 letters, digits, '_', '-' or '.'");
     if (lr_strmap_has(&all->names, name))
-        return bad(p, index, "tool names must be unique");
+        return anthropic_tools_bad(p, index, "tool names must be unique");
     if (schema != NULL && schema->type != LR_JSON_OBJECT && schema->type != LR_JSON_NULL)
-        return bad(p, index, "'input_schema' must be an object");
+        return anthropic_tools_bad(p, index, "'input_schema' must be an object");
     if (!chat_object_begin(&tool, p->arena, NULL, 2) ||
         !chat_object_begin(&function, p->arena, NULL, 4) ||
         !lr_strmap_put(&all->names, name, NULL, NULL))
-        return no_memory(p);
+        return anthropic_tools_no_memory(p);
     chat_object_set(&function, "name", chat_string_json(name));
     for (size_t i = 0; i < sizeof(members) / sizeof(members[0]); i++) {
         const struct lr_json *value = lr_json_get(from, members[i][0]);
@@ -98,11 +99,11 @@ lr_code chat_anthropic_tools(struct chat_parse *p, const char *name,
                             lr_arena_array(p->arena, value->count, sizeof(*all.origins))};
     struct lr_json *list = lr_arena_alloc(p->arena, sizeof(*list));
     if (all.list == NULL || all.origins == NULL || list == NULL)
-        return no_memory(p);
+        return anthropic_tools_no_memory(p);
     lr_strmap_init(&all.names);
     for (uint32_t i = 0; code == LR_OK && i < value->count; i++) {
         if (value->items[i].type != LR_JSON_OBJECT)
-            code = bad(p, i, "a tool is an object");
+            code = anthropic_tools_bad(p, i, "a tool is an object");
         else if (is_callable(&value->items[i]))
             code = make_tool(p, i, &value->items[i], &all);
         else

@@ -17,7 +17,7 @@ static const char *const builtins[] = {"python", "browser", "container"};
 /* Longer words are not looked at: "to=functions." and a tool's name of 128 letters. */
 enum { WORD_MAX = 160 };
 
-static bool is_blank(char c)
+static bool harmony_header_is_blank(char c)
 {
     return c == ' ' || c == '\t' || c == '\n' || c == '\r';
 }
@@ -33,7 +33,7 @@ static bool is_name_char(char c)
            c == ':' || c == '/';
 }
 
-static bool is_one_of(struct lr_str word, const char *const *list, size_t count)
+static bool harmony_header_is_one_of(struct lr_str word, const char *const *list, size_t count)
 {
     for (size_t i = 0; i < count; i++)
         if (lr_str_eq_z(word, list[i]))
@@ -41,9 +41,9 @@ static bool is_one_of(struct lr_str word, const char *const *list, size_t count)
     return false;
 }
 
-static size_t skip_blanks(struct lr_str s, size_t at)
+static size_t harmony_header_skip_blanks(struct lr_str s, size_t at)
 {
-    while (at < s.len && is_blank(s.ptr[at]))
+    while (at < s.len && harmony_header_is_blank(s.ptr[at]))
         at++;
     return at;
 }
@@ -51,7 +51,7 @@ static size_t skip_blanks(struct lr_str s, size_t at)
 static struct lr_str word_at(struct lr_str s, size_t at)
 {
     size_t end = at;
-    while (end < s.len && !is_blank(s.ptr[end]))
+    while (end < s.len && !harmony_header_is_blank(s.ptr[end]))
         end++;
     return lr_str(s.ptr + at, end - at);
 }
@@ -106,18 +106,18 @@ static bool is_header_word(struct lr_str word)
     size_t role = assistant_prefix(word);
     if (role > 0) /* "assistantassistant", "assistantfinal" */
         return role == word.len || is_channel(lr_str_sub(word, role, word.len));
-    return is_channel(word) || is_one_of(word, type_words, COUNT(type_words)) ||
-           is_one_of(word, foreign_roles, COUNT(foreign_roles)) ||
+    return is_channel(word) || harmony_header_is_one_of(word, type_words, COUNT(type_words)) ||
+           harmony_header_is_one_of(word, foreign_roles, COUNT(foreign_roles)) ||
            lr_str_starts(word, "functions.") || lr_str_starts(word, "to=");
 }
 
 bool chat_harmony_header_words_only(struct lr_str text)
 {
-    for (size_t at = skip_blanks(text, 0); at < text.len;) {
+    for (size_t at = harmony_header_skip_blanks(text, 0); at < text.len;) {
         struct lr_str word = word_at(text, at);
         if (!is_header_word(word))
             return false;
-        at = skip_blanks(text, at + word.len);
+        at = harmony_header_skip_blanks(text, at + word.len);
     }
     return true;
 }
@@ -141,7 +141,7 @@ bool chat_harmony_header_is_text(const struct chat_harmony *h)
     struct lr_str word = lr_str(h->header + h->word_at, h->header_len - h->word_at);
     if (((unsigned char)last & 0x80) != 0 || word.len > WORD_MAX)
         return true;
-    if (!is_blank(last))
+    if (!harmony_header_is_blank(last))
         return false;
     word.len--;
     return word.len > 0 && !is_header_word(word);
@@ -152,7 +152,7 @@ bool chat_harmony_header_is_text(const struct chat_harmony *h)
 /* The value behind "to=" at `at`; *end is where it stops. */
 static struct lr_str recipient_value(struct lr_str s, size_t at, size_t *end)
 {
-    size_t from = skip_blanks(s, at + strlen("to="));
+    size_t from = harmony_header_skip_blanks(s, at + strlen("to="));
     size_t to = from;
     while (to < s.len && is_name_char(s.ptr[to]))
         to++;
@@ -165,7 +165,8 @@ static struct lr_str recipient_value(struct lr_str s, size_t at, size_t *end)
 /* The later recipient wins, but only a function replaces a function. */
 static void offer_recipient(struct lr_str *best, struct lr_str candidate)
 {
-    if (candidate.len == 0 || is_one_of(candidate, no_recipients, COUNT(no_recipients)))
+    if (candidate.len == 0 ||
+        harmony_header_is_one_of(candidate, no_recipients, COUNT(no_recipients)))
         return;
     if (lr_str_starts(*best, "functions.") && !lr_str_starts(candidate, "functions."))
         return;
@@ -186,7 +187,7 @@ static void find_recipients(struct lr_str s, struct lr_str *best)
 bool chat_harmony_is_builtin(struct lr_str name)
 {
     struct lr_str space = lr_str_sub(name, 0, lr_str_find_char(name, '.'));
-    return is_one_of(space, builtins, COUNT(builtins));
+    return harmony_header_is_one_of(space, builtins, COUNT(builtins));
 }
 
 static bool is_builtin(const struct chat_harmony *h, struct lr_str name)
@@ -227,17 +228,17 @@ struct reading {
 };
 
 /* Reads the role and moves r->at behind it. */
-static void read_role(const struct chat_harmony *h, struct reading *r)
+static void harmony_header_read_role(const struct chat_harmony *h, struct reading *r)
 {
     if (!h->has_start)
         return;
-    r->at = skip_blanks(r->text, 0);
+    r->at = harmony_header_skip_blanks(r->text, 0);
     struct lr_str rest = lr_str_sub(r->text, r->at, r->text.len);
     size_t own = assistant_prefix(rest);
     struct lr_str word = word_at(r->text, r->at);
     if (own > 0) {
         r->at += own;
-    } else if (is_one_of(word, foreign_roles, COUNT(foreign_roles)) ||
+    } else if (harmony_header_is_one_of(word, foreign_roles, COUNT(foreign_roles)) ||
                lr_str_starts(word, "functions.")) {
         r->is_foreign = true;
         r->at += word.len;
@@ -256,13 +257,14 @@ static void read_tail(const struct chat_harmony *h, struct reading *r)
 {
     bool type_due = h->constrain_at != CHAT_HARMONY_NO_CONSTRAIN;
     for (;;) {
-        size_t at = skip_blanks(r->text, r->at);
+        size_t at = harmony_header_skip_blanks(r->text, r->at);
         struct lr_str rest = lr_str_sub(r->text, at, r->text.len);
         struct lr_str word = type_word(word_at(r->text, at));
         if (lr_str_starts(rest, "to=")) {
             offer_recipient(&r->recipient, recipient_value(r->text, at, &r->at));
-        } else if (word.len > 0 && (is_one_of(word, type_words, COUNT(type_words)) ||
-                                    (type_due && at >= h->constrain_at))) {
+        } else if (word.len > 0 &&
+                   (harmony_header_is_one_of(word, type_words, COUNT(type_words)) ||
+                    (type_due && at >= h->constrain_at))) {
             type_due = type_due && at < h->constrain_at;
             r->is_code = r->is_code || lr_str_eq_z(word, "code");
             r->at = at + word.len;
@@ -276,7 +278,7 @@ static void read_tail(const struct chat_harmony *h, struct reading *r)
 static void read_channel(const struct chat_harmony *h, struct reading *r)
 {
     size_t n;
-    r->at = skip_blanks(r->text, h->channel_at);
+    r->at = harmony_header_skip_blanks(r->text, h->channel_at);
     r->channel = channel_prefix(lr_str_sub(r->text, r->at, r->text.len), &n);
     r->at += n;
     if (r->channel != CHANNEL_NONE || lr_str_starts(word_at(r->text, r->at), "to="))
@@ -287,13 +289,13 @@ static void read_channel(const struct chat_harmony *h, struct reading *r)
 static void read_rest(struct reading *r)
 {
     find_recipients(lr_str_sub(r->text, r->at, r->text.len), &r->recipient);
-    for (size_t at = skip_blanks(r->text, r->at); at < r->text.len;) {
+    for (size_t at = harmony_header_skip_blanks(r->text, r->at); at < r->text.len;) {
         struct lr_str word = word_at(r->text, at);
         size_t n;
         if (r->channel == CHANNEL_NONE && is_channel(word))
             r->channel = channel_prefix(word, &n);
         r->is_code = r->is_code || lr_str_eq_z(word, "code");
-        at = skip_blanks(r->text, at + word.len);
+        at = harmony_header_skip_blanks(r->text, at + word.len);
     }
 }
 
@@ -302,7 +304,7 @@ struct chat_harmony_header chat_harmony_header_read(const struct chat_harmony *h
 {
     struct reading r = {.text = lr_str(h->header, h->header_len)};
 
-    read_role(h, &r);
+    harmony_header_read_role(h, &r);
     if (h->has_channel) {
         find_recipients(lr_str_sub(r.text, r.at, h->channel_at), &r.recipient);
         read_channel(h, &r);

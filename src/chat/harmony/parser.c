@@ -39,7 +39,7 @@ static enum control control_of(struct lr_str name)
     return CONTROL_OTHER;
 }
 
-static bool is_blank(char c)
+static bool parser_is_blank(char c)
 {
     return c == ' ' || c == '\t' || c == '\n' || c == '\r';
 }
@@ -51,7 +51,7 @@ static bool is_blank_text(struct lr_str s)
 
 /* ---- emitting ---- */
 
-static void give(struct chat_harmony *h, enum chat_delta_kind kind, struct lr_str text)
+static void parser_give(struct chat_harmony *h, enum chat_delta_kind kind, struct lr_str text)
 {
     struct chat_delta delta = {.kind = kind, .tool_index = h->tool_count, .text = text};
     h->gave_any = true;
@@ -65,9 +65,9 @@ static void give_text(struct chat_harmony *h, enum chat_harmony_class class, str
     enum chat_delta_kind kind = is_reasoning ? CHAT_DELTA_REASONING : CHAT_DELTA_CONTENT;
     if (h->joint_due[class]) {
         h->joint_due[class] = false;
-        give(h, kind, is_reasoning ? LR_STR_LIT("\n") : LR_STR_LIT("\n\n"));
+        parser_give(h, kind, is_reasoning ? LR_STR_LIT("\n") : LR_STR_LIT("\n\n"));
     }
-    give(h, kind, text);
+    parser_give(h, kind, text);
 }
 
 /* Skips text before the JSON of a tool's arguments: words before the first brace are reasoning.
@@ -86,7 +86,7 @@ static size_t take_lead(struct chat_harmony *h, struct lr_str text)
             h->in_arguments = true;
             h->header_len = 0;
             if (is_full)
-                give(h, CHAT_DELTA_TOOL_ARGUMENTS, lead);
+                parser_give(h, CHAT_DELTA_TOOL_ARGUMENTS, lead);
             else if (!is_blank)
                 give_text(h, CHAT_CLASS_REASONING, lead);
             h->joint_due[CHAT_CLASS_REASONING] |= !is_full && !is_blank;
@@ -109,7 +109,7 @@ static void give_body(void *ctx, struct lr_str text)
     size_t taken = h->in_arguments ? 0 : take_lead(h, text);
     if (taken < text.len) {
         h->body_started = true;
-        give(h, CHAT_DELTA_TOOL_ARGUMENTS, lr_str_sub(text, taken, text.len));
+        parser_give(h, CHAT_DELTA_TOOL_ARGUMENTS, lr_str_sub(text, taken, text.len));
     }
 }
 
@@ -144,7 +144,7 @@ static void begin_body(struct chat_harmony *h, const struct chat_harmony_header 
     h->body_started = false;
     h->in_arguments = header->is_code;
     if (header->class == CHAT_CLASS_TOOL)
-        give(h, CHAT_DELTA_TOOL_BEGIN, header->tool);
+        parser_give(h, CHAT_DELTA_TOOL_BEGIN, header->tool);
     h->header_len = 0;
 }
 
@@ -156,12 +156,12 @@ static void close_body(struct chat_harmony *h, bool is_cut)
         struct lr_str lead = {h->header, h->header_len};
         if (!h->in_arguments && !is_blank_text(lead)) {
             h->body_started = true;
-            give(h, CHAT_DELTA_TOOL_ARGUMENTS, lead);
+            parser_give(h, CHAT_DELTA_TOOL_ARGUMENTS, lead);
         }
         /* Clients parse the arguments as JSON, so a call without arguments gets "{}". */
         if (!h->body_started && !is_cut)
-            give(h, CHAT_DELTA_TOOL_ARGUMENTS, LR_STR_LIT("{}"));
-        give(h, CHAT_DELTA_TOOL_END, lr_str(NULL, 0));
+            parser_give(h, CHAT_DELTA_TOOL_ARGUMENTS, LR_STR_LIT("{}"));
+        parser_give(h, CHAT_DELTA_TOOL_END, lr_str(NULL, 0));
         h->tool_count++;
     } else {
         h->joint_due[h->body_class] |= h->body_started;
@@ -257,7 +257,7 @@ static size_t text_in_header(struct chat_harmony *h, struct lr_str text)
             header_to_body(h, &header);
             return i + 1;
         }
-        if (is_blank(text.ptr[i]))
+        if (parser_is_blank(text.ptr[i]))
             h->word_at = h->header_len;
     }
     return text.len;

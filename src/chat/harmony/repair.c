@@ -170,7 +170,7 @@ static void match_results(const struct lr_json *calls, struct results *results,
 
 /* Adds the message at `at` and the results after it, call by call.  Returns how many messages
  * were consumed; 0: no memory. */
-static uint32_t expand(struct expansion *x, uint32_t at)
+static uint32_t harmony_repair_expand(struct expansion *x, uint32_t at)
 {
     const struct lr_json *message = &x->from->items[at];
     const struct lr_json *calls = lr_json_get(message, "tool_calls");
@@ -220,7 +220,7 @@ bool chat_repair_split_calls(struct lr_arena *arena, struct lr_json *messages)
             x.items[x.count++] = messages->items[i++];
             continue;
         }
-        uint32_t used = expand(&x, i);
+        uint32_t used = harmony_repair_expand(&x, i);
         if (used == 0)
             return false;
         i += used;

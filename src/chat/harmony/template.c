@@ -50,8 +50,9 @@ static void add_date(struct jinja_output *out, const struct tm *now)
     ours(out, date);
 }
 
-static lr_code add_system(struct jinja_output *out, const struct lr_json *context,
-                          const struct tm *now, struct lr_error *err)
+static lr_code harmony_template_add_system(struct jinja_output *out,
+                                           const struct lr_json *context, const struct tm *now,
+                                           struct lr_error *err)
 {
     const struct lr_json *identity = lr_json_get(context, "model_identity");
     const struct lr_json *effort = lr_json_get(context, "reasoning_effort");
@@ -121,7 +122,7 @@ struct render {
     struct lr_error *err;
 };
 
-static lr_code refuse(struct render *r, uint32_t i, const char *what)
+static lr_code harmony_template_refuse(struct render *r, uint32_t i, const char *what)
 {
     return lr_fail(r->err, LR_INVALID_ARGUMENT, "messages[%u]: %s", i, what);
 }
@@ -157,7 +158,7 @@ static lr_code add_call(struct render *r, uint32_t i, const struct lr_json *m)
     const struct lr_json *content = lr_json_get(m, "content");
     const struct lr_json *thinking = lr_json_get(m, "thinking");
     if (!lr_json_is(calls, LR_JSON_ARRAY) || calls->count == 0)
-        return refuse(r, i, "tool_calls must be a list with one call");
+        return harmony_template_refuse(r, i, "tool_calls must be a list with one call");
     const struct lr_json *call = &calls->items[0];
     if (truthy(lr_json_get(call, "function")))
         call = lr_json_get(call, "function");
@@ -165,9 +166,10 @@ static lr_code add_call(struct render *r, uint32_t i, const struct lr_json *m)
     const struct lr_json *content_type = lr_json_get(call, "content_type");
     const struct lr_json *arguments = lr_json_get(call, "arguments");
     if (!lr_json_str(lr_json_get(call, "name"), &name) || arguments == NULL)
-        return refuse(r, i, "a tool call needs a name and arguments");
+        return harmony_template_refuse(r, i, "a tool call needs a name and arguments");
     if (truthy(content) && truthy(thinking))
-        return refuse(r, i, "content and thinking beside a tool call: put one into the other");
+        return harmony_template_refuse(
+            r, i, "content and thinking beside a tool call: put one into the other");
     bool keep = r->last_final == UINT32_MAX || r->last_final < i;
     if (keep && truthy(content))
         add_analysis(r, string_of(content));
@@ -187,18 +189,20 @@ static lr_code add_call(struct render *r, uint32_t i, const struct lr_json *m)
     return LR_OK;
 }
 
-static lr_code add_assistant(struct render *r, uint32_t i, const struct lr_json *m)
+static lr_code harmony_template_add_assistant(struct render *r, uint32_t i,
+                                              const struct lr_json *m)
 {
     const struct lr_json *content = lr_json_get(m, "content");
     const struct lr_json *thinking = lr_json_get(m, "thinking");
     if (holds_channel_tags(content) || holds_channel_tags(thinking))
-        return refuse(r, i,
-                      "channel tags in the text: pass reasoning in \"thinking\" (or "
-                      "\"reasoning_content\") and the answer in \"content\"");
+        return harmony_template_refuse(
+            r, i,
+            "channel tags in the text: pass reasoning in \"thinking\" (or "
+            "\"reasoning_content\") and the answer in \"content\"");
     if (lr_json_get(m, "tool_calls") != NULL)
         return add_call(r, i, m);
     if (!lr_json_is(content, LR_JSON_STRING))
-        return refuse(r, i, "content must be a string");
+        return harmony_template_refuse(r, i, "content must be a string");
     bool ends = i + 1 == r->messages->count && !r->generate;
     if (ends && thinking != NULL)
         add_analysis(r, string_of(thinking));
@@ -214,9 +218,10 @@ static lr_code add_tool_result(struct render *r, uint32_t i, const struct lr_jso
 {
     const struct lr_json *content = lr_json_get(m, "content");
     if (r->last_call.ptr == NULL)
-        return refuse(r, i, "a tool message, but no assistant message with a tool call before");
+        return harmony_template_refuse(
+            r, i, "a tool message, but no assistant message with a tool call before");
     if (content == NULL)
-        return refuse(r, i, "content is missing");
+        return harmony_template_refuse(r, i, "content is missing");
     ours(r->out, "<|start|>functions.");
     theirs(r->out, r->last_call);
     ours(r->out, " to=assistant<|channel|>commentary<|message|>");
@@ -225,20 +230,20 @@ static lr_code add_tool_result(struct render *r, uint32_t i, const struct lr_jso
     return LR_OK;
 }
 
-static lr_code add_message(struct render *r, uint32_t i)
+static lr_code harmony_template_add_message(struct render *r, uint32_t i)
 {
     const struct lr_json *m = &r->messages->items[i];
     struct lr_str role = string_of(lr_json_get(m, "role"));
     const struct lr_json *content = lr_json_get(m, "content");
     if (lr_str_eq_z(role, "assistant"))
-        return add_assistant(r, i, m);
+        return harmony_template_add_assistant(r, i, m);
     if (lr_str_eq_z(role, "tool"))
         return add_tool_result(r, i, m);
     if (!lr_str_eq_z(role, "user"))
         return LR_OK; /* later system messages are not rendered, like in the official template
                        */
     if (!lr_json_is(content, LR_JSON_STRING))
-        return refuse(r, i, "content must be a string");
+        return harmony_template_refuse(r, i, "content must be a string");
     ours(r->out, "<|start|>user<|message|>");
     theirs(r->out, content->text);
     ours(r->out, "<|end|>");
@@ -255,7 +260,7 @@ static lr_code add_messages(struct render *r)
             r->last_final = i;
     }
     for (uint32_t i = r->first; i < r->messages->count; i++) {
-        lr_code rc = add_message(r, i);
+        lr_code rc = harmony_template_add_message(r, i);
         if (rc != LR_OK)
             return rc;
     }
@@ -279,7 +284,7 @@ lr_code chat_harmony_render(const struct lr_json *context, const struct tm *now,
         instructions = lr_json_get(&messages->items[0], "content");
         r.first = 1;
     }
-    lr_code rc = add_system(out, context, now, err);
+    lr_code rc = harmony_template_add_system(out, context, now, err);
     if (rc == LR_OK)
         rc = add_developer(out, instructions, tools, err);
     if (rc == LR_OK)

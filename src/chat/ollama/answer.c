@@ -28,7 +28,8 @@ static struct answer *answer_of(const struct chat_response *r)
 
 /* ---- making and freeing ---- */
 
-static void write_head(const struct chat_response_options *options, struct lr_buf *out)
+static void ollama_answer_write_head(const struct chat_response_options *options,
+                                     struct lr_buf *out)
 {
     char time[LR_TIME_TEXT_LEN + 1];
     lr_time_format(options->created * 1000, time);
@@ -37,8 +38,9 @@ static void write_head(const struct chat_response_options *options, struct lr_bu
     lr_buf_addf(out, ",\"created_at\":\"%s\",", time);
 }
 
-static lr_code open_writer(struct chat_response *r, const struct chat_response_options *options,
-                           struct lr_error *err)
+static lr_code ollama_answer_open_writer(struct chat_response *r,
+                                         const struct chat_response_options *options,
+                                         struct lr_error *err)
 {
     struct answer *a = calloc(1, sizeof(*a));
     r->own = a;
@@ -52,7 +54,7 @@ static lr_code open_writer(struct chat_response *r, const struct chat_response_o
     return LR_OK;
 }
 
-static void close_writer(struct chat_response *r)
+static void ollama_answer_close_writer(struct chat_response *r)
 {
     struct answer *a = r->own;
     if (a == NULL)
@@ -116,13 +118,13 @@ static void end_line(struct chat_response *r)
 
 /* ---- text and calls ---- */
 
-static void begin(struct chat_choice *c)
+static void ollama_answer_begin(struct chat_choice *c)
 {
     answer_of(c->response)->first_ns = lr_clock_ns(NULL);
 }
 
-static void write_text(struct chat_choice *c, enum chat_delta_kind kind, uint32_t tool,
-                       struct lr_str text)
+static void ollama_answer_write_text(struct chat_choice *c, enum chat_delta_kind kind,
+                                     uint32_t tool, struct lr_str text)
 {
     struct chat_response *r = c->response;
     struct answer *a = r->own;
@@ -152,7 +154,7 @@ static void join_lines(struct lr_buf *text, size_t from)
             text->data[i] = ' ';
 }
 
-static void end_call(struct chat_choice *c)
+static void ollama_answer_end_call(struct chat_choice *c)
 {
     struct chat_response *r = c->response;
     struct answer *a = r->own;
@@ -176,13 +178,13 @@ static void end_call(struct chat_choice *c)
     lr_buf_clear(&a->arguments);
 }
 
-static void write_call(struct chat_choice *c, uint32_t tool, struct lr_str name)
+static void ollama_answer_write_call(struct chat_choice *c, uint32_t tool, struct lr_str name)
 {
     struct answer *a = answer_of(c->response);
     char id[CHAT_CALL_ID_LEN];
     if (a->loads_only)
         return;
-    end_call(c);
+    ollama_answer_end_call(c);
     a->in_call = true;
     chat_call_id(c, tool, id);
     lr_buf_addf(&a->call,
@@ -194,7 +196,7 @@ static void write_call(struct chat_choice *c, uint32_t tool, struct lr_str name)
 
 /* ---- the end ---- */
 
-static void fail(struct chat_response *r, const struct lr_error *error)
+static void ollama_answer_fail(struct chat_response *r, const struct lr_error *error)
 {
     chat_ollama_error(r->out, r->codec, &(struct chat_error){.error = *error});
     if (r->stream)
@@ -224,7 +226,7 @@ static void write_figures(const struct chat_response *r)
                     (unsigned long long)lr_elapsed(a->first_ns, now));
 }
 
-static void complete(struct chat_response *r)
+static void ollama_answer_complete(struct chat_response *r)
 {
     struct chat_choice *c = &r->choices[0];
     const struct lr_str none = lr_str("", 0);
@@ -234,7 +236,7 @@ static void complete(struct chat_response *r)
         r->status = lr_fail(&error, LR_OUT_OF_RAM,
                             "the answer is larger than %zu bytes; ask for fewer tokens",
                             c->content.limit);
-        fail(r, &error);
+        ollama_answer_fail(r, &error);
         return;
     }
     if (r->stream) {
@@ -249,13 +251,13 @@ static void complete(struct chat_response *r)
         lr_buf_add_char(r->out, '\n');
 }
 
-const struct chat_writer chat_ollama_writer = {.head = write_head,
-                                               .open = open_writer,
-                                               .close = close_writer,
-                                               .begin = begin,
-                                               .text = write_text,
-                                               .call = write_call,
-                                               .call_end = end_call,
-                                               .finish = end_call,
-                                               .complete = complete,
-                                               .fail = fail};
+const struct chat_writer chat_ollama_writer = {.head = ollama_answer_write_head,
+                                               .open = ollama_answer_open_writer,
+                                               .close = ollama_answer_close_writer,
+                                               .begin = ollama_answer_begin,
+                                               .text = ollama_answer_write_text,
+                                               .call = ollama_answer_write_call,
+                                               .call_end = ollama_answer_end_call,
+                                               .finish = ollama_answer_end_call,
+                                               .complete = ollama_answer_complete,
+                                               .fail = ollama_answer_fail};

@@ -4,7 +4,7 @@
 /* The client wants the model in memory.  The shortest request that loads a model is one token;
  * queue, limits, usage and failover are those of every request, and the writer shows no text.
  */
-static lr_code load(struct chat_ollama_parse *o)
+static lr_code ollama_codec_load(struct chat_ollama_parse *o)
 {
     struct chat_parse *p = &o->p;
     struct chat_request *req = p->req;
@@ -29,7 +29,7 @@ static lr_code load(struct chat_ollama_parse *o)
     return LR_OK;
 }
 
-static lr_code parse(struct chat_parse *p, const struct lr_json *root)
+static lr_code ollama_codec_parse(struct chat_parse *p, const struct lr_json *root)
 {
     struct chat_ollama_parse o = {.p = *p};
     struct chat_request *req = p->req;
@@ -46,7 +46,7 @@ static lr_code parse(struct chat_parse *p, const struct lr_json *root)
     bool is_empty = is_chat ? o.messages == NULL || o.messages->count == 0
                             : o.prompt.len == 0 && !o.has_images;
     if (is_empty)
-        return load(&o);
+        return ollama_codec_load(&o);
     code = is_chat ? chat_ollama_messages(&o.p) : chat_ollama_prompt(&o.p);
     if (!is_chat)
         o.p.tool_choice_none = true; /* the API has no place for calls */
@@ -55,8 +55,8 @@ static lr_code parse(struct chat_parse *p, const struct lr_json *root)
 
 /* A line may begin with white space, so that a space tells a waiting client of activity. */
 #define SHARED(api, prompt)                                                                    \
-    .name = "ollama " api, .id_prefix = "ol-", .prompt_field = prompt, .parse = parse,         \
-    .body = &chat_ollama_writer, .stream = &chat_ollama_writer,                                \
+    .name = "ollama " api, .id_prefix = "ol-", .prompt_field = prompt,                         \
+    .parse = ollama_codec_parse, .body = &chat_ollama_writer, .stream = &chat_ollama_writer,   \
     .stream_type = "application/x-ndjson", .keep_alive = " ", .error = chat_ollama_error
 
 const struct chat_codec chat_ollama_chat = {SHARED("chat", "messages"),

@@ -37,7 +37,7 @@ static const struct chat_fields embed_fields = {fields, FIELD_COUNT, EMBED, "oll
 static const struct chat_fields embeddings_fields = {fields, FIELD_COUNT, EMBEDDINGS,
                                                      "ollama.md"};
 
-static lr_code parse(struct chat_parse *p, const struct lr_json *root)
+static lr_code embed_parse(struct chat_parse *p, const struct lr_json *root)
 {
     lr_code code = chat_parse_members(p, root);
     return code == LR_OK && p->req->prompts == NULL
@@ -52,8 +52,8 @@ struct own {
     size_t bytes; /* of the vectors so far */
 };
 
-static lr_code open_answer(struct chat_response *r, const struct chat_response_options *o,
-                           struct lr_error *err)
+static lr_code embed_open_answer(struct chat_response *r, const struct chat_response_options *o,
+                                 struct lr_error *err)
 {
     struct own *own = calloc(1, sizeof(*own));
     (void)o;
@@ -64,12 +64,12 @@ static lr_code open_answer(struct chat_response *r, const struct chat_response_o
     return LR_OK;
 }
 
-static void close_answer(struct chat_response *r)
+static void embed_close_answer(struct chat_response *r)
 {
     free(r->own);
 }
 
-static void write_head(const struct chat_response_options *o, struct lr_buf *out)
+static void embed_write_head(const struct chat_response_options *o, struct lr_buf *out)
 {
     lr_buf_add_z(out, "{\"model\":");
     lr_json_quote(out, o->model.len > 0 ? o->model : o->request->model);
@@ -89,12 +89,12 @@ static lr_code add_vector(struct chat_choice *c, const struct wire_vector *v,
                    CHAT_VECTORS_BYTES_MAX);
 }
 
-static void write_error(struct chat_response *r, const struct lr_error *error)
+static void embed_write_error(struct chat_response *r, const struct lr_error *error)
 {
     chat_ollama_error(r->out, r->codec, &(struct chat_error){.error = *error});
 }
 
-static void write_body(struct chat_response *r)
+static void embed_write_body(struct chat_response *r)
 {
     const struct own *own = r->own;
     struct lr_buf *out = r->out;
@@ -119,18 +119,18 @@ static void write_body(struct chat_response *r)
                 (unsigned long long)chat_response_totals(r).prompt_tokens);
 }
 
-static const struct chat_writer writer = {.head = write_head,
-                                          .open = open_answer,
-                                          .close = close_answer,
+static const struct chat_writer writer = {.head = embed_write_head,
+                                          .open = embed_open_answer,
+                                          .close = embed_close_answer,
                                           .text = chat_vectors_no_text,
                                           .call = chat_vectors_no_call,
                                           .vector = add_vector,
-                                          .complete = write_body,
-                                          .fail = write_error};
+                                          .complete = embed_write_body,
+                                          .fail = embed_write_error};
 
 #define SHARED(api, prompt)                                                                    \
     .name = "ollama " api, .kind = LR_REQUEST_EMBED, .id_prefix = "ol-",                       \
-    .prompt_field = prompt, .parse = parse, .body = &writer, .stream = &writer,                \
+    .prompt_field = prompt, .parse = embed_parse, .body = &writer, .stream = &writer,          \
     .error = chat_ollama_error
 
 const struct chat_codec chat_ollama_embed = {SHARED("embed", "input"), .fields = &embed_fields};

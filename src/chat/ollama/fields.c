@@ -36,7 +36,8 @@ static lr_code parse_logprobs(struct chat_parse *p, const char *name,
 }
 
 /* "json", or a schema. */
-static lr_code parse_format(struct chat_parse *p, const char *name, const struct lr_json *value)
+static lr_code ollama_fields_parse_format(struct chat_parse *p, const char *name,
+                                          const struct lr_json *value)
 {
     struct lr_str word;
     if (!lr_json_str(value, &word)) {
@@ -137,7 +138,7 @@ static const struct chat_field fields[] = {
     {{"system", YES, GENERATE, "a string"}, parse_text},
     {{"raw", YES, GENERATE, "boolean; `true`: the prompt is used without the model's template, and control tokens in it are recognised"}, parse_raw},
     {{"stream", YES, BOTH, "boolean; default `true`"}, chat_parse_flag},
-    {{"format", YES, BOTH, "`json`, or a JSON Schema; always enforced (docs/structured-output.md)"}, parse_format},
+    {{"format", YES, BOTH, "`json`, or a JSON Schema; always enforced (docs/structured-output.md)"}, ollama_fields_parse_format},
     {{"options", YES, BOTH, "`temperature`, `top_p`, `top_k`, `min_p`, `seed`, `stop`, `num_predict` (0, -1 and -2: no limit), `repeat_penalty`, `presence_penalty`, `frequency_penalty`, with the ranges of docs/api-fields.md. Other members are ignored: the context and the use of the GPU are settings of the node"}, chat_parse_ollama_options},
     {{"think", YES, BOTH, "`true` and `false` for templates that can turn thinking off; `low`, `medium`, `high`, `max`: the effort. `false` also hides the thinking, and is the effort `low` for models that always think"}, parse_think},
     {{"tools", YES, CHAT, "up to 256 of type `function`; `function.strict: true` enforces the schema (docs/structured-output.md)"}, chat_openai_tools},

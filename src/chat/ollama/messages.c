@@ -33,13 +33,14 @@ struct build {
     uint32_t first; /* the first call without a result */
 };
 
-static lr_code no_memory(struct build *b)
+static lr_code ollama_messages_no_memory(struct build *b)
 {
     return chat_parse_fail(b->p, "messages", NULL, LR_OUT_OF_RAM,
                            "no memory for 'messages' (limit %zu bytes)", b->p->arena->limit);
 }
 
-static lr_code fail_at(struct build *b, const char *member, lr_code status, const char *text)
+static lr_code ollama_messages_fail_at(struct build *b, const char *member, lr_code status,
+                                       const char *text)
 {
     char at[64];
     (void)snprintf(at, sizeof(at), "messages[%u]%s", b->index, member);
@@ -49,7 +50,8 @@ static lr_code fail_at(struct build *b, const char *member, lr_code status, cons
 }
 
 /* The text of a member; "" where it is missing or null.  False: another type. */
-static bool text_of(const struct lr_json *message, const char *key, struct lr_str *out)
+static bool ollama_messages_text_of(const struct lr_json *message, const char *key,
+                                    struct lr_str *out)
 {
     const struct lr_json *value = lr_json_get(message, key);
     *out = lr_str("", 0);
@@ -68,8 +70,8 @@ static lr_code add_note(struct build *b, struct lr_str *content)
     if (!lr_json_is(images, LR_JSON_ARRAY) || images->count == 0)
         return LR_OK;
     if (b->index == b->last_user)
-        return fail_at(b, ".images", LR_UNSUPPORTED,
-                       "this model cannot see images; it takes text.");
+        return ollama_messages_fail_at(b, ".images", LR_UNSUPPORTED,
+                                       "this model cannot see images; it takes text.");
     (void)snprintf(at, sizeof(at), "messages[%u].images", b->index);
     lr_code code = chat_parse_ignore(b->p, at, "unsupported_value", LR_UNSUPPORTED,
                                      "Invalid '%s': this model cannot see images; it takes "
@@ -80,7 +82,7 @@ static lr_code add_note(struct build *b, struct lr_str *content)
     size_t gap = content->len > 0 ? 1 : 0;
     char *both = lr_arena_alloc(b->p->arena, content->len + gap + note.len);
     if (both == NULL)
-        return no_memory(b);
+        return ollama_messages_no_memory(b);
     memcpy(both, content->ptr, content->len);
     memset(both + content->len, '\n', gap);
     memcpy(both + content->len + gap, note.ptr, note.len);
@@ -93,13 +95,14 @@ static lr_code begin_message(struct build *b, struct chat_object *o, struct lr_s
                              uint32_t more)
 {
     struct lr_str content;
-    if (!text_of(b->message, "content", &content))
-        return fail_at(b, ".content", LR_INVALID_ARGUMENT, "expected a string.");
+    if (!ollama_messages_text_of(b->message, "content", &content))
+        return ollama_messages_fail_at(b, ".content", LR_INVALID_ARGUMENT,
+                                       "expected a string.");
     lr_code code = add_note(b, &content);
     if (code != LR_OK)
         return code;
     if (!chat_object_begin(o, b->p->arena, NULL, 2 + more))
-        return no_memory(b);
+        return ollama_messages_no_memory(b);
     chat_object_set(o, "role", chat_string_json(role));
     chat_object_set(o, "content", chat_string_json(content));
     return LR_OK;
@@ -128,16 +131,16 @@ static lr_code make_call(struct build *b, const struct lr_json *from, struct lr_
     struct chat_object o, f;
     *call = (struct pending){0};
     if (!lr_json_str(lr_json_get(function, "name"), &call->name) || call->name.len == 0)
-        return fail_at(b, ".tool_calls", LR_INVALID_ARGUMENT,
-                       "a call needs 'function' with a 'name'.");
+        return ollama_messages_fail_at(b, ".tool_calls", LR_INVALID_ARGUMENT,
+                                       "a call needs 'function' with a 'name'.");
     if (given != NULL && given->type != LR_JSON_NULL)
         arguments = *given;
     if (arguments.type != LR_JSON_OBJECT && arguments.type != LR_JSON_STRING)
-        return fail_at(b, ".tool_calls", LR_INVALID_ARGUMENT,
-                       "'function.arguments' must be an object.");
+        return ollama_messages_fail_at(b, ".tool_calls", LR_INVALID_ARGUMENT,
+                                       "'function.arguments' must be an object.");
     if (!make_id(b, from, &call->id) || !chat_object_begin(&o, b->p->arena, NULL, 3) ||
         !chat_object_begin(&f, b->p->arena, NULL, 2))
-        return no_memory(b);
+        return ollama_messages_no_memory(b);
     chat_object_set(&f, "name", chat_string_json(call->name));
     chat_object_set(&f, "arguments", arguments);
     chat_object_set(&o, "id", chat_string_json(call->id));
@@ -148,7 +151,7 @@ static lr_code make_call(struct build *b, const struct lr_json *from, struct lr_
     return LR_OK;
 }
 
-static lr_code add_assistant(struct build *b, struct chat_object *o)
+static lr_code ollama_messages_add_assistant(struct build *b, struct chat_object *o)
 {
     const struct lr_json *from = lr_json_get(b->message, "tool_calls");
     struct lr_str thinking;
@@ -156,17 +159,19 @@ static lr_code add_assistant(struct build *b, struct chat_object *o)
     lr_code code = begin_message(b, o, LR_STR_LIT("assistant"), (count > 0) + 1);
     if (code != LR_OK)
         return code;
-    if (!text_of(b->message, "thinking", &thinking))
-        return fail_at(b, ".thinking", LR_INVALID_ARGUMENT, "expected a string.");
+    if (!ollama_messages_text_of(b->message, "thinking", &thinking))
+        return ollama_messages_fail_at(b, ".thinking", LR_INVALID_ARGUMENT,
+                                       "expected a string.");
     if (from != NULL && from->type != LR_JSON_NULL && from->type != LR_JSON_ARRAY)
-        return fail_at(b, ".tool_calls", LR_INVALID_ARGUMENT, "expected an array.");
+        return ollama_messages_fail_at(b, ".tool_calls", LR_INVALID_ARGUMENT,
+                                       "expected an array.");
     if (thinking.len > 0)
         chat_object_set(o, "reasoning_content", chat_string_json(thinking));
     if (count == 0)
         return LR_OK;
     struct lr_json *calls = lr_arena_array(b->p->arena, count, sizeof(*calls));
     if (calls == NULL)
-        return no_memory(b);
+        return ollama_messages_no_memory(b);
     for (uint32_t i = 0; code == LR_OK && i < count; i++)
         code = make_call(b, &from->items[i], &calls[i]);
     chat_object_set(o, "tool_calls",
@@ -215,18 +220,18 @@ static enum role role_of(const struct lr_json *message)
     return ROLE_COUNT;
 }
 
-static lr_code add_message(struct build *b)
+static lr_code ollama_messages_add_message(struct build *b)
 {
     struct chat_object o = {0};
     enum role role = role_of(b->message);
     lr_code code;
     if (b->message->type != LR_JSON_OBJECT)
-        return fail_at(b, "", LR_INVALID_ARGUMENT, "expected an object.");
+        return ollama_messages_fail_at(b, "", LR_INVALID_ARGUMENT, "expected an object.");
     if (role == ROLE_COUNT)
-        return fail_at(b, ".role", LR_INVALID_ARGUMENT,
-                       "expected 'system', 'user', 'assistant' or 'tool'.");
+        return ollama_messages_fail_at(b, ".role", LR_INVALID_ARGUMENT,
+                                       "expected 'system', 'user', 'assistant' or 'tool'.");
     if (role == ROLE_ASSISTANT) {
-        code = add_assistant(b, &o);
+        code = ollama_messages_add_assistant(b, &o);
     } else {
         code = begin_message(b, &o, lr_str_z(role_names[role]), role == ROLE_TOOL);
         if (code == LR_OK && role == ROLE_TOOL)
@@ -249,7 +254,7 @@ static lr_code count_messages(struct build *b, const struct lr_json *from)
     }
     b->messages = lr_arena_array(b->p->arena, from->count, sizeof(*b->messages));
     b->calls = calloc(calls + 1, sizeof(*b->calls));
-    return b->messages != NULL && b->calls != NULL ? LR_OK : no_memory(b);
+    return b->messages != NULL && b->calls != NULL ? LR_OK : ollama_messages_no_memory(b);
 }
 
 lr_code chat_ollama_messages(struct chat_parse *p)
@@ -263,12 +268,12 @@ lr_code chat_ollama_messages(struct chat_parse *p)
     lr_code code = count_messages(&b, from);
     for (; code == LR_OK && b.index < from->count; b.index++) {
         b.message = &from->items[b.index];
-        code = add_message(&b);
+        code = ollama_messages_add_message(&b);
     }
     free(b.calls);
     struct lr_json *all = lr_arena_alloc(p->arena, sizeof(*all));
     if (code == LR_OK && all == NULL)
-        code = no_memory(&b);
+        code = ollama_messages_no_memory(&b);
     if (code != LR_OK)
         return code;
     *all = (struct lr_json){.type = LR_JSON_ARRAY, .count = from->count, .items = b.messages};

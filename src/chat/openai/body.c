@@ -23,7 +23,7 @@ void chat_openai_head(const struct chat_response_options *o, const char *object,
     lr_buf_add_char(out, ',');
 }
 
-static void write_head(const struct chat_response_options *o, struct lr_buf *out)
+static void openai_body_write_head(const struct chat_response_options *o, struct lr_buf *out)
 {
     chat_openai_head(o, o->request->prompts != NULL ? "text_completion" : "chat.completion",
                      out);
@@ -51,8 +51,8 @@ static void extend_string(struct lr_buf *buf, struct lr_str text)
         buf->data[at] = last;
 }
 
-static void add_text(struct chat_choice *c, enum chat_delta_kind kind, uint32_t tool,
-                     struct lr_str text)
+static void openai_body_add_text(struct chat_choice *c, enum chat_delta_kind kind,
+                                 uint32_t tool, struct lr_str text)
 {
     (void)tool; /* the open call is always the last */
     switch (kind) {
@@ -160,12 +160,12 @@ static bool is_whole(const struct chat_response *r)
     return !r->lost;
 }
 
-static void write_error(struct chat_response *r, const struct lr_error *error)
+static void openai_body_write_error(struct chat_response *r, const struct lr_error *error)
 {
     chat_openai_error(r->out, r->codec, &(struct chat_error){.error = *error});
 }
 
-static void write_body(struct chat_response *r)
+static void openai_body_write_body(struct chat_response *r)
 {
     struct lr_buf *out = r->out;
     if (!is_whole(r)) {
@@ -174,7 +174,7 @@ static void write_body(struct chat_response *r)
                             "the answer is larger than %zu bytes; ask for fewer tokens or use "
                             "'stream': true",
                             r->choices[0].content.limit);
-        write_error(r, &error);
+        openai_body_write_error(r, &error);
         return;
     }
     lr_buf_add_str(out, r->head);
@@ -186,8 +186,8 @@ static void write_body(struct chat_response *r)
     lr_buf_add_z(out, "}");
 }
 
-const struct chat_writer chat_body_writer = {.head = write_head,
-                                             .text = add_text,
+const struct chat_writer chat_body_writer = {.head = openai_body_write_head,
+                                             .text = openai_body_add_text,
                                              .call = add_call,
-                                             .complete = write_body,
-                                             .fail = write_error};
+                                             .complete = openai_body_write_body,
+                                             .fail = openai_body_write_error};

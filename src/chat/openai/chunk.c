@@ -17,7 +17,7 @@ static void add_index(struct lr_buf *out, uint32_t index)
 }
 
 /* data: {"id":...,"choices":[{"index":N */
-static struct lr_buf *begin(struct chat_choice *c)
+static struct lr_buf *chunk_begin(struct chat_choice *c)
 {
     struct chat_response *r = c->response;
     ADD(r->out, "data: ");
@@ -27,7 +27,7 @@ static struct lr_buf *begin(struct chat_choice *c)
     return r->out;
 }
 
-static void end(struct chat_choice *c, const char *finish, bool with_logprobs)
+static void chunk_end(struct chat_choice *c, const char *finish, bool with_logprobs)
 {
     struct chat_response *r = c->response;
     ADD(r->out, ",\"logprobs\":");
@@ -50,9 +50,9 @@ static void write_role(struct chat_choice *c)
 {
     if (c->response->is_raw)
         return;
-    struct lr_buf *out = begin(c);
+    struct lr_buf *out = chunk_begin(c);
     ADD(out, ",\"delta\":{\"role\":\"assistant\",\"content\":\"\"}");
-    end(c, NULL, false);
+    chunk_end(c, NULL, false);
 }
 
 static void add_reasoning(struct chat_choice *c, struct lr_buf *out, struct lr_str text)
@@ -70,14 +70,14 @@ static void add_reasoning(struct chat_choice *c, struct lr_buf *out, struct lr_s
     }
 }
 
-static void write_text(struct chat_choice *c, enum chat_delta_kind kind, uint32_t tool,
-                       struct lr_str text)
+static void chunk_write_text(struct chat_choice *c, enum chat_delta_kind kind, uint32_t tool,
+                             struct lr_str text)
 {
-    struct lr_buf *out = begin(c);
+    struct lr_buf *out = chunk_begin(c);
     if (c->response->is_raw) {
         ADD(out, ",\"text\":");
         lr_json_quote(out, text);
-        end(c, NULL, true);
+        chunk_end(c, NULL, true);
         return;
     }
     ADD(out, ",\"delta\":{");
@@ -94,13 +94,13 @@ static void write_text(struct chat_choice *c, enum chat_delta_kind kind, uint32_
         ADD(out, "}}]");
     }
     lr_buf_add_char(out, '}');
-    end(c, NULL, kind == CHAT_DELTA_CONTENT);
+    chunk_end(c, NULL, kind == CHAT_DELTA_CONTENT);
 }
 
-static void write_call(struct chat_choice *c, uint32_t tool, struct lr_str name)
+static void chunk_write_call(struct chat_choice *c, uint32_t tool, struct lr_str name)
 {
     char id[CHAT_CALL_ID_LEN];
-    struct lr_buf *out = begin(c);
+    struct lr_buf *out = chunk_begin(c);
     chat_call_id(c, tool, id);
     ADD(out, ",\"delta\":{\"tool_calls\":[{\"index\":");
     add_index(out, tool);
@@ -109,20 +109,20 @@ static void write_call(struct chat_choice *c, uint32_t tool, struct lr_str name)
     ADD(out, ",\"type\":\"function\",\"function\":{\"name\":");
     lr_json_quote(out, name);
     ADD(out, ",\"arguments\":\"\"}}]}");
-    end(c, NULL, false);
+    chunk_end(c, NULL, false);
 }
 
 static void write_finish(struct chat_choice *c)
 {
-    struct lr_buf *out = begin(c);
+    struct lr_buf *out = chunk_begin(c);
     if (!c->response->is_raw)
         ADD(out, ",\"delta\":{}");
     else
         ADD(out, ",\"text\":\"\"");
-    end(c, chat_openai_finish_reason(c), false);
+    chunk_end(c, chat_openai_finish_reason(c), false);
 }
 
-static void write_usage(struct chat_response *r)
+static void chunk_write_usage(struct chat_response *r)
 {
     ADD(r->out, "data: ");
     lr_buf_add_str(r->out, r->head);
@@ -136,7 +136,7 @@ static void write_done(struct chat_response *r)
     ADD(r->out, "data: [DONE]\n\n");
 }
 
-static void write_error(struct chat_response *r, const struct lr_error *error)
+static void chunk_write_error(struct chat_response *r, const struct lr_error *error)
 {
     ADD(r->out, "data: ");
     chat_openai_error(r->out, r->codec, &(struct chat_error){.error = *error});
@@ -149,24 +149,24 @@ static void write_complete(struct chat_response *r)
     struct lr_error error;
     if (r->lost) {
         r->status = lr_fail(&error, LR_OUT_OF_RAM, "no memory for a part of the answer");
-        write_error(r, &error);
+        chunk_write_error(r, &error);
         return;
     }
     if (r->include_usage)
-        write_usage(r);
+        chunk_write_usage(r);
     write_done(r);
 }
 
-static void write_head(const struct chat_response_options *o, struct lr_buf *out)
+static void chunk_write_head(const struct chat_response_options *o, struct lr_buf *out)
 {
     chat_openai_head(
         o, o->request->prompts != NULL ? "text_completion" : "chat.completion.chunk", out);
 }
 
-const struct chat_writer chat_chunk_writer = {.head = write_head,
+const struct chat_writer chat_chunk_writer = {.head = chunk_write_head,
                                               .begin = write_role,
-                                              .text = write_text,
-                                              .call = write_call,
+                                              .text = chunk_write_text,
+                                              .call = chunk_write_call,
                                               .finish = write_finish,
                                               .complete = write_complete,
-                                              .fail = write_error};
+                                              .fail = chunk_write_error};

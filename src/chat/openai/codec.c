@@ -47,7 +47,7 @@ static void settle_thinking(struct chat_openai_parse *o)
         req->reasoning_effort = LR_STR_LIT("low");
 }
 
-static lr_code parse(struct chat_parse *p, const struct lr_json *root)
+static lr_code openai_codec_parse(struct chat_parse *p, const struct lr_json *root)
 {
     struct chat_openai_parse o = {.p = *p};
     struct chat_request *req = p->req;
@@ -71,7 +71,7 @@ const struct chat_codec chat_openai_chat = {
     .id_prefix = "chatcmpl-",
     .prompt_field = "messages",
     .fields = &chat_openai_chat_fields,
-    .parse = parse,
+    .parse = openai_codec_parse,
     .body = &chat_body_writer,
     .stream = &chat_chunk_writer,
     .error = chat_openai_error,
@@ -82,7 +82,7 @@ const struct chat_codec chat_openai_completions = {
     .id_prefix = "cmpl-",
     .prompt_field = "prompt",
     .fields = &chat_openai_completions_fields,
-    .parse = parse,
+    .parse = openai_codec_parse,
     .body = &chat_body_writer,
     .stream = &chat_chunk_writer,
     .error = chat_openai_error,

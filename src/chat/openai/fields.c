@@ -17,7 +17,8 @@ static lr_code parse_best_of(struct chat_parse *p, const char *name,
                           &chat_openai_parse_of(p)->best_of);
 }
 
-static lr_code parse_max(struct chat_parse *p, const char *name, const struct lr_json *value)
+static lr_code openai_fields_parse_max(struct chat_parse *p, const char *name,
+                                       const struct lr_json *value)
 {
     struct chat_openai_parse *o = chat_openai_parse_of(p);
     bool is_new = strcmp(name, "max_completion_tokens") == 0;
@@ -105,7 +106,8 @@ static lr_code parse_modalities(struct chat_parse *p, const char *name,
     return LR_OK;
 }
 
-static lr_code parse_format(struct chat_parse *p, const char *name, const struct lr_json *value)
+static lr_code openai_fields_parse_format(struct chat_parse *p, const char *name,
+                                          const struct lr_json *value)
 {
     bool wants_schema;
     lr_code code = chat_parse_format_type(p, name, value, &wants_schema);
@@ -134,8 +136,8 @@ static const struct chat_field fields[] = {
     {{"prompt", YES, COMPLETIONS, "a string, an array of strings, token ids, or an array of arrays of token ids; required. Control tokens in it are recognised"}, chat_openai_prompt},
     {{"stream", YES, BOTH, "boolean"}, chat_parse_flag},
     {{"stream_options", YES, BOTH, "`include_usage`; `include_obfuscation` has no effect. Only with `stream: true`"}, parse_stream_options},
-    {{"max_completion_tokens", YES, CHAT, "1 or more, or -1 for no limit; default: up to the end of the context. Reasoning tokens count, too"}, parse_max},
-    {{"max_tokens", YES, BOTH, "older name of `max_completion_tokens`; of two different limits the smaller one holds. In completions the default is 16"}, parse_max},
+    {{"max_completion_tokens", YES, CHAT, "1 or more, or -1 for no limit; default: up to the end of the context. Reasoning tokens count, too"}, openai_fields_parse_max},
+    {{"max_tokens", YES, BOTH, "older name of `max_completion_tokens`; of two different limits the smaller one holds. In completions the default is 16"}, openai_fields_parse_max},
     {{"temperature", YES, BOTH, "0 to 2; 0 is greedy; default 1"}, chat_parse_sampling},
     {{"top_p", YES, BOTH, "0 to 1; default 1"}, chat_parse_sampling},
     {{"presence_penalty", YES, BOTH, "-2 to 2"}, chat_parse_sampling},
@@ -150,7 +152,7 @@ static const struct chat_field fields[] = {
     {{"tool_choice", YES, CHAT, "`auto`, `none`, `required`, or `{\"type\": \"function\", \"function\": {\"name\": ...}}`; the last two only for models whose calls are understood (docs/structured-output.md)"}, chat_openai_tool_choice},
     {{"parallel_tool_calls", YES, CHAT, "boolean; `false` ends the answer after its first call"}, chat_parse_flag},
     {{"reasoning_effort", YES, CHAT, "`low`, `medium`, `high`; passed to the template. `none` and `minimal` are `low`, `xhigh` and `max` are `high`"}, chat_parse_effort},
-    {{"response_format", YES, CHAT, "`{\"type\": \"text\"}`, `json_object` (with `schema`: JSON that fits it), or `json_schema` with `name`, `schema`, `description`; always enforced; `strict: true` also closes objects (docs/structured-output.md)"}, parse_format},
+    {{"response_format", YES, CHAT, "`{\"type\": \"text\"}`, `json_object` (with `schema`: JSON that fits it), or `json_schema` with `name`, `schema`, `description`; always enforced; `strict: true` also closes objects (docs/structured-output.md)"}, openai_fields_parse_format},
     {{"structured_outputs", YES, BOTH, "extension, as in vLLM: `json`, `regex`, `choice`, `grammar` or `json_object` (docs/structured-output.md)"}, chat_parse_structured_outputs},
     {{"guided_json", YES, BOTH, "extension, vLLM's older name: a schema, or a string that has one"}, chat_parse_constraint},
     {{"guided_regex", YES, BOTH, "the same: a regular expression that the whole text matches"}, chat_parse_constraint},
@@ -215,7 +217,7 @@ const struct chat_fields chat_openai_chat_fields = {fields, FIELD_COUNT, CHAT, "
 const struct chat_fields chat_openai_completions_fields = {fields, FIELD_COUNT, COMPLETIONS,
                                                            "api-fields.md"};
 
-static void print_list(struct lr_buf *out, enum chat_field_list list)
+static void openai_fields_print_list(struct lr_buf *out, enum chat_field_list list)
 {
     for (size_t i = 0; i < FIELD_COUNT; i++) {
         const struct chat_field_row *row = &fields[i].row;
@@ -248,12 +250,12 @@ void chat_openai_fields_markdown(struct lr_buf *out)
                  "`src/chat/openai/fields.c`, and tests check that they are equal and true."
                  "\n\n## Honoured\n\n");
     print_head(out, "values");
-    print_list(out, CHAT_FIELD_HONOURED);
+    openai_fields_print_list(out, CHAT_FIELD_HONOURED);
     lr_buf_add_z(out, "\n## Ignored\n\n");
     print_head(out, "values");
-    print_list(out, CHAT_FIELD_NO_EFFECT);
+    openai_fields_print_list(out, CHAT_FIELD_NO_EFFECT);
     lr_buf_add_z(out, "\n## Refused fields\n\nThe answer is 400 with the name of the field in "
                       "`param`.\n\n");
     print_head(out, "alternative");
-    print_list(out, CHAT_FIELD_REFUSED);
+    openai_fields_print_list(out, CHAT_FIELD_REFUSED);
 }

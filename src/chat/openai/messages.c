@@ -23,11 +23,13 @@ struct place {
     const char *list;   /* "messages" or "tools" */
 };
 
-static lr_code fail_at(struct chat_parse *p, const struct place *at, const char *member,
-                       const char *code, lr_code status, const char *fmt, ...) LR_PRINTF(6, 7);
+static lr_code openai_messages_fail_at(struct chat_parse *p, const struct place *at,
+                                       const char *member, const char *code, lr_code status,
+                                       const char *fmt, ...) LR_PRINTF(6, 7);
 
-static lr_code fail_at(struct chat_parse *p, const struct place *at, const char *member,
-                       const char *code, lr_code status, const char *fmt, ...)
+static lr_code openai_messages_fail_at(struct chat_parse *p, const struct place *at,
+                                       const char *member, const char *code, lr_code status,
+                                       const char *fmt, ...)
 {
     char param[96];
     char text[320];
@@ -43,8 +45,9 @@ static lr_code fail_at(struct chat_parse *p, const struct place *at, const char 
 static lr_code type_at(struct chat_parse *p, const struct place *at, const char *member,
                        const char *wanted, const struct lr_json *value)
 {
-    return fail_at(p, at, member, "invalid_type", LR_INVALID_ARGUMENT, "expected %s, got %s.",
-                   wanted, value != NULL ? lr_json_type_name(value->type) : "nothing");
+    return openai_messages_fail_at(p, at, member, "invalid_type", LR_INVALID_ARGUMENT,
+                                   "expected %s, got %s.", wanted,
+                                   value != NULL ? lr_json_type_name(value->type) : "nothing");
 }
 
 /* ---- content ---- */
@@ -71,8 +74,8 @@ static lr_code check_attachment(struct chat_parse *p, const struct place *at,
 {
     char param[96];
     if (at->message == at->last_user)
-        return fail_at(p, at, member, "unsupported_value", LR_UNSUPPORTED,
-                       "this model cannot see %s; it takes text.", what);
+        return openai_messages_fail_at(p, at, member, "unsupported_value", LR_UNSUPPORTED,
+                                       "this model cannot see %s; it takes text.", what);
     (void)snprintf(param, sizeof(param), "%s[%u]%s", at->list, at->message, member);
     return chat_parse_ignore(p, param, "unsupported_value", LR_UNSUPPORTED,
                              "Invalid '%s': this model cannot see %s; it takes text.", param,
@@ -92,18 +95,19 @@ static lr_code check_part(struct chat_parse *p, const struct place *at, uint32_t
     if (part->type != LR_JSON_OBJECT)
         return type_at(p, at, member, "an object", part);
     if (!lr_json_str(lr_json_get(part, "type"), &type))
-        return fail_at(p, at, member, "missing_required_parameter", LR_INVALID_ARGUMENT,
-                       "'type' is missing.");
+        return openai_messages_fail_at(p, at, member, "missing_required_parameter",
+                                       LR_INVALID_ARGUMENT, "'type' is missing.");
     if (chat_part_note(type, &what).len > 0)
         return check_attachment(p, at, member, what);
     const char *text = text_member(p, type);
     if (text == NULL)
-        return fail_at(p, at, member, "unsupported_value", LR_UNSUPPORTED,
-                       "content of type '%.*s' is not supported; this server takes text.",
-                       type.len < 40 ? (int)type.len : 40, type.ptr);
+        return openai_messages_fail_at(
+            p, at, member, "unsupported_value", LR_UNSUPPORTED,
+            "content of type '%.*s' is not supported; this server takes text.",
+            type.len < 40 ? (int)type.len : 40, type.ptr);
     if (!lr_json_is(lr_json_get(part, text), LR_JSON_STRING))
-        return fail_at(p, at, member, "invalid_type", LR_INVALID_ARGUMENT,
-                       "'%s' must be a string.", text);
+        return openai_messages_fail_at(p, at, member, "invalid_type", LR_INVALID_ARGUMENT,
+                                       "'%s' must be a string.", text);
     return LR_OK;
 }
 
@@ -113,8 +117,9 @@ static lr_code check_content(struct chat_parse *p, const struct place *at, enum 
     if (content == NULL || content->type == LR_JSON_NULL) {
         if (role == ROLE_ASSISTANT || (role == ROLE_TOOL && !p->is_strict))
             return LR_OK;
-        return fail_at(p, at, ".content", "missing_required_parameter", LR_INVALID_ARGUMENT,
-                       "a message of role '%s' needs content.", role_names[role]);
+        return openai_messages_fail_at(
+            p, at, ".content", "missing_required_parameter", LR_INVALID_ARGUMENT,
+            "a message of role '%s' needs content.", role_names[role]);
     }
     if (content->type == LR_JSON_STRING)
         return LR_OK;
@@ -141,17 +146,18 @@ static lr_code check_call(struct chat_parse *p, const struct place *at, uint32_t
     if (call->type != LR_JSON_OBJECT)
         return type_at(p, at, member, "an object", call);
     if (lr_json_str(lr_json_get(call, "type"), &type) && !lr_str_eq_z(type, "function"))
-        return fail_at(p, at, member, "unsupported_value", LR_UNSUPPORTED,
-                       "only calls of type 'function' are supported.");
+        return openai_messages_fail_at(p, at, member, "unsupported_value", LR_UNSUPPORTED,
+                                       "only calls of type 'function' are supported.");
     const struct lr_json *function = lr_json_get(call, "function");
     if (!lr_json_str(lr_json_get(function, "name"), &name) || name.len == 0)
-        return fail_at(p, at, member, "missing_required_parameter", LR_INVALID_ARGUMENT,
-                       "'function.name' is missing.");
+        return openai_messages_fail_at(p, at, member, "missing_required_parameter",
+                                       LR_INVALID_ARGUMENT, "'function.name' is missing.");
     const struct lr_json *arguments = lr_json_get(function, "arguments");
     if (arguments != NULL && arguments->type != LR_JSON_STRING &&
         arguments->type != LR_JSON_OBJECT && arguments->type != LR_JSON_NULL)
-        return fail_at(p, at, member, "invalid_type", LR_INVALID_ARGUMENT,
-                       "'function.arguments' must be a string that holds JSON.");
+        return openai_messages_fail_at(
+            p, at, member, "invalid_type", LR_INVALID_ARGUMENT,
+            "'function.arguments' must be a string that holds JSON.");
     return LR_OK;
 }
 
@@ -161,8 +167,9 @@ static lr_code check_assistant(struct chat_parse *p, const struct place *at,
     const struct lr_json *calls = lr_json_get(message, "tool_calls");
     const struct lr_json *legacy = lr_json_get(message, "function_call");
     if (legacy != NULL && legacy->type != LR_JSON_NULL)
-        return fail_at(p, at, ".function_call", "unsupported_parameter", LR_UNSUPPORTED,
-                       "'function_call' is not supported; use 'tool_calls'.");
+        return openai_messages_fail_at(p, at, ".function_call", "unsupported_parameter",
+                                       LR_UNSUPPORTED,
+                                       "'function_call' is not supported; use 'tool_calls'.");
     if (calls == NULL || calls->type == LR_JSON_NULL)
         return LR_OK;
     if (calls->type != LR_JSON_ARRAY)
@@ -175,24 +182,26 @@ static lr_code check_assistant(struct chat_parse *p, const struct place *at,
     return LR_OK;
 }
 
-static lr_code read_role(struct chat_parse *p, const struct place *at,
-                         const struct lr_json *message, enum role *out)
+static lr_code openai_messages_read_role(struct chat_parse *p, const struct place *at,
+                                         const struct lr_json *message, enum role *out)
 {
     const struct lr_json *value = lr_json_get(message, "role");
     struct lr_str role;
     if (!lr_json_str(value, &role))
-        return value == NULL ? fail_at(p, at, ".role", "missing_required_parameter",
-                                       LR_INVALID_ARGUMENT, "'role' is missing.")
-                             : type_at(p, at, ".role", "a string", value);
+        return value == NULL
+                   ? openai_messages_fail_at(p, at, ".role", "missing_required_parameter",
+                                             LR_INVALID_ARGUMENT, "'role' is missing.")
+                   : type_at(p, at, ".role", "a string", value);
     for (int i = 0; i < ROLE_COUNT; i++) {
         if (lr_str_eq_z(role, role_names[i])) {
             *out = (enum role)i;
             return LR_OK;
         }
     }
-    return fail_at(p, at, ".role", "invalid_value", LR_INVALID_ARGUMENT,
-                   "'%.*s' is none of 'system', 'developer', 'user', 'assistant', 'tool'.",
-                   role.len < 40 ? (int)role.len : 40, role.ptr);
+    return openai_messages_fail_at(
+        p, at, ".role", "invalid_value", LR_INVALID_ARGUMENT,
+        "'%.*s' is none of 'system', 'developer', 'user', 'assistant', 'tool'.",
+        role.len < 40 ? (int)role.len : 40, role.ptr);
 }
 
 static lr_code check_message(struct chat_parse *p, const struct place *at,
@@ -203,22 +212,23 @@ static lr_code check_message(struct chat_parse *p, const struct place *at,
 
     if (message->type != LR_JSON_OBJECT)
         return type_at(p, at, "", "an object", message);
-    if ((code = read_role(p, at, message, &role)) != LR_OK ||
+    if ((code = openai_messages_read_role(p, at, message, &role)) != LR_OK ||
         (code = check_content(p, at, role, lr_json_get(message, "content"))) != LR_OK)
         return code;
 
     const struct lr_json *name = lr_json_get(message, "name");
     if (name != NULL && name->type != LR_JSON_NULL &&
         (name->type != LR_JSON_STRING || name->text.len > NAME_MAX_BYTES))
-        return fail_at(p, at, ".name", "invalid_value", LR_INVALID_ARGUMENT,
-                       "expected a string of at most %d bytes.", NAME_MAX_BYTES);
+        return openai_messages_fail_at(p, at, ".name", "invalid_value", LR_INVALID_ARGUMENT,
+                                       "expected a string of at most %d bytes.",
+                                       NAME_MAX_BYTES);
     if (role == ROLE_ASSISTANT)
         return check_assistant(p, at, message);
     const struct lr_json *id = lr_json_get(message, "tool_call_id");
     if (role == ROLE_TOOL && !lr_json_is(id, LR_JSON_STRING))
-        return fail_at(p, at, ".tool_call_id",
-                       id == NULL ? "missing_required_parameter" : "invalid_type",
-                       LR_INVALID_ARGUMENT, "a tool message needs the id of its call.");
+        return openai_messages_fail_at(
+            p, at, ".tool_call_id", id == NULL ? "missing_required_parameter" : "invalid_type",
+            LR_INVALID_ARGUMENT, "a tool message needs the id of its call.");
     return LR_OK;
 }
 
@@ -263,8 +273,9 @@ static lr_code check_function(struct chat_parse *p, const struct place *at,
     int longest = p->is_strict ? CHAT_TOOL_NAME_STRICT : CHAT_TOOL_NAME_MAX;
     if (!lr_json_str(lr_json_get(function, "name"), &name) || !chat_is_tool_name(name) ||
         name.len > (size_t)longest)
-        return fail_at(p, at, ".function.name", "invalid_value", LR_INVALID_ARGUMENT,
-                       "a name has 1 to %d letters, digits, '_', '-' or '.'.", longest);
+        return openai_messages_fail_at(
+            p, at, ".function.name", "invalid_value", LR_INVALID_ARGUMENT,
+            "a name has 1 to %d letters, digits, '_', '-' or '.'.", longest);
     const struct lr_json *about = lr_json_get(function, "description");
     if (about != NULL && about->type != LR_JSON_STRING && about->type != LR_JSON_NULL)
         return type_at(p, at, ".function.description", "a string", about);
@@ -283,12 +294,13 @@ static lr_code check_tool(struct chat_parse *p, const struct place *at,
     if (tool->type != LR_JSON_OBJECT)
         return type_at(p, at, "", "an object", tool);
     if (!lr_json_str(lr_json_get(tool, "type"), &type))
-        return fail_at(p, at, ".type", "missing_required_parameter", LR_INVALID_ARGUMENT,
-                       "'type' is missing.");
+        return openai_messages_fail_at(p, at, ".type", "missing_required_parameter",
+                                       LR_INVALID_ARGUMENT, "'type' is missing.");
     if (!lr_str_eq_z(type, "function"))
-        return fail_at(p, at, ".type", "unsupported_value", LR_UNSUPPORTED,
-                       "tools of type '%.*s' are not supported; use 'function'.",
-                       type.len < 40 ? (int)type.len : 40, type.ptr);
+        return openai_messages_fail_at(
+            p, at, ".type", "unsupported_value", LR_UNSUPPORTED,
+            "tools of type '%.*s' are not supported; use 'function'.",
+            type.len < 40 ? (int)type.len : 40, type.ptr);
     const struct lr_json *function = lr_json_get(tool, "function");
     lr_code code = check_function(p, at, function);
     if (code != LR_OK)
@@ -296,8 +308,9 @@ static lr_code check_tool(struct chat_parse *p, const struct place *at,
 
     struct lr_str name = lr_json_get(function, "name")->text;
     if (lr_strmap_has(names, name))
-        return fail_at(p, at, ".function.name", "invalid_value", LR_INVALID_ARGUMENT,
-                       "'%.*s' is declared twice.", (int)name.len, name.ptr);
+        return openai_messages_fail_at(p, at, ".function.name", "invalid_value",
+                                       LR_INVALID_ARGUMENT, "'%.*s' is declared twice.",
+                                       (int)name.len, name.ptr);
     return lr_strmap_put(names, name, NULL, NULL)
                ? LR_OK
                : chat_parse_fail(p, at->list, NULL, LR_OUT_OF_RAM, "no memory for 'tools'");

@@ -3,7 +3,7 @@
 #include "chat/responses/answer.h"
 #include "chat/responses/stored.h"
 
-static lr_code parse(struct chat_parse *p, const struct lr_json *root)
+static lr_code responses_codec_parse(struct chat_parse *p, const struct lr_json *root)
 {
     struct chat_responses_parse r = {.p = *p};
     p->req->keeps = p->can_keep; /* unless the request says otherwise */
@@ -30,7 +30,7 @@ const struct chat_codec chat_responses = {
     .id_prefix = "resp_",
     .prompt_field = "input",
     .fields = &chat_responses_fields,
-    .parse = parse,
+    .parse = responses_codec_parse,
     .find_stored = chat_responses_find_stored,
     .body = &chat_items_writer,
     .stream = &chat_items_writer,

@@ -11,7 +11,7 @@
 #define ADD(buf, literal) lr_buf_add((buf), (literal), sizeof(literal) - 1)
 
 /* event: NAME\ndata: {"type":"NAME","sequence_number":N */
-static struct lr_buf *begin(struct chat_response *r, const char *name)
+static struct lr_buf *events_begin(struct chat_response *r, const char *name)
 {
     struct lr_buf *out = r->out;
     ADD(out, "event: ");
@@ -23,7 +23,7 @@ static struct lr_buf *begin(struct chat_response *r, const char *name)
     return out;
 }
 
-static void end(struct lr_buf *out)
+static void events_end(struct lr_buf *out)
 {
     ADD(out, "}\n\n");
 }
@@ -31,7 +31,7 @@ static void end(struct lr_buf *out)
 /* Begins an event about the current item. */
 static struct lr_buf *begin_item(struct chat_response *r, const char *name)
 {
-    struct lr_buf *out = begin(r, name);
+    struct lr_buf *out = events_begin(r, name);
     lr_buf_addf(out, ",\"output_index\":%u", chat_items_of(r)->index);
     return out;
 }
@@ -51,10 +51,10 @@ static struct lr_buf *begin_text(struct chat_response *r, const char *name)
 static void write_response(struct chat_response *r, const char *event, const char *status,
                            const struct lr_error *error)
 {
-    struct lr_buf *out = begin(r, event);
+    struct lr_buf *out = events_begin(r, event);
     ADD(out, ",\"response\":");
     chat_items_response(r, status, error, out);
-    end(out);
+    events_end(out);
 }
 
 void chat_event_begin(struct chat_response *r)
@@ -73,7 +73,7 @@ static void write_part(struct chat_response *r, const char *event, bool with_tex
     struct lr_buf *out = begin_text(r, event);
     ADD(out, ",\"part\":");
     chat_part_write(r->own, with_text, out);
-    end(out);
+    events_end(out);
 }
 
 void chat_event_opened(struct chat_choice *c)
@@ -82,7 +82,7 @@ void chat_event_opened(struct chat_choice *c)
     struct lr_buf *out = begin_item(r, "response.output_item.added");
     ADD(out, ",\"item\":");
     chat_item_write(c, "in_progress", false, out);
-    end(out);
+    events_end(out);
     if (has_parts(chat_items_of(r)))
         write_part(r, "response.content_part.added", false);
 }
@@ -103,7 +103,7 @@ void chat_event_delta(struct chat_choice *c, struct lr_str text, struct lr_str l
     }
     ADD(out, ",\"delta\":");
     lr_json_quote(out, text);
-    end(out);
+    events_end(out);
 }
 
 static void write_text_done(struct chat_response *r)
@@ -128,7 +128,7 @@ static void write_text_done(struct chat_response *r)
                       : items->open == CHAT_ITEM_FUNCTION ? ",\"arguments\":"
                                                           : ",\"input\":");
     lr_json_quote(out, lr_buf_str(&items->text));
-    end(out);
+    events_end(out);
 }
 
 void chat_event_closed(struct chat_choice *c, struct lr_str item)
@@ -142,16 +142,16 @@ void chat_event_closed(struct chat_choice *c, struct lr_str item)
     struct lr_buf *out = begin_item(r, "response.output_item.done");
     ADD(out, ",\"item\":");
     lr_buf_add_str(out, item);
-    end(out);
+    events_end(out);
 }
 
 /* Some clients read the event `error`, others response.failed: both are sent. */
-static void write_error(struct chat_response *r, const struct lr_error *error)
+static void events_write_error(struct chat_response *r, const struct lr_error *error)
 {
     const char *param = NULL, *word = chat_error_word(r->codec, error, &param);
     struct lr_error told = chat_openai_error_told(error);
     char own[LR_CODE_WORD];
-    struct lr_buf *out = begin(r, "error");
+    struct lr_buf *out = events_begin(r, "error");
     ADD(out, ",\"code\":");
     lr_json_quote(out, lr_str_z(word != NULL ? word : lr_code_word(error->code, own)));
     ADD(out, ",\"message\":");
@@ -161,7 +161,7 @@ static void write_error(struct chat_response *r, const struct lr_error *error)
         lr_json_quote(out, lr_str_z(param));
     else
         ADD(out, "null");
-    end(out);
+    events_end(out);
 }
 
 void chat_event_end(struct chat_response *r, const char *status, const struct lr_error *error)
@@ -169,6 +169,6 @@ void chat_event_end(struct chat_response *r, const char *status, const struct lr
     char name[40];
     (void)snprintf(name, sizeof(name), "response.%s", status);
     if (error != NULL)
-        write_error(r, error);
+        events_write_error(r, error);
     write_response(r, name, status, error);
 }

@@ -32,7 +32,8 @@ static lr_code parse_tools(struct chat_parse *p, const char *name, const struct 
     return LR_OK;
 }
 
-static lr_code parse_max(struct chat_parse *p, const char *name, const struct lr_json *value)
+static lr_code responses_fields_parse_max(struct chat_parse *p, const char *name,
+                                          const struct lr_json *value)
 {
     return chat_parse_max_tokens(p, name, value, &p->req->max_tokens);
 }
@@ -55,7 +56,8 @@ static lr_code parse_reasoning(struct chat_parse *p, const char *name,
     return chat_parse_object(p, name, value, members);
 }
 
-static lr_code parse_format(struct chat_parse *p, const char *name, const struct lr_json *value)
+static lr_code responses_fields_parse_format(struct chat_parse *p, const char *name,
+                                             const struct lr_json *value)
 {
     bool wants_schema;
     lr_code code = chat_parse_format_type(p, name, value, &wants_schema);
@@ -66,8 +68,9 @@ static lr_code parse_format(struct chat_parse *p, const char *name, const struct
 
 static lr_code parse_text(struct chat_parse *p, const char *name, const struct lr_json *value)
 {
-    static const struct chat_member members[] = {
-        {"format", parse_format}, {"verbosity", chat_parse_verbosity}, {NULL, NULL}};
+    static const struct chat_member members[] = {{"format", responses_fields_parse_format},
+                                                 {"verbosity", chat_parse_verbosity},
+                                                 {NULL, NULL}};
     return chat_parse_object(p, name, value, members);
 }
 
@@ -198,9 +201,9 @@ static const struct chat_field fields[] = {
     {{YES("parallel_tool_calls", "boolean; `false` ends the answer after its first call")}, chat_parse_flag},
     {{YES("reasoning", "`effort`: `low`, `medium`, `high`; `none` and `minimal` are `low`, `xhigh` and `max` are `high`. `summary` (and the older `generate_summary`) has no effect: the answer contains the reasoning itself and no summary")}, parse_reasoning},
     {{YES("text", "`format`: `text`, `json_object`, or `json_schema` with `name`, `schema`, `description`, always enforced (docs/structured-output.md); `verbosity`: `low`, `medium`, `high`, without effect: models have no such setting")}, parse_text},
-    {{YES("max_output_tokens", "1 or more, or -1 for no limit; default: up to the end of the context. Reasoning tokens count, too")}, parse_max},
-    {{YES("max_tokens", "extension: `max_output_tokens`")}, parse_max},
-    {{YES("max_completion_tokens", "extension: `max_output_tokens`")}, parse_max},
+    {{YES("max_output_tokens", "1 or more, or -1 for no limit; default: up to the end of the context. Reasoning tokens count, too")}, responses_fields_parse_max},
+    {{YES("max_tokens", "extension: `max_output_tokens`")}, responses_fields_parse_max},
+    {{YES("max_completion_tokens", "extension: `max_output_tokens`")}, responses_fields_parse_max},
     {{YES("temperature", "0 to 2; 0 is greedy; default 1")}, chat_parse_sampling},
     {{YES("top_p", "0 to 1; default 1")}, chat_parse_sampling},
     {{YES("stream", "boolean")}, chat_parse_flag},
@@ -254,7 +257,8 @@ static const struct chat_field fields[] = {
 const struct chat_fields chat_responses_fields = {fields, sizeof(fields) / sizeof(fields[0]), 1,
                                                   "responses.md"};
 
-static void print_list(struct lr_buf *out, enum chat_field_list list, const char *last)
+static void responses_fields_print_list(struct lr_buf *out, enum chat_field_list list,
+                                        const char *last)
 {
     lr_buf_addf(out, "| field | %s |\n|---|---|\n", last);
     for (size_t i = 0; i < sizeof(fields) / sizeof(fields[0]); i++)
@@ -265,10 +269,10 @@ static void print_list(struct lr_buf *out, enum chat_field_list list, const char
 void chat_responses_fields_markdown(struct lr_buf *out)
 {
     lr_buf_add_z(out, "### Honoured\n\n");
-    print_list(out, CHAT_FIELD_HONOURED, "values");
+    responses_fields_print_list(out, CHAT_FIELD_HONOURED, "values");
     lr_buf_add_z(out, "\n### Ignored\n\n");
-    print_list(out, CHAT_FIELD_NO_EFFECT, "values");
+    responses_fields_print_list(out, CHAT_FIELD_NO_EFFECT, "values");
     lr_buf_add_z(out, "\n### Refused fields\n\n"
                       "The answer is 400 with the name of the field in `param`.\n\n");
-    print_list(out, CHAT_FIELD_REFUSED, "alternative");
+    responses_fields_print_list(out, CHAT_FIELD_REFUSED, "alternative");
 }

@@ -10,8 +10,8 @@
 #include "chat/responses/build.h"
 #include "chat/template/repair.h"
 
-static lr_code fail_at(struct chat_build *b, const char *member, const char *code,
-                       lr_code status, const char *text)
+static lr_code input_fail_at(struct chat_build *b, const char *member, const char *code,
+                             lr_code status, const char *text)
 {
     char param[96];
     uint32_t earlier = chat_responses_parse_of(b->p)->earlier;
@@ -22,7 +22,7 @@ static lr_code fail_at(struct chat_build *b, const char *member, const char *cod
 
 lr_code chat_build_bad(struct chat_build *b, const char *member, const char *text)
 {
-    return fail_at(b, member, "invalid_value", LR_INVALID_ARGUMENT, text);
+    return input_fail_at(b, member, "invalid_value", LR_INVALID_ARGUMENT, text);
 }
 
 lr_code chat_build_no_memory(struct chat_build *b)
@@ -106,7 +106,7 @@ static lr_code part_text(struct chat_build *b, const char *member, uint32_t inde
                        : chat_build_bad(b, at, "its text must be a string.");
     (void)snprintf(text, sizeof(text), "parts of type '%.*s' are not supported here; '%s' is.",
                    type.len < 40 ? (int)type.len : 40, type.ptr, types[0]);
-    return fail_at(b, at, "unsupported_value", LR_UNSUPPORTED, text);
+    return input_fail_at(b, at, "unsupported_value", LR_UNSUPPORTED, text);
 }
 
 lr_code chat_build_text(struct chat_build *b, const char *member, const struct lr_json *value,
@@ -182,7 +182,7 @@ static lr_code add_user(struct chat_build *b, struct lr_str text)
     return LR_OK;
 }
 
-static void add_system(struct chat_build *b, struct lr_str text)
+static void input_add_system(struct chat_build *b, struct lr_str text)
 {
     if (b->turn_call_count > 0)
         chat_assistant_end(b); /* the calls of a turn belong together */
@@ -191,7 +191,7 @@ static void add_system(struct chat_build *b, struct lr_str text)
     lr_buf_add_str(&b->system, text);
 }
 
-static lr_code add_message(struct chat_build *b)
+static lr_code input_add_message(struct chat_build *b)
 {
     static const char *const types[] = {"input_text", "output_text", "refusal", "text", NULL};
     struct lr_str role = {0}, text;
@@ -209,7 +209,7 @@ static lr_code add_message(struct chat_build *b)
         return chat_assistant_content(b, text);
     if (!is_system)
         return add_user(b, text);
-    add_system(b, text);
+    input_add_system(b, text);
     return LR_OK;
 }
 
@@ -224,16 +224,16 @@ static lr_code refuse_item(struct chat_build *b)
     (void)snprintf(text, sizeof(text),
                    "items of type '%.*s' are not supported; leave it out of 'input'.",
                    type.len < 40 ? (int)type.len : 40, type.ptr);
-    return fail_at(b, ".type", "unsupported_value", LR_UNSUPPORTED, text);
+    return input_fail_at(b, ".type", "unsupported_value", LR_UNSUPPORTED, text);
 }
 
 static lr_code add_item(struct chat_build *b)
 {
     if (b->item->type != LR_JSON_OBJECT)
-        return fail_at(b, "", "invalid_type", LR_INVALID_ARGUMENT, "expected an object.");
+        return input_fail_at(b, "", "invalid_type", LR_INVALID_ARGUMENT, "expected an object.");
     switch (chat_input_kind(b->item)) {
     case CHAT_INPUT_MESSAGE:
-        return add_message(b);
+        return input_add_message(b);
     case CHAT_INPUT_CALL:
         return chat_assistant_call(b, false);
     case CHAT_INPUT_CUSTOM_CALL:
@@ -248,7 +248,7 @@ static lr_code add_item(struct chat_build *b)
 }
 
 /* Slot 0 is reserved for the instructions; without any the list begins at slot 1. */
-static lr_code finish(struct chat_build *b)
+static lr_code input_finish(struct chat_build *b)
 {
     struct chat_parse *p = b->p;
     bool has_system = b->system.len > 0;
@@ -292,7 +292,7 @@ lr_code chat_responses_messages(struct chat_parse *p)
     lr_buf_init(&b.system, p->arena->limit);
     lr_buf_init(&b.reasoning, p->arena->limit);
     lr_strmap_init(&b.calls);
-    add_system(&b, chat_responses_parse_of(p)->instructions);
+    input_add_system(&b, chat_responses_parse_of(p)->instructions);
     if (!is_list)
         code = add_user(&b, input->text);
     for (; is_list && code == LR_OK && b.index < items; b.index++) {
@@ -300,7 +300,7 @@ lr_code chat_responses_messages(struct chat_parse *p)
         code = add_item(&b);
     }
     if (code == LR_OK)
-        code = finish(&b);
+        code = input_finish(&b);
     lr_buf_free(&b.system);
     lr_buf_free(&b.reasoning);
     lr_strmap_free(&b.calls);

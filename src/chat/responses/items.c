@@ -50,8 +50,9 @@ static const struct chat_items_tool *find_tool(const struct chat_items *items,
     return namesakes == 1 ? found : NULL;
 }
 
-static lr_code open_writer(struct chat_response *r, const struct chat_response_options *options,
-                           struct lr_error *err)
+static lr_code items_open_writer(struct chat_response *r,
+                                 const struct chat_response_options *options,
+                                 struct lr_error *err)
 {
     size_t limit = r->choices[0].content.limit;
     struct chat_items *items = calloc(1, sizeof(*items));
@@ -69,7 +70,7 @@ static lr_code open_writer(struct chat_response *r, const struct chat_response_o
     return LR_OK;
 }
 
-static void close_writer(struct chat_response *r)
+static void items_close_writer(struct chat_response *r)
 {
     struct chat_items *items = r->own;
     if (items == NULL)
@@ -163,7 +164,7 @@ static void close_item(struct chat_choice *c, const char *status, bool tells)
 
 /* ---- the writer ---- */
 
-static void begin(struct chat_choice *c)
+static void items_begin(struct chat_choice *c)
 {
     if (c->response->stream)
         chat_event_begin(c->response);
@@ -179,7 +180,7 @@ static struct lr_str without_joint(enum chat_item kind, struct lr_str text)
     return text;
 }
 
-static void add_text(struct chat_choice *c, enum chat_item kind, struct lr_str text)
+static void items_add_text(struct chat_choice *c, enum chat_item kind, struct lr_str text)
 {
     struct chat_response *r = c->response;
     struct chat_items *items = r->own;
@@ -208,15 +209,15 @@ static void add_text(struct chat_choice *c, enum chat_item kind, struct lr_str t
                          lr_str_sub(lr_buf_str(&items->logprobs), at, items->logprobs.len));
 }
 
-static void write_text(struct chat_choice *c, enum chat_delta_kind kind, uint32_t tool,
-                       struct lr_str text)
+static void items_write_text(struct chat_choice *c, enum chat_delta_kind kind, uint32_t tool,
+                             struct lr_str text)
 {
     struct chat_items *items = c->response->own;
     (void)tool; /* the open call is always the last */
     if (kind == CHAT_DELTA_CONTENT) {
-        add_text(c, CHAT_ITEM_MESSAGE, text);
+        items_add_text(c, CHAT_ITEM_MESSAGE, text);
     } else if (kind == CHAT_DELTA_REASONING) {
-        add_text(c, CHAT_ITEM_REASONING, text);
+        items_add_text(c, CHAT_ITEM_REASONING, text);
     } else {
         lr_buf_add_str(&items->text, text);
         if (c->response->stream && items->open == CHAT_ITEM_FUNCTION)
@@ -224,7 +225,7 @@ static void write_text(struct chat_choice *c, enum chat_delta_kind kind, uint32_
     }
 }
 
-static void write_call(struct chat_choice *c, uint32_t tool, struct lr_str name)
+static void items_write_call(struct chat_choice *c, uint32_t tool, struct lr_str name)
 {
     struct chat_items *items = c->response->own;
     close_item(c, "completed", true);
@@ -239,19 +240,19 @@ static void write_call(struct chat_choice *c, uint32_t tool, struct lr_str name)
     open_item(c, known != NULL && known->is_custom ? CHAT_ITEM_CUSTOM : CHAT_ITEM_FUNCTION);
 }
 
-static void end_call(struct chat_choice *c)
+static void items_end_call(struct chat_choice *c)
 {
     /* At the end of a stream the parser also closes an incomplete call. */
     if (!c->truncated)
         close_item(c, "completed", true);
 }
 
-static void finish(struct chat_choice *c)
+static void items_finish(struct chat_choice *c)
 {
     close_item(c, c->truncated ? "incomplete" : "completed", true);
 }
 
-static void fail(struct chat_response *r, const struct lr_error *error)
+static void items_fail(struct chat_response *r, const struct lr_error *error)
 {
     if (!r->stream) {
         chat_openai_error(r->out, r->codec, &(struct chat_error){.error = *error});
@@ -259,7 +260,7 @@ static void fail(struct chat_response *r, const struct lr_error *error)
     }
     struct chat_choice *c = &r->choices[0];
     if (!c->began)
-        begin(c);
+        items_begin(c);
     close_item(c, "incomplete", false);
     chat_event_end(r, "failed", error);
 }
@@ -269,7 +270,7 @@ const char *chat_items_status(const struct chat_response *r)
     return r->choices[0].truncated ? "incomplete" : "completed";
 }
 
-static void complete(struct chat_response *r)
+static void items_complete(struct chat_response *r)
 {
     const char *status = chat_items_status(r);
     if (r->lost || chat_items_of(r)->items.failed || r->choices[0].logprobs.failed) {
@@ -278,7 +279,7 @@ static void complete(struct chat_response *r)
                             "the answer is larger than %zu bytes; ask for fewer tokens",
                             chat_items_of(r)->items.limit);
         lr_buf_clear(&chat_items_of(r)->items);
-        fail(r, &error);
+        items_fail(r, &error);
     } else if (r->stream) {
         chat_event_end(r, status, NULL);
     } else {
@@ -287,13 +288,13 @@ static void complete(struct chat_response *r)
 }
 
 const struct chat_writer chat_items_writer = {.head = chat_items_head,
-                                              .open = open_writer,
-                                              .close = close_writer,
-                                              .begin = begin,
-                                              .text = write_text,
-                                              .call = write_call,
-                                              .call_end = end_call,
-                                              .finish = finish,
-                                              .complete = complete,
-                                              .fail = fail,
+                                              .open = items_open_writer,
+                                              .close = items_close_writer,
+                                              .begin = items_begin,
+                                              .text = items_write_text,
+                                              .call = items_write_call,
+                                              .call_end = items_end_call,
+                                              .finish = items_finish,
+                                              .complete = items_complete,
+                                              .fail = items_fail,
                                               .record = chat_items_record};

@@ -79,7 +79,8 @@ char *chat_items_repeated(const struct chat_request *req)
 
 /* ---- the response ---- */
 
-static void write_usage(const struct chat_response *r, struct lr_json_writer *w)
+static void responses_object_write_usage(const struct chat_response *r,
+                                         struct lr_json_writer *w)
 {
     struct chat_response_totals t = chat_response_totals(r);
     lr_json_begin_object(w);
@@ -146,7 +147,7 @@ static size_t write_around(const struct chat_response *r, const char *status,
     lr_buf_add_z(out, "],\"usage\":");
     lr_json_writer_init(&w, out);
     if (r->choices[0].done && error == NULL)
-        write_usage(r, &w);
+        responses_object_write_usage(r, &w);
     else
         lr_json_put_null(&w);
     lr_buf_add_char(out, ',');
@@ -198,7 +199,8 @@ static void write_content(const struct chat_items *items, bool with_text, struct
     lr_buf_add_char(out, ']');
 }
 
-static void write_call(const struct chat_choice *c, bool with_text, struct lr_buf *out)
+static void responses_object_write_call(const struct chat_choice *c, bool with_text,
+                                        struct lr_buf *out)
 {
     const struct chat_items *items = c->response->own;
     char id[CHAT_CALL_ID_LEN];
@@ -233,7 +235,7 @@ void chat_item_write(const struct chat_choice *c, const char *status, bool with_
         write_content(items, with_text, out);
         break;
     default:
-        write_call(c, with_text, out);
+        responses_object_write_call(c, with_text, out);
         break;
     }
     lr_buf_add_char(out, '}');

@@ -93,7 +93,7 @@ struct join {
     struct lr_strmap found; /* id -> stored item */
 };
 
-static lr_code no_memory(struct chat_parse *p)
+static lr_code stored_no_memory(struct chat_parse *p)
 {
     return chat_parse_fail(p, "input", NULL, LR_OUT_OF_RAM,
                            "no memory for 'input' (limit %zu bytes)", p->arena->limit);
@@ -105,7 +105,7 @@ static lr_code read_items(struct chat_parse *p, struct lr_str text, const struct
     struct lr_error err;
     char *list = lr_arena_alloc(p->arena, text.len + 2);
     if (list == NULL)
-        return no_memory(p);
+        return stored_no_memory(p);
     list[0] = '[';
     if (text.len > 0)
         memcpy(list + 1, text.ptr, text.len);
@@ -148,16 +148,16 @@ static lr_code find_items(struct join *j, const struct lr_json *items)
     for (uint32_t i = 0; i < items->count; i++)
         if (lr_json_str(lr_json_get(&items->items[i], "id"), &id) &&
             !lr_strmap_put(&j->found, id, (void *)(uintptr_t)&items->items[i], NULL))
-            return no_memory(j->p);
+            return stored_no_memory(j->p);
     return LR_OK;
 }
 
 /* A string is the content of one message. */
-static lr_code add_text(struct join *j, const struct lr_json *input)
+static lr_code stored_add_text(struct join *j, const struct lr_json *input)
 {
     struct chat_object o;
     if (!chat_object_begin(&o, j->p->arena, NULL, 3))
-        return no_memory(j->p);
+        return stored_no_memory(j->p);
     chat_object_set(&o, "type", chat_string_json(LR_STR_LIT("message")));
     chat_object_set(&o, "role", chat_string_json(LR_STR_LIT("user")));
     chat_object_set(&o, "content", *input);
@@ -174,13 +174,13 @@ static lr_code join_lists(struct join *j, const struct lr_json *earlier,
     struct lr_json *whole = lr_arena_alloc(j->p->arena, 2 * sizeof(*whole));
     j->list = lr_arena_array(j->p->arena, count, sizeof(*j->list));
     if (whole == NULL || (j->list == NULL && count > 0))
-        return no_memory(j->p);
+        return stored_no_memory(j->p);
     if (earlier->count > 0)
         memcpy(j->list, earlier->items, earlier->count * sizeof(*j->list));
     j->count = earlier->count;
     lr_code code = find_items(j, items);
     if (code == LR_OK && input->type == LR_JSON_STRING)
-        code = add_text(j, input);
+        code = stored_add_text(j, input);
     for (uint32_t i = 0; code == LR_OK && input->type == LR_JSON_ARRAY && i < input->count; i++)
         code = add_own(j, &input->items[i], i);
     whole[0] = (struct lr_json){.type = LR_JSON_ARRAY, .count = j->count, .items = j->list};

@@ -88,8 +88,8 @@ static const struct change as_text = {has_call, write_calls};
 static const struct change as_empty = {lacks_content, fill_content};
 
 /* A copy of context with changed messages.  False: nothing to change, or no memory. */
-static bool apply(const struct change *change, struct lr_arena *arena,
-                  const struct lr_json *context, struct lr_json *out)
+static bool render_apply(const struct change *change, struct lr_arena *arena,
+                         const struct lr_json *context, struct lr_json *out)
 {
     const struct lr_json *messages = lr_json_get(context, "messages");
     uint32_t count = lr_json_is(messages, LR_JSON_ARRAY) ? messages->count : 0, first = 0;
@@ -114,7 +114,7 @@ static bool apply(const struct change *change, struct lr_arena *arena,
 
 /* ---- rendering ---- */
 
-static size_t count_of(struct lr_str text, struct lr_str word)
+static size_t render_count_of(struct lr_str text, struct lr_str word)
 {
     size_t count = 0, at;
     while ((at = lr_str_find(text, word)) != LR_STR_NONE) {
@@ -127,7 +127,8 @@ static size_t count_of(struct lr_str text, struct lr_str word)
 /* How often a text says what templates print for null. */
 static size_t nulls_in(struct lr_str text)
 {
-    return count_of(text, LR_STR_LIT("None")) + count_of(text, LR_STR_LIT("null"));
+    return render_count_of(text, LR_STR_LIT("None")) +
+           render_count_of(text, LR_STR_LIT("null"));
 }
 
 /* Renders anew with changed messages.  NOT_FOUND: nothing to change; *out is as before. */
@@ -137,7 +138,7 @@ static lr_code render_changed(const struct change *change, const struct jinja_te
 {
     struct lr_json changed;
     struct jinja_input again = *input;
-    if (!apply(change, arena, input->context, &changed))
+    if (!render_apply(change, arena, input->context, &changed))
         return LR_NOT_FOUND;
     again.context = &changed;
     jinja_output_free(out);

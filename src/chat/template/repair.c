@@ -7,7 +7,7 @@
 
 #include "chat/template/object.h"
 
-static lr_code no_memory(struct lr_error *err)
+static lr_code template_repair_no_memory(struct lr_error *err)
 {
     return lr_fail(err, LR_OUT_OF_RAM, "no memory to repair the messages");
 }
@@ -285,20 +285,20 @@ lr_code chat_repair(struct lr_arena *arena, const struct lr_json *context,
     if (context->type != LR_JSON_OBJECT)
         return LR_OK;
     if (copy == NULL || !chat_object_begin(&o, arena, context, 0))
-        return no_memory(err);
+        return template_repair_no_memory(err);
     struct lr_json_member *messages = chat_object_find(&o, "messages");
     if (messages != NULL && messages->value.type == LR_JSON_ARRAY) {
         if (!repair_messages(arena, &messages->value, &messages->value))
-            return no_memory(err);
+            return template_repair_no_memory(err);
         if (is_harmony && !chat_repair_harmony_messages(arena, &messages->value))
-            return no_memory(err);
+            return template_repair_no_memory(err);
         if (format == GRAMMAR_LLAMA3 && !chat_repair_split_calls(arena, &messages->value))
-            return no_memory(err);
+            return template_repair_no_memory(err);
     }
     struct lr_json_member *tools = chat_object_find(&o, "tools");
     if (is_harmony && tools != NULL && tools->value.type == LR_JSON_ARRAY &&
         !chat_repair_harmony_tools(arena, &tools->value))
-        return no_memory(err);
+        return template_repair_no_memory(err);
     struct lr_json_member *effort = chat_object_find(&o, "reasoning_effort");
     if (is_harmony && effort != NULL && effort->value.type == LR_JSON_NULL)
         chat_object_remove(&o, "reasoning_effort");

@@ -8,7 +8,8 @@
 
 /* ---- the request ---- */
 
-static lr_code parse_format(struct chat_parse *p, const char *name, const struct lr_json *value)
+static lr_code embeddings_parse_format(struct chat_parse *p, const char *name,
+                                       const struct lr_json *value)
 {
     static const char *const words[] = {"float", "base64", NULL};
     uint32_t index = 0;
@@ -24,7 +25,7 @@ static lr_code parse_format(struct chat_parse *p, const char *name, const struct
 static const struct chat_field fields[] = {
     {{YES("model", "id or alias of a registered model that can `embed`; required")}, chat_parse_model},
     {{YES("input", "a string, an array of 1 to 2048 strings, token ids, or an array of up to 2048 arrays of token ids; required. A text has at most 1 MiB and at most the tokens of the model's context; a longer text is a 400, never cut. No control token is recognised in a text; token ids are used as they are")}, chat_vectors_input},
-    {{YES("encoding_format", "`float` (default) or `base64`: the little-endian float32 values")}, parse_format},
+    {{YES("encoding_format", "`float` (default) or `base64`: the little-endian float32 values")}, embeddings_parse_format},
     {{YES("dimensions", "so many leading values, scaled to length 1 again; default: all. More than the model has is a 400")}, chat_vectors_dimensions},
 
     {{NONE("user", "")}, chat_parse_user},
@@ -36,7 +37,7 @@ static const struct chat_field fields[] = {
 const struct chat_fields chat_embeddings_fields = {fields, sizeof(fields) / sizeof(fields[0]),
                                                    1, "embeddings.md"};
 
-static lr_code parse(struct chat_parse *p, const struct lr_json *root)
+static lr_code embeddings_parse(struct chat_parse *p, const struct lr_json *root)
 {
     lr_code code = chat_parse_members(p, root);
     return code == LR_OK && p->req->prompts == NULL ? chat_parse_missing(p, "input") : code;
@@ -49,8 +50,9 @@ struct own {
     bool wants_base64;
 };
 
-static lr_code open_answer(struct chat_response *r, const struct chat_response_options *o,
-                           struct lr_error *err)
+static lr_code embeddings_open_answer(struct chat_response *r,
+                                      const struct chat_response_options *o,
+                                      struct lr_error *err)
 {
     struct own *own = calloc(1, sizeof(*own));
     r->own = own;
@@ -60,12 +62,12 @@ static lr_code open_answer(struct chat_response *r, const struct chat_response_o
     return LR_OK;
 }
 
-static void close_answer(struct chat_response *r)
+static void embeddings_close_answer(struct chat_response *r)
 {
     free(r->own);
 }
 
-static void write_head(const struct chat_response_options *o, struct lr_buf *out)
+static void embeddings_write_head(const struct chat_response_options *o, struct lr_buf *out)
 {
     lr_buf_add_z(out, "{\"object\":\"list\",\"model\":");
     lr_json_quote(out, o->model.len > 0 ? o->model : o->request->model);
@@ -92,12 +94,12 @@ static lr_code add_vector(struct chat_choice *c, const struct wire_vector *v,
                    CHAT_VECTORS_BYTES_MAX);
 }
 
-static void write_error(struct chat_response *r, const struct lr_error *error)
+static void embeddings_write_error(struct chat_response *r, const struct lr_error *error)
 {
     chat_openai_error(r->out, r->codec, &(struct chat_error){.error = *error});
 }
 
-static void write_body(struct chat_response *r)
+static void embeddings_write_body(struct chat_response *r)
 {
     struct lr_buf *out = r->out;
     if (!chat_vectors_are_whole(r))
@@ -117,14 +119,14 @@ static void write_body(struct chat_response *r)
     lr_buf_add_char(out, '}');
 }
 
-static const struct chat_writer writer = {.head = write_head,
-                                          .open = open_answer,
-                                          .close = close_answer,
+static const struct chat_writer writer = {.head = embeddings_write_head,
+                                          .open = embeddings_open_answer,
+                                          .close = embeddings_close_answer,
                                           .text = chat_vectors_no_text,
                                           .call = chat_vectors_no_call,
                                           .vector = add_vector,
-                                          .complete = write_body,
-                                          .fail = write_error};
+                                          .complete = embeddings_write_body,
+                                          .fail = embeddings_write_error};
 
 const struct chat_codec chat_embeddings = {
     .name = "embeddings",
@@ -132,7 +134,7 @@ const struct chat_codec chat_embeddings = {
     .id_prefix = "embd-",
     .prompt_field = "input",
     .fields = &chat_embeddings_fields,
-    .parse = parse,
+    .parse = embeddings_parse,
     .body = &writer,
     .stream = &writer,
     .error = chat_openai_error,

@@ -83,7 +83,7 @@ static const struct chat_field fields[] = {
 const struct chat_fields chat_rerank_fields = {fields, sizeof(fields) / sizeof(fields[0]), 1,
                                                "embeddings.md"};
 
-static lr_code parse(struct chat_parse *p, const struct lr_json *root)
+static lr_code rerank_parse(struct chat_parse *p, const struct lr_json *root)
 {
     lr_code code = chat_parse_members(p, root);
     if (code == LR_OK && p->req->query.len == 0)
@@ -104,8 +104,8 @@ struct result {
     uint32_t index;
 };
 
-static lr_code open_answer(struct chat_response *r, const struct chat_response_options *o,
-                           struct lr_error *err)
+static lr_code rerank_open_answer(struct chat_response *r,
+                                  const struct chat_response_options *o, struct lr_error *err)
 {
     struct own *own = calloc(1, sizeof(*own));
     r->own = own;
@@ -116,12 +116,12 @@ static lr_code open_answer(struct chat_response *r, const struct chat_response_o
     return LR_OK;
 }
 
-static void close_answer(struct chat_response *r)
+static void rerank_close_answer(struct chat_response *r)
 {
     free(r->own);
 }
 
-static void write_head(const struct chat_response_options *o, struct lr_buf *out)
+static void rerank_write_head(const struct chat_response_options *o, struct lr_buf *out)
 {
     lr_buf_add_z(out, "{\"id\":");
     lr_json_quote(out, o->id);
@@ -139,7 +139,7 @@ static lr_code add_score(struct chat_choice *c, const struct wire_vector *v,
     return LR_OK;
 }
 
-static void write_error(struct chat_response *r, const struct lr_error *error)
+static void rerank_write_error(struct chat_response *r, const struct lr_error *error)
 {
     chat_openai_error(r->out, r->codec, &(struct chat_error){.error = *error});
 }
@@ -177,7 +177,7 @@ static void write_results(struct chat_response *r, struct result *all)
     }
 }
 
-static void write_body(struct chat_response *r)
+static void rerank_write_body(struct chat_response *r)
 {
     struct lr_error error;
     if (!chat_vectors_are_whole(r))
@@ -185,7 +185,7 @@ static void write_body(struct chat_response *r)
     struct result *all = malloc(r->choice_count * sizeof(*all));
     if (all == NULL) {
         r->status = lr_fail(&error, LR_OUT_OF_RAM, "no memory for the answer");
-        write_error(r, &error);
+        rerank_write_error(r, &error);
         return;
     }
     lr_buf_add_str(r->out, r->head);
@@ -197,14 +197,14 @@ static void write_body(struct chat_response *r)
                          "{\"search_units\":1}}}");
 }
 
-static const struct chat_writer writer = {.head = write_head,
-                                          .open = open_answer,
-                                          .close = close_answer,
+static const struct chat_writer writer = {.head = rerank_write_head,
+                                          .open = rerank_open_answer,
+                                          .close = rerank_close_answer,
                                           .text = chat_vectors_no_text,
                                           .call = chat_vectors_no_call,
                                           .vector = add_score,
-                                          .complete = write_body,
-                                          .fail = write_error};
+                                          .complete = rerank_write_body,
+                                          .fail = rerank_write_error};
 
 const struct chat_codec chat_rerank = {
     .name = "rerank",
@@ -212,7 +212,7 @@ const struct chat_codec chat_rerank = {
     .id_prefix = "rerank-",
     .prompt_field = "documents",
     .fields = &chat_rerank_fields,
-    .parse = parse,
+    .parse = rerank_parse,
     .body = &writer,
     .stream = &writer,
     .error = chat_openai_error,

@@ -52,7 +52,7 @@ static void norm_task(void *ctx, uint32_t t, uint32_t worker)
     b->kernels->pack_dense(normed, hidden, b->packed + t * b->size.packed);
 }
 
-static void rotate(float *head, size_t half, const float *cosines, const float *sines)
+static void attention_rotate(float *head, size_t half, const float *cosines, const float *sines)
 {
     for (size_t i = 0; i < half; i++) {
         float a = head[i], c = head[i + half];
@@ -77,9 +77,9 @@ static void cache_task(void *ctx, uint32_t t, uint32_t worker)
 
     (void)worker;
     for (uint32_t h = 0; h < c->heads; h++)
-        rotate(q + h * n, half, cosines, sines);
+        attention_rotate(q + h * n, half, cosines, sines);
     for (uint32_t h = 0; h < c->kv_heads; h++)
-        rotate(k + h * n, half, cosines, sines);
+        attention_rotate(k + h * n, half, cosines, sines);
     cpu_round(b, q, b->size.qkv);
     for (uint32_t h = 0; h < c->kv_heads; h++) {
         float *to = cache.base + page * cache.page_stride + h * n * CPU_PAGE_TOKENS;

@@ -44,7 +44,7 @@ static struct cpu_sizes sizes_of(const struct model_config *c)
 
 /* Computes the layout of the workspace.  With base NULL only the size is computed, so that
  * plan() and open() use the same list. */
-static size_t lay_out(struct gptoss_backend *b, const struct model_config *c, char *base)
+static size_t cpu_lay_out(struct gptoss_backend *b, const struct model_config *c, char *base)
 {
     const struct cpu_sizes *z = &b->size;
     size_t n = b->plan.step_tokens, threads = b->plan.threads, used = 0;
@@ -87,7 +87,7 @@ static size_t lay_out(struct gptoss_backend *b, const struct model_config *c, ch
 
 /* ---- plan ---- */
 
-static uint32_t pick(uint64_t asked, uint64_t otherwise, uint64_t low, uint64_t high)
+static uint32_t cpu_pick(uint64_t asked, uint64_t otherwise, uint64_t low, uint64_t high)
 {
     uint64_t v = asked != 0 ? asked : otherwise;
 
@@ -95,21 +95,22 @@ static uint32_t pick(uint64_t asked, uint64_t otherwise, uint64_t low, uint64_t 
     return (uint32_t)(v > high ? high : v);
 }
 
-static uint32_t pages_for(uint64_t tokens)
+static uint32_t cpu_pages_for(uint64_t tokens)
 {
     return (uint32_t)((tokens + CPU_PAGE_TOKENS - 1) / CPU_PAGE_TOKENS);
 }
 
-static void count_pages(const struct model_config *c, struct gptoss_plan *p, uint64_t kv_tokens)
+static void cpu_count_pages(const struct model_config *c, struct gptoss_plan *p,
+                            uint64_t kv_tokens)
 {
     /* Each sequence needs its window and a partly used page at either end.  The prompts of a
      * step share the chunk beyond the windows, so its pages count once. */
-    uint32_t window = pages_for(c->window) + 2;
-    uint32_t longest = pages_for(p->max_context);
+    uint32_t window = cpu_pages_for(c->window) + 2;
+    uint32_t longest = cpu_pages_for(p->max_context);
 
-    p->full_pages = pages_for(kv_tokens);
-    p->window_pages =
-        p->max_sequences * (window < longest ? window : longest) + pages_for(p->prefill_chunk);
+    p->full_pages = cpu_pages_for(kv_tokens);
+    p->window_pages = p->max_sequences * (window < longest ? window : longest) +
+                      cpu_pages_for(p->prefill_chunk);
     p->least_pages[GPTOSS_FULL] = longest < p->full_pages ? longest : p->full_pages;
     p->least_pages[GPTOSS_WINDOW] = p->window_pages;
     p->kv = p->full_pages * p->full_page_bytes + p->window_pages * p->window_page_bytes;
@@ -117,11 +118,11 @@ static void count_pages(const struct model_config *c, struct gptoss_plan *p, uin
 }
 
 /* The pool can grow into all memory of the machine, unless the operator gave its size. */
-static void plan_growth(const struct gptoss_backend_options *o, struct gptoss_plan *p)
+static void cpu_plan_growth(const struct gptoss_backend_options *o, struct gptoss_plan *p)
 {
     static const struct lr_memory_roots roots = {.proc = "/proc", .cgroup = "/sys/fs/cgroup"};
     uint64_t machine = 0, used;
-    uint64_t most = pages_for(MOST_KV_TOKENS), planned = p->full_pages;
+    uint64_t most = cpu_pages_for(MOST_KV_TOKENS), planned = p->full_pages;
 
     if (!lr_memory_read(&roots, &machine, &used))
         machine = 0; /* unknown: the size stays */
@@ -132,20 +133,20 @@ static void plan_growth(const struct gptoss_backend_options *o, struct gptoss_pl
     p->most_pages[GPTOSS_WINDOW] = p->window_pages + (uint32_t)((most - planned) / WINDOW_PART);
 }
 
-static lr_code fit(const struct model_config *c, const struct gptoss_backend_options *o,
-                   struct gptoss_plan *p, uint64_t kv_tokens, struct lr_error *err)
+static lr_code cpu_fit(const struct model_config *c, const struct gptoss_backend_options *o,
+                       struct gptoss_plan *p, uint64_t kv_tokens, struct lr_error *err)
 {
-    count_pages(c, p, kv_tokens);
+    cpu_count_pages(c, p, kv_tokens);
     if (o->memory_limit == 0 || p->total <= o->memory_limit)
         return LR_OK;
     /* Reduces the KV tokens if the operator gave no number. */
     uint64_t over = p->total - o->memory_limit;
     uint64_t pages = over / p->full_page_bytes + 1;
-    if (o->kv_tokens == 0 && pages + pages_for(p->prefill_chunk) < p->full_pages) {
+    if (o->kv_tokens == 0 && pages + cpu_pages_for(p->prefill_chunk) < p->full_pages) {
         uint64_t left = (p->full_pages - pages) * CPU_PAGE_TOKENS;
         if (o->max_context == 0 || left >= o->max_context) {
             p->max_context = left < p->max_context ? (uint32_t)left : p->max_context;
-            count_pages(c, p, left);
+            cpu_count_pages(c, p, left);
             return LR_OK;
         }
     }
@@ -179,19 +180,19 @@ static lr_code cpu_plan(const struct model_config *c, const struct gptoss_backen
     if (wanted > UINT32_MAX / 2)
         return lr_fail(err, LR_INVALID_ARGUMENT, "max_tokens is %llu; the limit is %u",
                        (unsigned long long)wanted, UINT32_MAX / 2);
-    p->max_context = pick(o->max_context, c->context, 1, c->context);
+    p->max_context = cpu_pick(o->max_context, c->context, 1, c->context);
     if (p->max_context > wanted)
         p->max_context = (uint32_t)wanted;
-    p->max_sequences = pick(o->max_sequences, DEFAULT_SEQUENCES, 1, MAX_SEQUENCES);
-    p->prefill_chunk = pick(o->prefill_chunk, MOST_CHUNK, 1, MAX_CHUNK);
+    p->max_sequences = cpu_pick(o->max_sequences, DEFAULT_SEQUENCES, 1, MAX_SEQUENCES);
+    p->prefill_chunk = cpu_pick(o->prefill_chunk, MOST_CHUNK, 1, MAX_CHUNK);
     p->least_chunk = o->prefill_chunk == 0 ? LEAST_CHUNK : p->prefill_chunk;
     p->step_tokens = p->prefill_chunk + p->max_sequences;
-    p->threads = pick(o->threads, engine_pool_cores(), 1, MAX_THREADS);
+    p->threads = cpu_pick(o->threads, engine_pool_cores(), 1, MAX_THREADS);
     p->weights = model_gptoss_weight_bytes(c);
-    p->workspace = lay_out(&shape, c, NULL);
+    p->workspace = cpu_lay_out(&shape, c, NULL);
     p->fixed = FIXED_BYTES;
-    lr_code code = fit(c, o, p, wanted, err);
-    plan_growth(o, p);
+    lr_code code = cpu_fit(c, o, p, wanted, err);
+    cpu_plan_growth(o, p);
     if (code == LR_OK)
         *out = *p;
     return code;
@@ -213,11 +214,11 @@ static void cpu_close(struct gptoss_backend *b)
     free(b);
 }
 
-static lr_code allot(struct gptoss_backend *b, struct lr_error *err)
+static lr_code cpu_allot(struct gptoss_backend *b, struct lr_error *err)
 {
     const struct gptoss_plan *p = &b->plan;
     bool ok = true;
-    size_t bytes = lay_out(b, b->config, NULL);
+    size_t bytes = cpu_lay_out(b, b->config, NULL);
 
     ok = cpu_region_open(&b->regions[GPTOSS_FULL], p->full_pages, p->most_pages[GPTOSS_FULL],
                          p->full_page_bytes) &&
@@ -236,7 +237,7 @@ static lr_code allot(struct gptoss_backend *b, struct lr_error *err)
                        "no memory for a KV cache of %llu and a workspace of %llu bytes",
                        (unsigned long long)p->kv, (unsigned long long)p->workspace);
     memset(b->block, 0, bytes);
-    lay_out(b, b->config, b->block);
+    cpu_lay_out(b, b->config, b->block);
     b->pool = engine_pool_create(p->threads);
     if (b->pool == NULL)
         return lr_fail(err, LR_OUT_OF_RAM, "cannot start %u threads", p->threads);
@@ -285,7 +286,7 @@ static lr_code cpu_open(const struct gptoss_backend_host *host,
     b->trace = options->trace;
     b->plan = *plan;
     b->size = sizes_of(b->config);
-    lr_code code = allot(b, err);
+    lr_code code = cpu_allot(b, err);
     if (code == LR_OK)
         code = cpu_read_weights(host, weights, err);
     if (code != LR_OK) {

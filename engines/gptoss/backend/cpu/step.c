@@ -53,7 +53,7 @@ struct sampling_job {
     const float *const *rows;
 };
 
-static void sample_task(void *ctx, uint32_t i, uint32_t worker)
+static void step_sample_task(void *ctx, uint32_t i, uint32_t worker)
 {
     const struct sampling_job *d = ctx;
     const struct gptoss_step *step = &d->batch->steps[d->steps[i]];
@@ -110,5 +110,5 @@ void cpu_logits(struct cpu_step *s)
         sampled = left;
     }
     struct sampling_job job = {b, s->batch, steps, rows};
-    engine_pool_run(b->pool, sample_task, &job, sampled);
+    engine_pool_run(b->pool, step_sample_task, &job, sampled);
 }

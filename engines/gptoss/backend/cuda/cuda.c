@@ -98,7 +98,7 @@ static lr_code load_modules(struct gptoss_backend *b, struct lr_error *err)
     return cuda_prepare_kernels(b, err);
 }
 
-static lr_code allot(struct gptoss_backend *b, struct lr_error *err)
+static lr_code cuda_allot(struct gptoss_backend *b, struct lr_error *err)
 {
     const struct cuda_driver *cu = b->cu;
     const struct gptoss_plan *p = &b->plan;
@@ -142,8 +142,8 @@ static lr_code allot_pages(struct gptoss_backend *b, struct lr_error *err)
     return code;
 }
 
-static lr_code start(struct gptoss_backend *b, const struct gptoss_backend_host *host,
-                     const struct gptoss_backend_options *o, struct lr_error *err)
+static lr_code cuda_start(struct gptoss_backend *b, const struct gptoss_backend_host *host,
+                          const struct gptoss_backend_options *o, struct lr_error *err)
 {
     lr_code code = cuda_driver_get(&b->cu, err);
     if (code == LR_OK)
@@ -158,7 +158,7 @@ static lr_code start(struct gptoss_backend *b, const struct gptoss_backend_host 
         return lr_fail(err, LR_CANCELLED, "loading was cancelled");
     code = load_modules(b, err);
     if (code == LR_OK)
-        code = allot(b, err);
+        code = cuda_allot(b, err);
     if (code == LR_OK)
         code = cuda_load_weights(b, host, err);
     if (code == LR_OK)
@@ -195,7 +195,7 @@ static lr_code cuda_open(const struct gptoss_backend_host *host,
     b->q_width = b->config->heads * 64;
     b->vocab_rows = weights->vocab_rows;
     b->layers = calloc(b->config->layers, sizeof(*b->layers));
-    lr_code code = b->layers != NULL ? start(b, host, options, err)
+    lr_code code = b->layers != NULL ? cuda_start(b, host, options, err)
                                      : lr_fail(err, LR_OUT_OF_RAM, "no memory for %u layers",
                                                b->config->layers);
     if (code != LR_OK) {

@@ -17,7 +17,7 @@ enum { OLDEST_DRIVER = 12030 };
 #define NAME_OF(x)  NAME_OF_(x)
 #define NAME_OF_(x) #x
 
-static lr_code load(struct cuda_driver *cu, struct lr_error *err)
+static lr_code driver_load(struct cuda_driver *cu, struct lr_error *err)
 {
     void *library = lr_library_open_known(LR_LIBRARY_CUDA);
     if (library == NULL)
@@ -61,7 +61,7 @@ lr_code cuda_driver_get(const struct cuda_driver **out, struct lr_error *err)
     static int loaded;
     *out = NULL;
     if (!loaded) {
-        lr_code code = load(&driver, err);
+        lr_code code = driver_load(&driver, err);
         if (code != LR_OK)
             return code;
         loaded = 1;
@@ -107,8 +107,8 @@ static void uuid_text(const CUuuid *uuid, char out[41])
                    b[12], b[13], b[14], b[15]);
 }
 
-static lr_code describe(const struct cuda_driver *cu, CUdevice device, struct cuda_device *out,
-                        struct lr_error *err)
+static lr_code driver_describe(const struct cuda_driver *cu, CUdevice device,
+                               struct cuda_device *out, struct lr_error *err)
 {
     size_t total = 0;
     *out = (struct cuda_device){.handle = device};
@@ -157,7 +157,7 @@ lr_code cuda_device_find(const struct cuda_driver *cu, const char *name,
         CUDA_TRY(cu, cuDeviceGetUuid(&uuid, device), err);
         uuid_text(&uuid, text);
         if (by_number ? number == i : strcmp(text, name) == 0)
-            return describe(cu, device, out, err);
+            return driver_describe(cu, device, out, err);
     }
     return lr_fail(err, LR_UNSUPPORTED,
                    "device \"%s\" does not exist; this machine has %d NVIDIA GPU(s): cuda:0%s",

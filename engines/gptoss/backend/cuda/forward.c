@@ -5,7 +5,7 @@
 #include "engines/gptoss/backend/cuda/cuda.h"
 
 /* True for the sampling that sample.cu does. */
-static bool is_plain(const struct sampler_input *s)
+static bool cuda_forward_is_plain(const struct sampler_input *s)
 {
     const struct lr_sampling *p = s->sampling;
     return s->mask == NULL && p->logprobs == 0 && p->top_logprobs == 0 &&
@@ -28,7 +28,8 @@ struct forward {
     struct gptoss_step *sampled[CUDA_LOGIT_ROWS]; /* step of each sampled row of this round */
 };
 
-static void add_step(struct gptoss_backend *b, struct forward *f, const struct gptoss_step *s)
+static void cuda_forward_add_step(struct gptoss_backend *b, struct forward *f,
+                                  const struct gptoss_step *s)
 {
     uint32_t seq = f->seqs++, row = f->shape.rows;
     uint32_t per_tile = cuda_target_query_tokens(&b->target, b->config);
@@ -70,8 +71,8 @@ static bool needs_row(const struct gptoss_backend *b, uint32_t rows)
 }
 
 /* Rows on the device: single tokens first, prompts after them. */
-static void lay_out(struct gptoss_backend *b, struct forward *f,
-                    const struct gptoss_batch *batch)
+static void cuda_forward_lay_out(struct gptoss_backend *b, struct forward *f,
+                                 const struct gptoss_batch *batch)
 {
     *f = (struct forward){0};
     /* A copy of the step before may still read that step's inputs. */
@@ -80,12 +81,12 @@ static void lay_out(struct gptoss_backend *b, struct forward *f,
     *INPUT(b, uint32_t, turn) = b->turn;
     for (uint32_t i = 0; i < batch->count; i++)
         if (batch->steps[i].count == 1)
-            add_step(b, f, &batch->steps[i]);
+            cuda_forward_add_step(b, f, &batch->steps[i]);
     f->shape.parts = cuda_split_contexts(INPUT(b, struct cuda_seq, seqs), f->shape.decode_rows,
                                          INPUT(b, uint32_t, parts));
     for (uint32_t i = 0; i < batch->count; i++)
         if (batch->steps[i].count != 1)
-            add_step(b, f, &batch->steps[i]);
+            cuda_forward_add_step(b, f, &batch->steps[i]);
     if (needs_row(b, f->shape.rows)) {
         uint8_t *row = INPUT(b, uint8_t, embedding);
         memcpy(row, b->host_embed + (size_t)batch->steps[0].tokens[0] * TOKEN_HIDDEN,
@@ -94,7 +95,8 @@ static void lay_out(struct gptoss_backend *b, struct forward *f,
     }
 }
 
-/* The rows of a batch's steps, in the order of lay_out(): asked for step after step. */
+/* The rows of a batch's steps, in the order of cuda_forward_lay_out(): asked for step after
+ * step. */
 struct row_counter {
     uint32_t single, prompt; /* next row of a single token, and of a prompt */
 };
@@ -159,7 +161,7 @@ static lr_code launch_filters(struct gptoss_backend *b, struct forward *f, struc
         const struct sampler_input *how = f->sampled[i]->sample;
         f->filter[i] = b->filters.count;
         f->maker[i] = how == NULL                  ? MADE_NOT
-                      : is_plain(how)              ? MADE_PLAIN
+                      : cuda_forward_is_plain(how) ? MADE_PLAIN
                       : cuda_filter_add(b, how, i) ? MADE_FILTERED
                                                    : MADE_ON_HOST;
     }
@@ -203,7 +205,8 @@ static lr_code await_results(struct gptoss_backend *b, const struct forward *f,
 }
 
 /* Waits for the sampled ids; samples on the host what the device does not support. */
-static lr_code collect(struct gptoss_backend *b, struct forward *f, struct lr_error *err)
+static lr_code cuda_forward_collect(struct gptoss_backend *b, struct forward *f,
+                                    struct lr_error *err)
 {
     struct cuda_host_row rows[CUDA_LOGIT_ROWS];
     uint32_t count = 0;
@@ -315,13 +318,13 @@ static lr_code sample_and_collect(struct gptoss_backend *b, struct forward *f,
         if (code == LR_OK)
             code = cuda_launch_logits(b, &shape, 0, f->sampled_count, err);
         if (code == LR_OK)
-            code = collect(b, f, err);
+            code = cuda_forward_collect(b, f, err);
     }
     return code;
 }
 
 /* Between the launch of the layers and the sampling. */
-static void fill_masks(const struct gptoss_batch *batch)
+static void cuda_forward_fill_masks(const struct gptoss_batch *batch)
 {
     if (batch->fill_masks != NULL)
         batch->fill_masks(batch->ctx);
@@ -360,11 +363,11 @@ lr_code cuda_begin(struct gptoss_backend *b, const struct gptoss_batch *batch,
     bool plain = is_decode(b, batch) && b->begun_count < CUDA_TURNS &&
                  !(batch->follows && needs_row(b, batch->count));
     for (uint32_t i = 0; i < batch->count && plain; i++)
-        plain = is_plain(batch->steps[i].sample);
+        plain = cuda_forward_is_plain(batch->steps[i].sample);
     if (!plain)
         return LR_UNSUPPORTED;
     CUDA_TRY(b->cu, cuCtxSetCurrent(b->context), err);
-    lay_out(b, &f, batch);
+    cuda_forward_lay_out(b, &f, batch);
     lr_code code = launch_decode(b, &f, batch, err);
     if (code != LR_OK)
         return code;
@@ -397,21 +400,21 @@ lr_code cuda_forward(struct gptoss_backend *b, const struct gptoss_batch *batch,
 {
     struct forward f;
     CUDA_TRY(b->cu, cuCtxSetCurrent(b->context), err);
-    lay_out(b, &f, batch);
+    cuda_forward_lay_out(b, &f, batch);
 
     if (is_decode(b, batch)) {
         lr_code code = launch_decode(b, &f, batch, err);
         if (code != LR_OK)
             return code;
-        fill_masks(batch);
-        return collect(b, &f, err);
+        cuda_forward_fill_masks(batch);
+        return cuda_forward_collect(b, &f, err);
     }
 
     lr_code code = copy_inputs(b, &f, err);
     if (code == LR_OK)
         code = cuda_launch_layers(b, &f.shape, err);
     if (code == LR_OK)
-        fill_masks(batch);
+        cuda_forward_fill_masks(batch);
     /* The inputs are overwritten below, so the copy must be finished. */
     if (code == LR_OK)
         CUDA_TRY(b->cu, cuStreamSynchronize(b->stream), err);

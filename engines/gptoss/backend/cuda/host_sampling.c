@@ -66,7 +66,7 @@ static lr_code copy_group(struct gptoss_backend *b, const struct cuda_host_row *
     return LR_OK;
 }
 
-static void sample_task(void *ctx, uint32_t i, uint32_t worker)
+static void host_sampling_sample_task(void *ctx, uint32_t i, uint32_t worker)
 {
     const struct group *g = ctx;
     const struct gptoss_step *s = g->rows[i].step;
@@ -86,7 +86,7 @@ lr_code cuda_host_sampling(struct gptoss_backend *b, const struct cuda_host_row 
         CUDA_TRY(b->cu, cuStreamSynchronize(b->stream), err);
         if (left > GROUP)
             code = copy_group(b, rows, count, group + 1, err);
-        engine_pool_run(b->pool, sample_task, &g, left < GROUP ? left : GROUP);
+        engine_pool_run(b->pool, host_sampling_sample_task, &g, left < GROUP ? left : GROUP);
     }
     return code;
 }

@@ -324,7 +324,7 @@ static lr_code put_all(struct loader *l)
     return LR_OK;
 }
 
-static lr_code prepare(struct loader *l)
+static lr_code cuda_load_prepare(struct loader *l)
 {
     const struct cuda_driver *cu = l->b->cu;
     CUDA_TRY(cu, cuMemAlloc(&l->too_large, 256), l->err);
@@ -343,7 +343,7 @@ lr_code cuda_load_weights(struct gptoss_backend *b, const struct gptoss_backend_
     const struct cuda_driver *cu = b->cu;
     struct loader l = {.b = b, .host = host, .err = err, .total = b->weights->weight_bytes};
     model_gptoss_advise(b->weights, MODEL_ADVICE_WILLNEED);
-    lr_code code = prepare(&l);
+    lr_code code = cuda_load_prepare(&l);
     if (code == LR_OK)
         code = put_all(&l);
     (void)cu->cuStreamSynchronize(b->stream);

@@ -20,7 +20,7 @@ static CUmemAllocationProp properties(const struct gptoss_backend *b)
     };
 }
 
-static uint64_t round_up(uint64_t bytes, uint64_t to)
+static uint64_t cuda_memory_round_up(uint64_t bytes, uint64_t to)
 {
     return (bytes + to - 1) / to * to;
 }
@@ -68,7 +68,7 @@ lr_code cuda_resize(struct gptoss_backend *b, enum gptoss_kind kind, uint32_t pa
 {
     struct cuda_pages *p = &b->pages[kind];
     uint64_t bytes = pages * p->page_bytes;
-    uint32_t pieces = (uint32_t)(round_up(bytes, PIECE_BYTES) / PIECE_BYTES);
+    uint32_t pieces = (uint32_t)(cuda_memory_round_up(bytes, PIECE_BYTES) / PIECE_BYTES);
     uint32_t before = p->mapped;
     lr_code code = LR_OK;
 
@@ -137,7 +137,7 @@ lr_code cuda_pages_open(struct gptoss_backend *b, enum gptoss_kind kind, struct 
                                   CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED,
                                   b->device.handle),
              err);
-    uint64_t reserved = round_up(most * p->page_bytes, p->piece);
+    uint64_t reserved = cuda_memory_round_up(most * p->page_bytes, p->piece);
     if (!has_virtual || reserved == 0 ||
         b->cu->cuMemAddressReserve(&p->base, reserved, 0, 0, 0) != CUDA_SUCCESS)
         return open_fixed(b, p, pages * p->page_bytes, err);

@@ -35,7 +35,7 @@ struct placer {
     uint64_t used;
 };
 
-static void *place(struct placer *p, uint64_t bytes)
+static void *cuda_plan_place(struct placer *p, uint64_t bytes)
 {
     uint64_t at = p->used;
     p->used = (at + bytes + 255) / 256 * 256;
@@ -51,9 +51,9 @@ static void place_bf16(struct placer *p, struct cuda_matrix *m, uint32_t rows, u
                        bool bias)
 {
     *m = (struct cuda_matrix){.rows = rows, .tiles = tiles_of(rows), .blocks = columns / 32};
-    m->weights = place(p, (uint64_t)m->tiles * m->blocks * 1024);
+    m->weights = cuda_plan_place(p, (uint64_t)m->tiles * m->blocks * 1024);
     if (bias)
-        m->bias = place(p, (uint64_t)m->tiles * 32);
+        m->bias = cuda_plan_place(p, (uint64_t)m->tiles * 32);
 }
 
 static void place_mxfp4(struct placer *p, struct cuda_matrix *m, uint32_t rows,
@@ -63,9 +63,9 @@ static void place_mxfp4(struct placer *p, struct cuda_matrix *m, uint32_t rows,
     m->expert_weights = (uint64_t)m->tiles * ((m->blocks + 1) / 2) * 512;
     m->expert_scales = (uint64_t)m->tiles * ((m->blocks + 3) / 4) * 64;
     m->expert_bias = (uint64_t)m->tiles * 16;
-    m->weights = place(p, m->expert_weights * experts);
-    m->scales = place(p, m->expert_scales * experts);
-    m->bias = place(p, m->expert_bias * 2 * experts);
+    m->weights = cuda_plan_place(p, m->expert_weights * experts);
+    m->scales = cuda_plan_place(p, m->expert_scales * experts);
+    m->bias = cuda_plan_place(p, m->expert_bias * 2 * experts);
 }
 
 uint64_t cuda_place_weights(struct gptoss_backend *b, const struct model_config *c,
@@ -74,19 +74,19 @@ uint64_t cuda_place_weights(struct gptoss_backend *b, const struct model_config 
     struct placer p = {.base = base};
     uint32_t kinds[2] = {0, 0};
     if (!b->plan.embed_on_host)
-        b->embed = place(&p, (uint64_t)c->vocab * c->hidden * 2);
-    b->norm = place(&p, (uint64_t)c->hidden * 2);
+        b->embed = cuda_plan_place(&p, (uint64_t)c->vocab * c->hidden * 2);
+    b->norm = cuda_plan_place(&p, (uint64_t)c->hidden * 2);
     place_bf16(&p, &b->unembed, c->vocab, c->hidden, false);
-    b->rope = place(&p, (uint64_t)b->plan.max_context * 32 * 8);
+    b->rope = cuda_plan_place(&p, (uint64_t)b->plan.max_context * 32 * 8);
     for (uint32_t i = 0; i < c->layers; i++) {
         struct cuda_layer *l = &b->layers[i];
         l->sliding = c->sliding[i];
         l->kind_index = kinds[l->sliding ? 1 : 0]++;
-        l->attn_norm = place(&p, (uint64_t)c->hidden * 2);
-        l->mlp_norm = place(&p, (uint64_t)c->hidden * 2);
-        l->sinks = place(&p, (uint64_t)c->heads * 2);
-        l->router = place(&p, (uint64_t)c->experts * c->hidden * 2);
-        l->router_bias = place(&p, (uint64_t)c->experts * 2);
+        l->attn_norm = cuda_plan_place(&p, (uint64_t)c->hidden * 2);
+        l->mlp_norm = cuda_plan_place(&p, (uint64_t)c->hidden * 2);
+        l->sinks = cuda_plan_place(&p, (uint64_t)c->heads * 2);
+        l->router = cuda_plan_place(&p, (uint64_t)c->experts * c->hidden * 2);
+        l->router_bias = cuda_plan_place(&p, (uint64_t)c->experts * 2);
         place_bf16(&p, &l->qkv, (c->heads + 2 * c->kv_heads) * 64, c->hidden, true);
         place_bf16(&p, &l->out, c->hidden, c->heads * 64, true);
         place_mxfp4(&p, &l->gate_up, c->intermediate * 2, c->hidden, c->experts);
@@ -95,7 +95,7 @@ uint64_t cuda_place_weights(struct gptoss_backend *b, const struct model_config 
     return p.used;
 }
 
-static uint32_t pages_for(uint64_t tokens)
+static uint32_t cuda_plan_pages_for(uint64_t tokens)
 {
     return (uint32_t)((tokens + CUDA_PAGE_TOKENS - 1) / CUDA_PAGE_TOKENS);
 }
@@ -111,7 +111,7 @@ static void place_inputs(struct cuda_inputs *at, const struct gptoss_plan *p)
 {
     struct placer in = {0};
     uint64_t rows = p->step_tokens, sampled = cuda_logit_rows(p);
-#define AT(bytes) (uint64_t)(uintptr_t) place(&in, (bytes))
+#define AT(bytes) (uint64_t)(uintptr_t) cuda_plan_place(&in, (bytes))
     at->tokens = AT(rows * 4);
     at->turn = AT(4);
     at->row_pos = AT(rows * 4);
@@ -124,7 +124,7 @@ static void place_inputs(struct cuda_inputs *at, const struct gptoss_plan *p)
     at->seqs = AT((uint64_t)p->max_sequences * sizeof(struct cuda_seq));
     at->parts = AT(CUDA_PARTS * 4);
     at->embedding = AT(p->embed_on_host ? TOKEN_ROW_BYTES + 4 : 0);
-    at->tables = AT((uint64_t)p->max_sequences * pages_for(p->max_context) * 2 * 4);
+    at->tables = AT((uint64_t)p->max_sequences * cuda_plan_pages_for(p->max_context) * 2 * 4);
     at->end = in.used;
 #undef AT
 }
@@ -141,40 +141,40 @@ uint64_t cuda_place_workspace(struct gptoss_backend *b, const struct model_confi
                      CUDA_SLICED_ROWS * 4,
              dense = (uint64_t)CUDA_DENSE_GRID * CUDA_DENSE_ROWS * CUDA_DENSE_TOKENS * 4;
     place_inputs(&b->at, p);
-    w->inputs = place(&at, b->at.end);
-    w->residual = place(&at, rows * c->hidden * 4);
-    w->normed = place(&at, rows * c->hidden * 2);
-    w->q = place(&at, rows * c->heads * 64 * 2);
-    w->mixed = place(&at, rows * c->heads * 64 * 2);
-    w->choice = place(&at, pairs * 4);
-    w->weight = place(&at, pairs * 4);
-    w->router_logits = place(&at, rows * c->experts * 4);
-    w->router_tickets = place(&at, rows * 4);
-    w->inner = place(&at, pairs * c->intermediate * 2);
-    w->expert_out = place(&at, pairs * c->hidden * 4);
-    w->sorted = place(&at, pairs * 4);
-    w->expert_tile = place(&at, (pairs / CUDA_FEW_TOKENS + c->experts + 1) * 16);
-    w->tile_count = place(&at, 4);
-    w->final = place(&at, sampled * c->hidden * 2);
-    w->logits = place(&at, sampled * vocab * 4);
-    w->partial = place(
+    w->inputs = cuda_plan_place(&at, b->at.end);
+    w->residual = cuda_plan_place(&at, rows * c->hidden * 4);
+    w->normed = cuda_plan_place(&at, rows * c->hidden * 2);
+    w->q = cuda_plan_place(&at, rows * c->heads * 64 * 2);
+    w->mixed = cuda_plan_place(&at, rows * c->heads * 64 * 2);
+    w->choice = cuda_plan_place(&at, pairs * 4);
+    w->weight = cuda_plan_place(&at, pairs * 4);
+    w->router_logits = cuda_plan_place(&at, rows * c->experts * 4);
+    w->router_tickets = cuda_plan_place(&at, rows * 4);
+    w->inner = cuda_plan_place(&at, pairs * c->intermediate * 2);
+    w->expert_out = cuda_plan_place(&at, pairs * c->hidden * 4);
+    w->sorted = cuda_plan_place(&at, pairs * 4);
+    w->expert_tile = cuda_plan_place(&at, (pairs / CUDA_FEW_TOKENS + c->experts + 1) * 16);
+    w->tile_count = cuda_plan_place(&at, 4);
+    w->final = cuda_plan_place(&at, sampled * c->hidden * 2);
+    w->logits = cuda_plan_place(&at, sampled * vocab * 4);
+    w->partial = cuda_plan_place(
         &at, (uint64_t)(p->max_sequences > CUDA_SPLIT_ROWS ? CUDA_PARTS : CUDA_SPLIT_ROWS) *
                  c->kv_heads * CUDA_GROUP_MAX * 66 * 4);
-    w->attention_tickets = place(&at, rows * c->kv_heads * 4);
-    w->slice_parts = place(&at, parts > dense ? parts : dense);
-    w->slice_tickets = place(&at, (uint64_t)CUDA_ROWS_2_64_GROUPS * 8);
-    w->best_value = place(&at, sampled * CUDA_SAMPLE_PARTS * 4);
-    w->best_id = place(&at, sampled * CUDA_SAMPLE_PARTS * 4);
-    w->sample_tickets = place(&at, sampled * 4);
-    w->filter_input = place(&at, cuda_filter_bytes(c->vocab, (uint32_t)sampled));
-    w->usable = place(&at, vocab / 8 + 64);
+    w->attention_tickets = cuda_plan_place(&at, rows * c->kv_heads * 4);
+    w->slice_parts = cuda_plan_place(&at, parts > dense ? parts : dense);
+    w->slice_tickets = cuda_plan_place(&at, (uint64_t)CUDA_ROWS_2_64_GROUPS * 8);
+    w->best_value = cuda_plan_place(&at, sampled * CUDA_SAMPLE_PARTS * 4);
+    w->best_id = cuda_plan_place(&at, sampled * CUDA_SAMPLE_PARTS * 4);
+    w->sample_tickets = cuda_plan_place(&at, sampled * 4);
+    w->filter_input = cuda_plan_place(&at, cuda_filter_bytes(c->vocab, (uint32_t)sampled));
+    w->usable = cuda_plan_place(&at, vocab / 8 + 64);
     b->logit_stride = (uint32_t)vocab;
     uint64_t token = cuda_token_place(b->token, c, at.base + at.used);
-    (void)place(&at, token);
+    (void)cuda_plan_place(&at, token);
     return at.used;
 }
 
-static uint32_t pick(uint64_t asked, uint64_t otherwise, uint64_t low, uint64_t high)
+static uint32_t cuda_plan_pick(uint64_t asked, uint64_t otherwise, uint64_t low, uint64_t high)
 {
     uint64_t v = asked != 0 ? asked : otherwise;
     v = v < low ? low : v;
@@ -211,16 +211,17 @@ struct planning {
     struct gptoss_backend *shape; /* scratch: its plan is the one that is made */
 };
 
-static void count_pages(const struct planning *g, uint64_t kv_tokens)
+static void cuda_plan_count_pages(const struct planning *g, uint64_t kv_tokens)
 {
     struct gptoss_plan *p = &g->shape->plan;
     /* Each sequence needs its window and a partly used page at either end.  The prompts of a
      * step share the chunk beyond the windows, so its pages count once. */
-    uint32_t window = pages_for(g->config->window) + 2, longest = pages_for(p->max_context);
-    p->full_pages = pages_for(kv_tokens);
+    uint32_t window = cuda_plan_pages_for(g->config->window) + 2,
+             longest = cuda_plan_pages_for(p->max_context);
+    p->full_pages = cuda_plan_pages_for(kv_tokens);
     p->least_pages[GPTOSS_FULL] = longest < p->full_pages ? longest : p->full_pages;
-    p->least_pages[GPTOSS_WINDOW] =
-        p->max_sequences * (window < longest ? window : longest) + pages_for(p->prefill_chunk);
+    p->least_pages[GPTOSS_WINDOW] = p->max_sequences * (window < longest ? window : longest) +
+                                    cuda_plan_pages_for(p->prefill_chunk);
     p->window_pages = p->least_pages[GPTOSS_WINDOW] +
                       (p->full_pages / 2 < CACHED_WINDOWS ? p->full_pages / 2 : CACHED_WINDOWS);
     p->kv = p->full_pages * p->full_page_bytes + p->window_pages * p->window_page_bytes;
@@ -231,13 +232,13 @@ static void count_pages(const struct planning *g, uint64_t kv_tokens)
 static uint64_t most_tokens(const struct planning *g, uint64_t least, uint64_t most)
 {
     const struct gptoss_plan *p = &g->shape->plan;
-    uint64_t low = pages_for(least), high = pages_for(most);
-    count_pages(g, low * CUDA_PAGE_TOKENS);
+    uint64_t low = cuda_plan_pages_for(least), high = cuda_plan_pages_for(most);
+    cuda_plan_count_pages(g, low * CUDA_PAGE_TOKENS);
     if (p->total > g->limit)
         return 0;
     while (low < high) {
         uint64_t middle = (low + high + 1) / 2;
-        count_pages(g, middle * CUDA_PAGE_TOKENS);
+        cuda_plan_count_pages(g, middle * CUDA_PAGE_TOKENS);
         if (p->total <= g->limit)
             low = middle;
         else
@@ -248,12 +249,12 @@ static uint64_t most_tokens(const struct planning *g, uint64_t least, uint64_t m
 
 /* Tries to fit: the KV tokens are reduced if the operator gave no number.  False: the plan says
  * how much the least would need. */
-static bool fit(const struct planning *g, uint64_t wanted)
+static bool cuda_plan_fit(const struct planning *g, uint64_t wanted)
 {
     const struct gptoss_backend_options *o = g->options;
     struct gptoss_plan *p = &g->shape->plan;
     uint32_t context = p->max_context;
-    count_pages(g, wanted);
+    cuda_plan_count_pages(g, wanted);
     if (p->total <= g->limit)
         return true;
     uint64_t least = o->kv_tokens != 0     ? wanted
@@ -263,7 +264,7 @@ static bool fit(const struct planning *g, uint64_t wanted)
         p->max_context = (uint32_t)least; /* the search counts its tables */
     uint64_t tokens = most_tokens(g, least, wanted);
     p->max_context = tokens != 0 && tokens < context ? (uint32_t)tokens : context;
-    count_pages(g, tokens != 0 ? tokens : least);
+    cuda_plan_count_pages(g, tokens != 0 ? tokens : least);
     return tokens != 0;
 }
 
@@ -275,7 +276,7 @@ static uint64_t wanted_tokens(const struct gptoss_backend_options *o)
                                                 : DEFAULT_KV_TOKENS;
 }
 
-/* The plan for a number of sequences and a place of the embedding table; as fit(). */
+/* The plan for a number of sequences and a place of the embedding table; as cuda_plan_fit(). */
 static bool plan_with(const struct planning *g, uint32_t sequences, bool embed_on_host)
 {
     const struct model_config *c = g->config;
@@ -295,17 +296,17 @@ static bool plan_with(const struct planning *g, uint32_t sequences, bool embed_o
         p->dips[0] = (struct gptoss_dip){CUDA_STREAMED_ROWS, CUDA_STREAMED_ROWS + 4};
         p->dips[1] = (struct gptoss_dip){CUDA_SLICED_ROWS, CUDA_SLICED_ROWS + 4};
     }
-    p->threads = pick(o->threads, engine_pool_cores(), 1, CUDA_HOST_THREADS);
+    p->threads = cuda_plan_pick(o->threads, engine_pool_cores(), 1, CUDA_HOST_THREADS);
     p->full_page_bytes = layer_page * (c->layers - sliding);
     p->window_page_bytes = layer_page * sliding;
     uint64_t wanted = wanted_tokens(o);
-    p->max_context = pick(o->max_context, c->context, 1, c->context);
+    p->max_context = cuda_plan_pick(o->max_context, c->context, 1, c->context);
     if (p->max_context > wanted)
         p->max_context = (uint32_t)wanted;
     p->max_sequences = sequences;
-    p->prefill_chunk =
-        pick(o->prefill_chunk,
-             g->device->total_bytes < SMALL_CARD ? SMALL_CHUNK : DEFAULT_CHUNK, 1, MAX_CHUNK);
+    p->prefill_chunk = cuda_plan_pick(
+        o->prefill_chunk, g->device->total_bytes < SMALL_CARD ? SMALL_CHUNK : DEFAULT_CHUNK, 1,
+        MAX_CHUNK);
     p->least_chunk = o->prefill_chunk == 0 ? LEAST_CHUNK : p->prefill_chunk;
     p->first_chunk = p->prefill_chunk; /* no GPU with compute capability 8.0 is slow */
     p->step_tokens = p->prefill_chunk + p->max_sequences;
@@ -313,7 +314,7 @@ static bool plan_with(const struct planning *g, uint32_t sequences, bool embed_o
     p->workspace = cuda_place_workspace(g->shape, c, p, 0);
     uint64_t units = (uint64_t)g->device->multiprocessors;
     p->fixed = FIXED_BYTES + FIXED_BYTES_PER_UNIT * units;
-    return fit(g, wanted);
+    return cuda_plan_fit(g, wanted);
 }
 
 /* With the most sequences with which everything that is wanted fits, if the operator gave no
@@ -322,11 +323,12 @@ static bool make_plan(const struct planning *g)
 {
     const struct gptoss_backend_options *o = g->options;
     const struct gptoss_plan *p = &g->shape->plan;
-    uint32_t sequences = pick(o->max_sequences, DEFAULT_SEQUENCES, 1, MAX_SEQUENCES),
-             whole = pick(o->max_context, g->config->context, 1, g->config->context);
+    uint32_t sequences = cuda_plan_pick(o->max_sequences, DEFAULT_SEQUENCES, 1, MAX_SEQUENCES),
+             whole = cuda_plan_pick(o->max_context, g->config->context, 1, g->config->context);
     if (o->max_sequences == 0 && !o->embed_on_host)
         for (uint32_t n = MOST_DEFAULT_SEQUENCES; n > DEFAULT_SEQUENCES; n /= 2)
-            if (plan_with(g, n, false) && p->full_pages == pages_for(wanted_tokens(o)))
+            if (plan_with(g, n, false) &&
+                p->full_pages == cuda_plan_pages_for(wanted_tokens(o)))
                 return true;
     if (!o->embed_on_host && plan_with(g, sequences, false) &&
         (p->max_context >= whole || o->kv_tokens != 0))
@@ -335,10 +337,10 @@ static bool make_plan(const struct planning *g)
 }
 
 /* The pool can grow into all memory of the device, unless the operator gave its size. */
-static void plan_growth(const struct planning *g)
+static void cuda_plan_plan_growth(const struct planning *g)
 {
     struct gptoss_plan *p = &g->shape->plan;
-    uint64_t most = pages_for(MOST_KV_TOKENS), planned = p->full_pages;
+    uint64_t most = cuda_plan_pages_for(MOST_KV_TOKENS), planned = p->full_pages;
     if (p->full_page_bytes != 0 && most > g->device->total_bytes / p->full_page_bytes)
         most = g->device->total_bytes / p->full_page_bytes;
     most = g->options->kv_tokens == 0 && most > planned ? most : planned;
@@ -373,7 +375,7 @@ static void advise(const struct planning *g, const struct gptoss_plan *failed, c
     (void)snprintf(out, size, "no setting helps: the model needs a GPU with more memory");
 }
 
-static lr_code refuse(const struct planning *g, struct lr_error *err)
+static lr_code cuda_plan_refuse(const struct planning *g, struct lr_error *err)
 {
     struct gptoss_plan p = g->shape->plan;
     char advice[160];
@@ -407,8 +409,8 @@ lr_code cuda_plan_for(const struct model_config *c, const struct gptoss_backend_
         .limit = o->memory_limit != 0 ? o->memory_limit : device->total_bytes,
         .shape = shape,
     };
-    lr_code code = make_plan(&g) ? LR_OK : refuse(&g, err);
-    plan_growth(&g);
+    lr_code code = make_plan(&g) ? LR_OK : cuda_plan_refuse(&g, err);
+    cuda_plan_plan_growth(&g);
     if (code == LR_OK)
         *out = shape->plan;
     free(layers);

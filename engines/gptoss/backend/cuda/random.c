@@ -24,7 +24,7 @@ struct filler {
     lr_code code; /* the first error */
 };
 
-static void fill(struct filler *f, const void *to, uint64_t bytes, uint32_t kind)
+static void cuda_random_fill(struct filler *f, const void *to, uint64_t bytes, uint32_t kind)
 {
     CUdeviceptr at = (CUdeviceptr)(uintptr_t)to;
     size_t words = (size_t)((bytes + 3) / 4); /* pieces are padded to 256 bytes */
@@ -48,32 +48,32 @@ static void fill_ones(struct filler *f, const uint16_t *to, uint32_t count)
 
 static void fill_bf16(struct filler *f, const struct cuda_matrix *m)
 {
-    fill(f, m->weights, (uint64_t)m->tiles * m->blocks * 1024, FILL_BF16);
+    cuda_random_fill(f, m->weights, (uint64_t)m->tiles * m->blocks * 1024, FILL_BF16);
     if (m->bias != NULL)
-        fill(f, m->bias, (uint64_t)m->tiles * 32, FILL_BF16);
+        cuda_random_fill(f, m->bias, (uint64_t)m->tiles * 32, FILL_BF16);
 }
 
 static void fill_experts(struct filler *f, const struct cuda_matrix *m, uint32_t experts)
 {
-    fill(f, m->weights, m->expert_weights * experts, FILL_CODES);
-    fill(f, m->scales, m->expert_scales * experts, FILL_SCALES);
-    fill(f, m->bias, m->expert_bias * 2 * experts, FILL_BF16);
+    cuda_random_fill(f, m->weights, m->expert_weights * experts, FILL_CODES);
+    cuda_random_fill(f, m->scales, m->expert_scales * experts, FILL_SCALES);
+    cuda_random_fill(f, m->bias, m->expert_bias * 2 * experts, FILL_BF16);
 }
 
 lr_code cuda_fill_weights(struct gptoss_backend *b, struct lr_error *err)
 {
     const struct model_config *c = b->config;
     struct filler f = {.b = b, .err = err};
-    fill(&f, b->embed, (uint64_t)c->vocab * c->hidden * 2, FILL_BF16);
+    cuda_random_fill(&f, b->embed, (uint64_t)c->vocab * c->hidden * 2, FILL_BF16);
     fill_ones(&f, b->norm, c->hidden);
     fill_bf16(&f, &b->unembed);
     for (uint32_t i = 0; i < c->layers; i++) {
         const struct cuda_layer *l = &b->layers[i];
         fill_ones(&f, l->attn_norm, c->hidden);
         fill_ones(&f, l->mlp_norm, c->hidden);
-        fill(&f, l->sinks, (uint64_t)c->heads * 2, FILL_BF16);
-        fill(&f, l->router, (uint64_t)c->experts * c->hidden * 2, FILL_BF16);
-        fill(&f, l->router_bias, (uint64_t)c->experts * 2, FILL_BF16);
+        cuda_random_fill(&f, l->sinks, (uint64_t)c->heads * 2, FILL_BF16);
+        cuda_random_fill(&f, l->router, (uint64_t)c->experts * c->hidden * 2, FILL_BF16);
+        cuda_random_fill(&f, l->router_bias, (uint64_t)c->experts * 2, FILL_BF16);
         fill_bf16(&f, &l->qkv);
         fill_bf16(&f, &l->out);
         fill_experts(&f, &l->gate_up, c->experts);

@@ -72,7 +72,7 @@ static uint32_t column_tiles(uint32_t step)
     return step < 4 ? 1u << step : step + 5;
 }
 
-static void add(struct cuda_choices *all, struct cuda_choice choice)
+static void select_add(struct cuda_choices *all, struct cuda_choice choice)
 {
     choice.y = choice.y != 0 ? choice.y : 1;
     choice.z = choice.z != 0 ? choice.z : 1;
@@ -278,10 +278,11 @@ struct cuda_choices cuda_select_qkv(const struct cuda_target *t, const struct cu
     struct cuda_choices all = {0};
     /* rows_1_32 normalizes a few rows itself. */
     if (rows > CUDA_FUSED_NORM_TOKENS || product.splits != 0)
-        add(&all,
-            (struct cuda_choice){
-                .kernel = CUDA_norm_only, .operand = CUDA_ON_NORM, .x = rows, .threads = 256});
-    add(&all, product);
+        select_add(&all, (struct cuda_choice){.kernel = CUDA_norm_only,
+                                              .operand = CUDA_ON_NORM,
+                                              .x = rows,
+                                              .threads = 256});
+    select_add(&all, product);
     return all;
 }
 
@@ -289,7 +290,7 @@ struct cuda_choices cuda_select_out(const struct cuda_target *t, const struct cu
                                     uint32_t rows)
 {
     struct cuda_choices all = {0};
-    add(&all, select_product(t, m, &out_kernels, rows));
+    select_add(&all, select_product(t, m, &out_kernels, rows));
     return all;
 }
 
@@ -304,20 +305,20 @@ struct cuda_choices cuda_select_logits(const struct cuda_target *t, const struct
     struct cuda_choices all = {0};
     if (rows > CUDA_FUSED_NORM_TOKENS && rows <= CUDA_STREAMED_ROWS &&
         shared + SPARE_SHARED <= t->shared_per_block)
-        add(&all, (struct cuda_choice){.kernel = at_once[step],
-                                       .operand = CUDA_ON_PRODUCT,
-                                       .x = t->multiprocessors,
-                                       .threads = CUDA_LOGITS_THREADS,
-                                       .shared = shared});
+        select_add(&all, (struct cuda_choice){.kernel = at_once[step],
+                                              .operand = CUDA_ON_PRODUCT,
+                                              .x = t->multiprocessors,
+                                              .threads = CUDA_LOGITS_THREADS,
+                                              .shared = shared});
     else if (cuda_target_is_prompt(t, rows) &&
              cuda_target_can_run(t, CUDA_prompt_logits, CUDA_DENSE_SHARED))
-        add(&all, in_prompt_tiles(t, m, CUDA_prompt_logits, CUDA_KERNEL_COUNT, rows));
+        select_add(&all, in_prompt_tiles(t, m, CUDA_prompt_logits, CUDA_KERNEL_COUNT, rows));
     else if (rows > CUDA_PASS_ROWS)
         /* The vocabulary has enough tiles for all multiprocessors; two passes over its weights
          * would be slower. */
-        add(&all, in_tiles(m, CUDA_rows_tiled_logits, rows));
+        select_add(&all, in_tiles(m, CUDA_rows_tiled_logits, rows));
     else
-        add(&all, in_passes(t, m, logits_passes, rows, false));
+        select_add(&all, in_passes(t, m, logits_passes, rows, false));
     return all;
 }
 
@@ -329,26 +330,28 @@ struct cuda_choices cuda_select_norm(const struct cuda_target *t, const struct m
     uint32_t parts = divide_up(c->experts, CUDA_ROUTER_EXPERTS);
     struct cuda_choices all = {0};
     if (!route)
-        add(&all, (struct cuda_choice){.kernel = CUDA_norm_only, .x = rows, .threads = 256});
+        select_add(&all,
+                   (struct cuda_choice){.kernel = CUDA_norm_only, .x = rows, .threads = 256});
     else if (rows * parts <= t->multiprocessors)
-        add(&all, (struct cuda_choice){.kernel = CUDA_norm_route,
-                                       .x = rows,
-                                       .y = parts,
-                                       .threads = CUDA_ROUTER_EXPERTS * 32,
-                                       .shared = c->hidden * 4});
+        select_add(&all, (struct cuda_choice){.kernel = CUDA_norm_route,
+                                              .x = rows,
+                                              .y = parts,
+                                              .threads = CUDA_ROUTER_EXPERTS * 32,
+                                              .shared = c->hidden * 4});
     /* As long as few rows share a multiprocessor this is faster than mma. */
     else if (rows <= t->multiprocessors / parts * CUDA_ROUTER_ROWS &&
              cuda_target_can_run(t, CUDA_norm_route_rows, c->hidden * 4 * CUDA_ROUTER_ROWS))
-        add(&all, (struct cuda_choice){.kernel = CUDA_norm_route_rows,
-                                       .x = t->multiprocessors / parts,
-                                       .y = parts,
-                                       .threads = CUDA_ROUTER_EXPERTS * 32,
-                                       .shared = c->hidden * 4 * CUDA_ROUTER_ROWS});
+        select_add(&all, (struct cuda_choice){.kernel = CUDA_norm_route_rows,
+                                              .x = t->multiprocessors / parts,
+                                              .y = parts,
+                                              .threads = CUDA_ROUTER_EXPERTS * 32,
+                                              .shared = c->hidden * 4 * CUDA_ROUTER_ROWS});
     else
-        add(&all, (struct cuda_choice){.kernel = c->experts <= 32 ? CUDA_norm_route_many_2
-                                                                  : CUDA_norm_route_many_8,
-                                       .x = divide_up(rows, 8),
-                                       .threads = 256});
+        select_add(&all,
+                   (struct cuda_choice){.kernel = c->experts <= 32 ? CUDA_norm_route_many_2
+                                                                   : CUDA_norm_route_many_8,
+                                        .x = divide_up(rows, 8),
+                                        .threads = 256});
     all.at[0].operand = CUDA_ON_NORM;
     return all;
 }
@@ -369,30 +372,30 @@ struct cuda_choices cuda_select_attention(const struct cuda_target *t,
     bool fold = c->heads / c->kv_heads <= 8 && decode_rows > 2,
          many = fold && decode_rows >= MANY_ROWS;
     if (decode_rows != 0)
-        add(&all, (struct cuda_choice){.kernel = many   ? CUDA_attention_decode_8_many
-                                                 : fold ? CUDA_attention_decode_8
-                                                        : CUDA_attention_decode_16,
-                                       .operand = CUDA_ON_ATTENTION,
-                                       .x = splits,
-                                       .y = c->kv_heads,
-                                       .z = decode_rows + (sliding ? 0 : parts),
-                                       .threads = many ? MANY_THREADS : 256,
-                                       .splits = splits});
+        select_add(&all, (struct cuda_choice){.kernel = many   ? CUDA_attention_decode_8_many
+                                                        : fold ? CUDA_attention_decode_8
+                                                               : CUDA_attention_decode_16,
+                                              .operand = CUDA_ON_ATTENTION,
+                                              .x = splits,
+                                              .y = c->kv_heads,
+                                              .z = decode_rows + (sliding ? 0 : parts),
+                                              .threads = many ? MANY_THREADS : 256,
+                                              .splits = splits});
     if (query_tiles != 0 && cuda_target_has_prompts(t))
-        add(&all, (struct cuda_choice){.kernel = CUDA_prompt_attention,
-                                       .operand = CUDA_ON_ATTENTION,
-                                       .x = query_tiles,
-                                       .y = c->kv_heads,
-                                       .threads = CUDA_QUERY_THREADS,
-                                       .shared = CUDA_QUERY_SHARED,
-                                       .splits = splits});
+        select_add(&all, (struct cuda_choice){.kernel = CUDA_prompt_attention,
+                                              .operand = CUDA_ON_ATTENTION,
+                                              .x = query_tiles,
+                                              .y = c->kv_heads,
+                                              .threads = CUDA_QUERY_THREADS,
+                                              .shared = CUDA_QUERY_SHARED,
+                                              .splits = splits});
     else if (query_tiles != 0)
-        add(&all, (struct cuda_choice){.kernel = CUDA_attention_prefill,
-                                       .operand = CUDA_ON_ATTENTION,
-                                       .x = divide_up(query_tiles, 4),
-                                       .y = c->kv_heads,
-                                       .threads = 128,
-                                       .splits = splits});
+        select_add(&all, (struct cuda_choice){.kernel = CUDA_attention_prefill,
+                                              .operand = CUDA_ON_ATTENTION,
+                                              .x = divide_up(query_tiles, 4),
+                                              .y = c->kv_heads,
+                                              .threads = 128,
+                                              .splits = splits});
     return all;
 }
 
@@ -452,19 +455,20 @@ static void by_assignment(struct cuda_choices *all, const struct model_config *c
                           const struct cuda_matrix *up, const struct cuda_matrix *down,
                           uint32_t rows)
 {
-    add(all, (struct cuda_choice){.kernel = CUDA_rows_1_32_gate_up_1,
-                                  .operand = CUDA_ON_UP,
-                                  .x = divide_up(up->tiles, 4),
-                                  .y = rows * c->experts_per_token,
-                                  .threads = PASS_THREADS,
-                                  .shared = stride_of(up->blocks) + 8192,
-                                  .tiles_per_group = 1});
-    add(all, (struct cuda_choice){.kernel = CUDA_rows_1_32_down_1,
-                                  .operand = CUDA_ON_DOWN,
-                                  .x = down->tiles,
-                                  .y = rows,
-                                  .threads = DOWN_THREADS,
-                                  .shared = c->experts_per_token * stride_of(down->blocks)});
+    select_add(all, (struct cuda_choice){.kernel = CUDA_rows_1_32_gate_up_1,
+                                         .operand = CUDA_ON_UP,
+                                         .x = divide_up(up->tiles, 4),
+                                         .y = rows * c->experts_per_token,
+                                         .threads = PASS_THREADS,
+                                         .shared = stride_of(up->blocks) + 8192,
+                                         .tiles_per_group = 1});
+    select_add(all,
+               (struct cuda_choice){.kernel = CUDA_rows_1_32_down_1,
+                                    .operand = CUDA_ON_DOWN,
+                                    .x = down->tiles,
+                                    .y = rows,
+                                    .threads = DOWN_THREADS,
+                                    .shared = c->experts_per_token * stride_of(down->blocks)});
 }
 
 /* Each expert with all rows that chose it: by streaming weights, or by a grid over experts. */
@@ -574,27 +578,28 @@ struct cuda_choices cuda_select_experts(const struct cuda_target *t,
                                                 expert_shared(down) + SPARE_SHARED));
     if ((rows <= CUDA_STREAMED_ROWS && fits) ||
         (streams && cuda_target_is_prompt(t, rows) && streams_more(c, rows))) {
-        add(&all, by_expert(t, c, up, up_streams, CUDA_ON_UP, rows));
-        add(&all, by_expert(t, c, down, streams, CUDA_ON_DOWN, rows));
+        select_add(&all, by_expert(t, c, up, up_streams, CUDA_ON_UP, rows));
+        select_add(&all, by_expert(t, c, down, streams, CUDA_ON_DOWN, rows));
     } else {
         uint32_t pairs = rows * c->experts_per_token;
         const struct tile_kernels *k =
             cuda_target_is_prompt(t, rows) ? pick_tiles(t, up, down, pairs / c->experts) : NULL;
         uint32_t room = k != NULL ? k->tokens : CUDA_TILE_TOKENS,
                  tiles = pairs / room + c->experts;
-        add(&all, (struct cuda_choice){.kernel = CUDA_sort_assignments,
-                                       .operand = CUDA_ON_SORT,
-                                       .x = 1,
-                                       .threads = 1024,
-                                       .tile_tokens = room});
-        add(&all,
-            k != NULL ? in_expert_tiles(t, k, CUDA_ON_UP) : by_tile(up, tiles, CUDA_ON_UP));
-        add(&all, k != NULL ? in_expert_tiles(t, k, CUDA_ON_DOWN)
-                            : by_tile(down, tiles, CUDA_ON_DOWN));
+        select_add(&all, (struct cuda_choice){.kernel = CUDA_sort_assignments,
+                                              .operand = CUDA_ON_SORT,
+                                              .x = 1,
+                                              .threads = 1024,
+                                              .tile_tokens = room});
+        select_add(&all, k != NULL ? in_expert_tiles(t, k, CUDA_ON_UP)
+                                   : by_tile(up, tiles, CUDA_ON_UP));
+        select_add(&all, k != NULL ? in_expert_tiles(t, k, CUDA_ON_DOWN)
+                                   : by_tile(down, tiles, CUDA_ON_DOWN));
     }
-    add(&all,
-        (struct cuda_choice){
-            .kernel = CUDA_add_experts, .operand = CUDA_ON_SUM, .x = rows, .threads = 256});
+    select_add(&all, (struct cuda_choice){.kernel = CUDA_add_experts,
+                                          .operand = CUDA_ON_SUM,
+                                          .x = rows,
+                                          .threads = 256});
     return all;
 }
 

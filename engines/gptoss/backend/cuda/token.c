@@ -36,7 +36,8 @@ uint64_t cuda_token_place(struct token_args all[TOKEN_SETS], const struct model_
     return used;
 }
 
-static struct token_layer describe(const struct gptoss_backend *b, const struct cuda_layer *l)
+static struct token_layer token_describe(const struct gptoss_backend *b,
+                                         const struct cuda_layer *l)
 {
     uint64_t layer_bytes = 2ull * TOKEN_KV_HEADS * CUDA_PAGE_TOKENS * CUDA_HEAD_DIM * 2;
     CUdeviceptr pages = l->sliding ? b->window_memory : b->full_memory;
@@ -86,7 +87,7 @@ static lr_code open_one(struct gptoss_backend *b, struct token_args *a, struct l
     if (layers == NULL)
         return lr_fail(err, LR_OUT_OF_RAM, "no memory for %u layers", c->layers);
     for (uint32_t i = 0; i < c->layers; i++)
-        layers[i] = describe(b, &b->layers[i]);
+        layers[i] = token_describe(b, &b->layers[i]);
     CUresult copied = b->cu->cuMemcpyHtoDAsync((CUdeviceptr)(uintptr_t)a->layers, layers,
                                                c->layers * sizeof(*layers), b->stream);
     if (copied == CUDA_SUCCESS)

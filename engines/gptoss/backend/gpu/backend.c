@@ -47,7 +47,7 @@ static lr_code check_memory(const struct gptoss_backend *b, struct lr_error *err
                    b->limits.name);
 }
 
-static lr_code allot(struct gptoss_backend *b, struct lr_error *err)
+static lr_code backend_allot(struct gptoss_backend *b, struct lr_error *err)
 {
     struct gpu_room rooms[GPU_ROOMS];
     uint64_t bytes;
@@ -105,8 +105,8 @@ static lr_code start_threads(struct gptoss_backend *b, struct lr_error *err)
                : lr_fail(err, LR_OUT_OF_RAM, "cannot start %u threads", b->plan.threads);
 }
 
-static lr_code start(struct gptoss_backend *b, const struct gptoss_backend_host *host,
-                     const struct gptoss_backend_options *o, struct lr_error *err)
+static lr_code backend_start(struct gptoss_backend *b, const struct gptoss_backend_host *host,
+                             const struct gptoss_backend_options *o, struct lr_error *err)
 {
     lr_code code = b->host->describe(o->device, &b->limits, err);
 
@@ -122,7 +122,7 @@ static lr_code start(struct gptoss_backend *b, const struct gptoss_backend_host 
     if (code == LR_OK)
         code = start_threads(b, err);
     if (code == LR_OK)
-        code = allot(b, err);
+        code = backend_allot(b, err);
     if (code == LR_OK)
         code = gpu_matrices_open(b, &extra, err);
     if (code == LR_OK)
@@ -174,7 +174,7 @@ lr_code gpu_open(const struct gpu_host *gpu, const struct gptoss_backend_host *h
         code = lr_fail(err, LR_OUT_OF_RAM, "no memory for %u layers", c->layers);
     if (code == LR_OK) {
         gptoss_rope_frequencies(c, b->frequency);
-        code = start(b, host, options, err);
+        code = backend_start(b, host, options, err);
     }
     if (code != LR_OK) {
         gpu_close(b);

@@ -19,7 +19,7 @@ static const double PIECE_NS = 200e6;
 static const double FIRST_PACE = 0.005;
 
 /* True for the sampling that the device does. */
-static bool is_plain(const struct sampler_input *s)
+static bool gpu_forward_is_plain(const struct sampler_input *s)
 {
     const struct lr_sampling *p = s->sampling;
 
@@ -44,7 +44,7 @@ struct forward {
 
 #define INPUT(f, type, member) ((type *)(void *)((f)->inputs + (f)->shape.at.member))
 
-static void add_step(struct forward *f, const struct gptoss_step *s)
+static void gpu_forward_add_step(struct forward *f, const struct gptoss_step *s)
 {
     const struct model_config *c = f->b->config;
     uint32_t *tables = INPUT(f, uint32_t, tables) + f->table, row = f->shape.rows;
@@ -103,14 +103,14 @@ static void finish_shape(struct forward *f)
     f->shape.limit = UINT64_MAX;
 }
 
-static lr_code lay_out(struct forward *f, uint32_t rows)
+static lr_code gpu_forward_lay_out(struct forward *f, uint32_t rows)
 {
     struct gptoss_backend *b = f->b;
 
     f->inputs = b->host->mapped(b->to_device);
     f->shape.at = gpu_inputs_for(&b->limits, rows);
     for (uint32_t i = 0; i < f->batch->count; i++)
-        add_step(f, &f->batch->steps[i]);
+        gpu_forward_add_step(f, &f->batch->steps[i]);
     finish_shape(f);
     return LR_OK;
 }
@@ -129,7 +129,7 @@ static float *host_logits(const struct gptoss_backend *b)
     return (float *)(void *)((char *)b->host->mapped(b->to_host) + GPU_LOGIT_ROWS * 4);
 }
 
-static void sample_task(void *ctx, uint32_t i, uint32_t worker)
+static void gpu_forward_sample_task(void *ctx, uint32_t i, uint32_t worker)
 {
     const struct host_rows *h = ctx;
     const struct gptoss_step *s = h->steps[h->first + i];
@@ -161,14 +161,14 @@ static lr_code sample_on_host(struct host_rows *h, struct lr_error *err)
         lr_code code = fetch_rows(h->b, h->rows + h->first, n, err);
         if (code != LR_OK)
             return code;
-        engine_pool_run(h->b->pool, sample_task, h, n);
+        engine_pool_run(h->b->pool, gpu_forward_sample_task, h, n);
     }
     return LR_OK;
 }
 
 /* The results of up to GPU_LOGIT_ROWS steps whose rows of logits are 0, 1, ... */
-static lr_code collect(struct gptoss_backend *b, struct gptoss_step *const *steps,
-                       uint32_t count, struct lr_error *err)
+static lr_code gpu_forward_collect(struct gptoss_backend *b, struct gptoss_step *const *steps,
+                                   uint32_t count, struct lr_error *err)
 {
     const uint32_t *ids = b->host->mapped(b->to_host);
     struct host_rows host = {.b = b};
@@ -176,7 +176,7 @@ static lr_code collect(struct gptoss_backend *b, struct gptoss_step *const *step
     for (uint32_t i = 0; i < count; i++) {
         if (steps[i]->sample == NULL)
             continue;
-        if (is_plain(steps[i]->sample) && ids[i] < b->weights->vocab_rows) {
+        if (gpu_forward_is_plain(steps[i]->sample) && ids[i] < b->weights->vocab_rows) {
             *steps[i]->sampled = (struct sampler_result){.id = ids[i]};
             continue;
         }
@@ -186,7 +186,7 @@ static lr_code collect(struct gptoss_backend *b, struct gptoss_step *const *step
     return sample_on_host(&host, err);
 }
 
-static void fill_masks(const struct gptoss_batch *batch)
+static void gpu_forward_fill_masks(const struct gptoss_batch *batch)
 {
     if (batch->fill_masks != NULL)
         batch->fill_masks(batch->ctx);
@@ -261,7 +261,7 @@ static lr_code decode_step(struct forward *f)
     uint64_t ticket, start = lr_clock_ns(NULL);
 
     rows = rows > GPU_FEW ? rows : GPU_FEW;
-    (void)lay_out(f, rows < b->plan.step_tokens ? rows : b->plan.step_tokens);
+    (void)gpu_forward_lay_out(f, rows < b->plan.step_tokens ? rows : b->plan.step_tokens);
     uint32_t most = gpu_table_entries(&b->plan), table = power_above(f->table);
     f->shape.table_bytes = (uint64_t)(table < most ? table : most) * 4;
     for (uint32_t i = 0; i < f->batch->count; i++) {
@@ -273,12 +273,12 @@ static lr_code decode_step(struct forward *f)
         code = b->host->submit(b->device, recording, &ticket, f->err);
     if (code != LR_OK)
         return code;
-    fill_masks(f->batch);
+    gpu_forward_fill_masks(f->batch);
     code = b->host->wait(b->device, ticket, f->err);
     if (code != LR_OK)
         return code;
     learn_pace(f, start, gpu_step_work(b, &f->shape));
-    return collect(b, steps, f->batch->count, f->err);
+    return gpu_forward_collect(b, steps, f->batch->count, f->err);
 }
 
 /* ---- any step ---- */
@@ -403,7 +403,7 @@ static lr_code run_layers(struct forward *f)
     }
     gpu_list_free(&list);
     if (code == LR_OK)
-        fill_masks(f->batch);
+        gpu_forward_fill_masks(f->batch);
     code = end_pieces(f, &pieces, code);
     if (code == LR_OK)
         learn_pace(f, start, pieces.work);
@@ -456,7 +456,7 @@ static lr_code sample_rows(struct forward *f, uint32_t first, struct gptoss_step
         gpu_add_sampling(b, &list, &f->shape, first + at, n);
         code = run_list(f, &list);
         if (code == LR_OK)
-            code = collect(b, wanted + at, n, f->err);
+            code = gpu_forward_collect(b, wanted + at, n, f->err);
     }
     return code;
 }
@@ -468,7 +468,7 @@ static lr_code any_step(struct forward *f)
 
     if (wanted == NULL)
         return lr_fail(f->err, LR_OUT_OF_RAM, "no memory for a step");
-    (void)lay_out(f, f->b->plan.step_tokens);
+    (void)gpu_forward_lay_out(f, f->b->plan.step_tokens);
     uint32_t sampled = list_rows(f);
     for (uint32_t i = 0; i < f->batch->count; i++)
         if (f->batch->steps[i].sample != NULL)

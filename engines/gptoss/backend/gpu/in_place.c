@@ -25,7 +25,7 @@ struct ranges {
     uint32_t count;
 };
 
-static void add(struct ranges *r, const void *from, uint64_t bytes)
+static void in_place_add(struct ranges *r, const void *from, uint64_t bytes)
 {
     uint64_t begin = (uint64_t)((uintptr_t)from - (uintptr_t)r->file);
 
@@ -42,16 +42,17 @@ static void add_layer(struct ranges *r, const struct model_config *c,
     uint64_t qkv = q + 2ull * c->kv_heads * c->head_dim;
     const char *experts = (const char *)l->gate_up.blocks;
 
-    add(r, l->attn_norm, hidden * 2);
-    add(r, l->paired_qkv, hidden * qkv * 2);
-    add(r, l->paired_qkv_bias, qkv * 2);
-    add(r, l->sinks, (uint64_t)c->heads * 2);
-    add(r, l->o_weight, hidden * q * 2);
-    add(r, l->o_bias, hidden * 2);
-    add(r, l->mlp_norm, hidden * 2);
-    add(r, l->router_weight, c->experts * hidden * 2);
-    add(r, l->router_bias, (uint64_t)c->experts * 2);
-    add(r, experts, c->experts * l->gate_up.blocks_stride); /* all parts of both matrices */
+    in_place_add(r, l->attn_norm, hidden * 2);
+    in_place_add(r, l->paired_qkv, hidden * qkv * 2);
+    in_place_add(r, l->paired_qkv_bias, qkv * 2);
+    in_place_add(r, l->sinks, (uint64_t)c->heads * 2);
+    in_place_add(r, l->o_weight, hidden * q * 2);
+    in_place_add(r, l->o_bias, hidden * 2);
+    in_place_add(r, l->mlp_norm, hidden * 2);
+    in_place_add(r, l->router_weight, c->experts * hidden * 2);
+    in_place_add(r, l->router_bias, (uint64_t)c->experts * 2);
+    in_place_add(r, experts,
+                 c->experts * l->gate_up.blocks_stride); /* all parts of both matrices */
 }
 
 static int by_place(const void *a, const void *b)
@@ -125,9 +126,9 @@ lr_code gpu_wrap_file(struct gptoss_backend *b, struct lr_error *err)
     r.list = calloc(RANGES_OF_MODEL + (size_t)c->layers * RANGES_OF_LAYER, sizeof(*r.list));
     if (r.list == NULL)
         return lr_fail(err, LR_OUT_OF_RAM, "no memory for the places of %u layers", c->layers);
-    add(&r, m->embed, (uint64_t)m->vocab_rows * c->hidden * 2);
-    add(&r, m->norm, (uint64_t)c->hidden * 2);
-    add(&r, m->unembed, (uint64_t)m->vocab_rows * c->hidden * 2);
+    in_place_add(&r, m->embed, (uint64_t)m->vocab_rows * c->hidden * 2);
+    in_place_add(&r, m->norm, (uint64_t)c->hidden * 2);
+    in_place_add(&r, m->unembed, (uint64_t)m->vocab_rows * c->hidden * 2);
     for (uint32_t i = 0; i < c->layers; i++)
         add_layer(&r, c, &m->layers[i]);
     qsort(r.list, r.count, sizeof(*r.list), by_place);

@@ -27,7 +27,7 @@ enum {
 #define FIXED_BYTES     (256ull << 20)
 #define FIXED_BYTES_CPU (64ull << 20)
 
-static uint64_t round_up(uint64_t n, uint64_t to)
+static uint64_t gpu_plan_round_up(uint64_t n, uint64_t to)
 {
     return (n + to - 1) / to * to;
 }
@@ -41,10 +41,10 @@ struct placer {
     bool too_many;
 };
 
-static struct gpu_span place(struct placer *p, uint64_t bytes)
+static struct gpu_span gpu_plan_place(struct placer *p, uint64_t bytes)
 {
     struct gptoss_backend *b = p->b;
-    uint64_t padded = round_up(bytes, 256);
+    uint64_t padded = gpu_plan_round_up(bytes, 256);
 
     if (b->allocation_count == 0 || p->used + padded > b->limits.allocation_bytes) {
         if (b->allocation_count == GPU_ALLOCATIONS_MAX) {
@@ -86,9 +86,9 @@ static void place_parts(struct placer *p, struct gpu_matrix *m, uint32_t count, 
         }
         struct gpu_part *part = &m->parts[m->part_count++];
         *part = (struct gpu_part){.first = first, .count = n};
-        part->weight = place(p, n * bytes);
+        part->weight = gpu_plan_place(p, n * bytes);
         if (scale_bytes != 0)
-            part->scales = place(p, n * scale_bytes);
+            part->scales = gpu_plan_place(p, n * scale_bytes);
         first += n;
     }
 }
@@ -98,7 +98,7 @@ static struct gpu_span place_vector(struct placer *p, const uint16_t *from, uint
 {
     struct gpu_span there = gpu_in_place(p->b, from, count * 2);
 
-    return there.buffer != NULL ? there : place(p, count * 2);
+    return there.buffer != NULL ? there : gpu_plan_place(p, count * 2);
 }
 
 static void place_dense(struct placer *p, struct gpu_matrix *m, const uint16_t *from,
@@ -128,7 +128,7 @@ static void place_experts(struct placer *p, struct gpu_matrix *m, const struct m
     m->block_stride = m->scale_stride = groups;
     m->bias_stride = rows;
     place_parts(p, m, experts, 1, groups * 16ull, groups);
-    m->bias = place(p, (uint64_t)experts * rows * 2);
+    m->bias = gpu_plan_place(p, (uint64_t)experts * rows * 2);
 }
 
 static void place_layer(struct placer *p, struct gpu_layer *l,
@@ -182,17 +182,17 @@ lr_code gpu_place_weights(struct gptoss_backend *b, uint64_t *bytes, struct lr_e
 struct gpu_inputs gpu_inputs_for(const struct gpu_limits *limits, uint32_t rows)
 {
     uint64_t unit = limits->alignment > 256 ? limits->alignment : 256;
-    uint64_t listed = round_up(rows, GPU_LOGIT_ROWS) * 2;
+    uint64_t listed = gpu_plan_round_up(rows, GPU_LOGIT_ROWS) * 2;
     struct gpu_inputs at = {0};
 
-    at.rope = round_up((uint64_t)rows * sizeof(struct gpu_row), unit);
-    at.out_rows = at.rope + round_up((uint64_t)rows * GPU_HEAD_DIM * 4, unit);
-    at.how = at.out_rows + round_up(listed * 4, unit);
-    at.tables = at.how + round_up(listed * sizeof(struct gpu_sample), unit);
+    at.rope = gpu_plan_round_up((uint64_t)rows * sizeof(struct gpu_row), unit);
+    at.out_rows = at.rope + gpu_plan_round_up((uint64_t)rows * GPU_HEAD_DIM * 4, unit);
+    at.how = at.out_rows + gpu_plan_round_up(listed * 4, unit);
+    at.tables = at.how + gpu_plan_round_up(listed * sizeof(struct gpu_sample), unit);
     return at;
 }
 
-static uint32_t pages_for(uint64_t tokens)
+static uint32_t gpu_plan_pages_for(uint64_t tokens)
 {
     return (uint32_t)((tokens + GPU_PAGE_TOKENS - 1) / GPU_PAGE_TOKENS);
 }
@@ -213,7 +213,7 @@ uint32_t gpu_few_rows(const struct model_config *c, const struct gpu_limits *lim
 
 uint32_t gpu_table_entries(const struct gptoss_plan *p)
 {
-    return p->max_sequences * pages_for(p->max_context) * 2;
+    return p->max_sequences * gpu_plan_pages_for(p->max_context) * 2;
 }
 
 void gpu_rooms(const struct model_config *c, const struct gpu_limits *limits,
@@ -226,7 +226,8 @@ void gpu_rooms(const struct model_config *c, const struct gpu_limits *limits,
     uint32_t n = 0;
 
 #define ROOM(name, size)                                                                       \
-    out[n++] = (struct gpu_room){offsetof(struct gpu_workspace, name), round_up((size), 256)}
+    out[n++] = (struct gpu_room){offsetof(struct gpu_workspace, name),                         \
+                                 gpu_plan_round_up((size), 256)}
     ROOM(inputs, gpu_inputs_for(limits, rows > few ? p->step_tokens : GPU_FEW).tables + tables);
     ROOM(x, rows * c->hidden * 4);
     ROOM(normed, normed * c->hidden * 4);
@@ -240,7 +241,7 @@ void gpu_rooms(const struct model_config *c, const struct gpu_limits *limits,
     ROOM(tiles, (pairs / 16 + c->experts + 1) * sizeof(struct gpu_tile));
     ROOM(inner, pairs * c->intermediate * 4);
     ROOM(expert_out, pairs * c->hidden * 4);
-    ROOM(logits, (uint64_t)GPU_LOGIT_ROWS * round_up(c->vocab, 64) * 4);
+    ROOM(logits, (uint64_t)GPU_LOGIT_ROWS * gpu_plan_round_up(c->vocab, 64) * 4);
     ROOM(best, (uint64_t)GPU_LOGIT_ROWS * GPU_SAMPLE_PARTS * 8);
     ROOM(sampled, GPU_LOGIT_ROWS * 4);
     ROOM(usable, c->vocab / 8 + 64);
@@ -264,7 +265,8 @@ static uint64_t workspace_bytes(const struct model_config *c, const struct gpu_l
 
 uint64_t gpu_to_host_bytes(const struct model_config *c)
 {
-    return GPU_LOGIT_ROWS * 4 + (uint64_t)GPU_HOST_THREADS * round_up(c->vocab, 64) * 4;
+    return GPU_LOGIT_ROWS * 4 +
+           (uint64_t)GPU_HOST_THREADS * gpu_plan_round_up(c->vocab, 64) * 4;
 }
 
 /* ---- the plan ---- */
@@ -328,7 +330,7 @@ static lr_code check_shape(const struct model_config *c, const struct gpu_limits
     return LR_OK;
 }
 
-static uint32_t pick(uint64_t asked, uint64_t otherwise, uint64_t low, uint64_t high)
+static uint32_t gpu_plan_pick(uint64_t asked, uint64_t otherwise, uint64_t low, uint64_t high)
 {
     uint64_t v = asked != 0 ? asked : otherwise;
 
@@ -343,16 +345,17 @@ static uint64_t bound_tokens(const struct model_config *c, const struct gpu_limi
 }
 
 /* The pages of a layer are one binding, those of cached prefixes included. */
-static void count_pages(const struct model_config *c, const struct gpu_limits *l,
-                        struct gptoss_plan *p, uint64_t tokens)
+static void gpu_plan_count_pages(const struct model_config *c, const struct gpu_limits *l,
+                                 struct gptoss_plan *p, uint64_t tokens)
 {
     uint64_t bound = bound_tokens(c, l) / GPU_PAGE_TOKENS;
-    uint32_t window = pages_for(c->window) + 2, longest = pages_for(p->max_context);
+    uint32_t window = gpu_plan_pages_for(c->window) + 2,
+             longest = gpu_plan_pages_for(p->max_context);
 
-    p->full_pages = pages_for(tokens);
+    p->full_pages = gpu_plan_pages_for(tokens);
     p->least_pages[GPTOSS_FULL] = longest < p->full_pages ? longest : p->full_pages;
-    p->least_pages[GPTOSS_WINDOW] =
-        p->max_sequences * (window < longest ? window : longest) + pages_for(p->prefill_chunk);
+    p->least_pages[GPTOSS_WINDOW] = p->max_sequences * (window < longest ? window : longest) +
+                                    gpu_plan_pages_for(p->prefill_chunk);
     p->window_pages = p->least_pages[GPTOSS_WINDOW] +
                       (p->full_pages / 2 < CACHED_WINDOWS ? p->full_pages / 2 : CACHED_WINDOWS);
     if (p->window_pages > bound)
@@ -362,28 +365,30 @@ static void count_pages(const struct model_config *c, const struct gpu_limits *l
 }
 
 /* Reduces the KV tokens if the operator gave no number. */
-static bool fit(const struct model_config *c, const struct gptoss_backend_options *o,
-                const struct gpu_limits *l, struct gptoss_plan *p, uint64_t wanted,
-                uint64_t limit)
+static bool gpu_plan_fit(const struct model_config *c, const struct gptoss_backend_options *o,
+                         const struct gpu_limits *l, struct gptoss_plan *p, uint64_t wanted,
+                         uint64_t limit)
 {
     uint64_t least = o->kv_tokens != 0     ? wanted
                      : o->max_context != 0 ? p->max_context
                                            : p->prefill_chunk + GPU_PAGE_TOKENS;
 
-    count_pages(c, l, p, wanted);
+    gpu_plan_count_pages(c, l, p, wanted);
     for (uint64_t tokens = wanted; p->total > limit && tokens > least;) {
         tokens = tokens - tokens / 8 - 1 > least ? tokens - tokens / 8 - 1 : least;
         if (tokens < p->max_context)
             p->max_context = (uint32_t)tokens;
-        count_pages(c, l, p, tokens);
+        gpu_plan_count_pages(c, l, p, tokens);
     }
     return p->total <= limit;
 }
 
-static void plan_growth(const struct model_config *c, const struct gptoss_backend_options *o,
-                        const struct gpu_limits *l, struct gptoss_plan *p)
+static void gpu_plan_plan_growth(const struct model_config *c,
+                                 const struct gptoss_backend_options *o,
+                                 const struct gpu_limits *l, struct gptoss_plan *p)
 {
-    uint64_t most = pages_for(MOST_KV_TOKENS), bound = bound_tokens(c, l) / GPU_PAGE_TOKENS;
+    uint64_t most = gpu_plan_pages_for(MOST_KV_TOKENS),
+             bound = bound_tokens(c, l) / GPU_PAGE_TOKENS;
 
     if (p->full_page_bytes != 0 && most > l->total_bytes / p->full_page_bytes)
         most = l->total_bytes / p->full_page_bytes;
@@ -414,7 +419,7 @@ static void plan_steps(const struct model_config *c, const struct gptoss_backend
     uint64_t largest;
 
     p->prefill_chunk =
-        pick(o->prefill_chunk, l->is_cpu ? CPU_CHUNK : DEFAULT_CHUNK, 1, MAX_CHUNK);
+        gpu_plan_pick(o->prefill_chunk, l->is_cpu ? CPU_CHUNK : DEFAULT_CHUNK, 1, MAX_CHUNK);
     for (;; p->prefill_chunk /= 2) {
         p->step_tokens = p->prefill_chunk + p->max_sequences;
         p->workspace = workspace_bytes(c, l, p, &largest) + gpu_to_host_bytes(c);
@@ -427,7 +432,8 @@ static void plan_steps(const struct model_config *c, const struct gptoss_backend
 }
 
 /* A GPU that shares the processor's memory may use less of it than the machine has. */
-static uint64_t limit_of(const struct gptoss_backend_options *o, const struct gpu_limits *l)
+static uint64_t gpu_plan_limit_of(const struct gptoss_backend_options *o,
+                                  const struct gpu_limits *l)
 {
     bool is_shared = l->unified && !l->is_cpu;
 
@@ -469,21 +475,21 @@ lr_code gpu_plan_for(const struct model_config *c, const struct gptoss_backend_o
         wanted = o->max_context;
     if (wanted > bound_tokens(c, l))
         wanted = bound_tokens(c, l);
-    p.threads = pick(o->threads, engine_pool_cores(), 1, GPU_HOST_THREADS);
-    p.max_context = pick(o->max_context, c->context, 1, c->context);
+    p.threads = gpu_plan_pick(o->threads, engine_pool_cores(), 1, GPU_HOST_THREADS);
+    p.max_context = gpu_plan_pick(o->max_context, c->context, 1, c->context);
     if (p.max_context > wanted)
         p.max_context = (uint32_t)wanted;
-    p.max_sequences =
-        pick(o->max_sequences, l->is_cpu ? CPU_SEQUENCES : DEFAULT_SEQUENCES, 1, MAX_SEQUENCES);
+    p.max_sequences = gpu_plan_pick(
+        o->max_sequences, l->is_cpu ? CPU_SEQUENCES : DEFAULT_SEQUENCES, 1, MAX_SEQUENCES);
     /* The windows of all sequences are bound at a time. */
-    uint32_t windows =
-        (uint32_t)(bound_tokens(c, l) / GPU_PAGE_TOKENS / 2 / (pages_for(c->window) + 2));
+    uint32_t windows = (uint32_t)(bound_tokens(c, l) / GPU_PAGE_TOKENS / 2 /
+                                  (gpu_plan_pages_for(c->window) + 2));
     if (p.max_sequences > windows)
         p.max_sequences = windows > 0 ? windows : 1;
     plan_steps(c, o, l, &p);
     p.fixed = l->is_cpu ? FIXED_BYTES_CPU : FIXED_BYTES;
-    uint64_t limit = limit_of(o, l);
-    if (!fit(c, o, l, &p, wanted, limit))
+    uint64_t limit = gpu_plan_limit_of(o, l);
+    if (!gpu_plan_fit(c, o, l, &p, wanted, limit))
         return lr_fail(
             err, l->is_cpu ? LR_OUT_OF_RAM : LR_OUT_OF_VRAM,
             "the model needs %llu bytes of memory on %s (weights %llu, KV cache %llu, "
@@ -493,7 +499,7 @@ lr_code gpu_plan_for(const struct model_config *c, const struct gptoss_backend_o
             (unsigned long long)p.total, l->name, (unsigned long long)p.weights,
             (unsigned long long)p.kv, (unsigned long long)p.workspace,
             (unsigned long long)p.fixed, (unsigned long long)limit);
-    plan_growth(c, o, l, &p);
+    gpu_plan_plan_growth(c, o, l, &p);
     *out = p;
     return LR_OK;
 }

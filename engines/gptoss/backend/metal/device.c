@@ -58,7 +58,8 @@ static lr_code read_limits(struct gpu_device *d, struct gpu_limits *out, struct 
 }
 
 /* The default device; the caller closes it. */
-static lr_code find(const char *device, struct gpu_device **out, struct lr_error *err)
+static lr_code metal_device_find(const char *device, struct gpu_device **out,
+                                 struct lr_error *err)
 {
     struct gpu_device *d = calloc(1, sizeof(*d));
     lr_code code;
@@ -87,7 +88,7 @@ static lr_code find(const char *device, struct gpu_device **out, struct lr_error
 lr_code metal_describe(const char *device, struct gpu_limits *out, struct lr_error *err)
 {
     struct gpu_device *d;
-    lr_code code = find(device, &d, err);
+    lr_code code = metal_device_find(device, &d, err);
     if (code != LR_OK)
         return code;
     void *pool = d->objc->push_pool();
@@ -102,7 +103,7 @@ lr_code metal_describe(const char *device, struct gpu_limits *out, struct lr_err
 lr_code metal_open(const char *device, struct gpu_device **out, struct lr_error *err)
 {
     struct gpu_device *d;
-    lr_code code = find(device, &d, err);
+    lr_code code = metal_device_find(device, &d, err);
     *out = NULL;
     if (code != LR_OK)
         return code;
@@ -145,7 +146,7 @@ void metal_close(struct gpu_device *d)
 
 /* ---- buffers ---- */
 
-static struct gpu_buffer *keep(struct gpu_device *d, struct gpu_buffer *b)
+static struct gpu_buffer *metal_device_keep(struct gpu_device *d, struct gpu_buffer *b)
 {
     b->next = d->buffers;
     if (b->next != NULL)
@@ -174,7 +175,7 @@ lr_code metal_allocate(struct gpu_device *d, uint64_t bytes, enum gpu_place plac
         free(b);
         return LR_OUT_OF_VRAM;
     }
-    *out = keep(d, b);
+    *out = metal_device_keep(d, b);
     return LR_OK;
 }
 
@@ -195,7 +196,7 @@ struct gpu_buffer *metal_wrap(struct gpu_device *d, const void *from, uint64_t b
         free(b);
         return NULL;
     }
-    return keep(d, b);
+    return metal_device_keep(d, b);
 }
 
 void *metal_mapped(const struct gpu_buffer *buffer)

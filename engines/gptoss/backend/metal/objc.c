@@ -14,7 +14,7 @@ static struct metal_objc runtime;
 static struct lr_error failure;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
-static bool find(void *library, const char *name, void *out)
+static bool objc_find(void *library, const char *name, void *out)
 {
     void *symbol = lr_library_symbol(library, name);
     /* A pointer to a function has the size of a pointer on every system with dlsym. */
@@ -28,7 +28,8 @@ static bool find_words(void *objc)
 {
     metal_sel (*selector)(const char *);
     metal_id (*get_class)(const char *);
-    if (!find(objc, "sel_registerName", &selector) || !find(objc, "objc_getClass", &get_class))
+    if (!objc_find(objc, "sel_registerName", &selector) ||
+        !objc_find(objc, "objc_getClass", &get_class))
         return false;
 #define X(name, text) runtime.name = selector(text);
     METAL_SELECTORS(X)
@@ -56,10 +57,10 @@ static void open_once(void)
         lr_fail(&failure, LR_UNSUPPORTED,
                 "Metal cannot be used: it is part of macOS 11 and later; on other systems use "
                 "--device vulkan, cuda or cpu");
-    else if (find(objc, "objc_msgSend", &runtime.send) &&
-             find(objc, "objc_autoreleasePoolPush", &runtime.push_pool) &&
-             find(objc, "objc_autoreleasePoolPop", &runtime.pop_pool) &&
-             find(metal, "MTLCreateSystemDefaultDevice", &runtime.default_device) &&
+    else if (objc_find(objc, "objc_msgSend", &runtime.send) &&
+             objc_find(objc, "objc_autoreleasePoolPush", &runtime.push_pool) &&
+             objc_find(objc, "objc_autoreleasePoolPop", &runtime.pop_pool) &&
+             objc_find(metal, "MTLCreateSystemDefaultDevice", &runtime.default_device) &&
              find_words(objc))
         return;
     runtime.send = NULL;

@@ -147,7 +147,7 @@ lr_code metal_submit(struct gpu_device *d, struct gpu_recording *r, uint64_t *ti
     return LR_OK;
 }
 
-static lr_code await(struct gpu_device *d, metal_id buffer, struct lr_error *err)
+static lr_code metal_record_await(struct gpu_device *d, metal_id buffer, struct lr_error *err)
 {
     void *pool = d->objc->push_pool();
     lr_code code = LR_OK;
@@ -168,7 +168,7 @@ lr_code metal_wait(struct gpu_device *d, uint64_t ticket, struct lr_error *err)
         return lr_fail(err, LR_INTERNAL, "the GPU has failed before");
     while (d->ended < ticket) {
         metal_id *slot = &d->in_flight[d->ended++ % METAL_IN_FLIGHT];
-        lr_code code = await(d, *slot, err);
+        lr_code code = metal_record_await(d, *slot, err);
         *slot = NULL;
         if (code != LR_OK)
             return code;

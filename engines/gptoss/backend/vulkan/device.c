@@ -12,7 +12,7 @@ enum { DEVICES_MAX = 16, FAMILIES_MAX = 32, EXTENSIONS_MAX = 512, WANTED_SUBGROU
 /* ---- find ---- */
 
 /* The order in which `vulkan` without a number prefers types. */
-static int rank(VkPhysicalDeviceType type)
+static int vulkan_device_rank(VkPhysicalDeviceType type)
 {
     return type == VK_PHYSICAL_DEVICE_TYPE_DISCRETE_GPU     ? 0
            : type == VK_PHYSICAL_DEVICE_TYPE_INTEGRATED_GPU ? 1
@@ -57,7 +57,7 @@ bool vulkan_has_extension(const struct vulkan_library *vk, VkPhysicalDevice devi
 }
 
 /* The largest heap of the device's own, and what this process may still use of it. */
-static void read_memory(const struct vulkan_library *vk, struct vulkan_found *f)
+static void vulkan_device_read_memory(const struct vulkan_library *vk, struct vulkan_found *f)
 {
     static const struct lr_memory_roots roots = {.proc = "/proc", .cgroup = "/sys/fs/cgroup"};
     VkPhysicalDeviceMemoryBudgetPropertiesEXT budget = {
@@ -115,8 +115,8 @@ static bool sizes_subgroups(const struct vulkan_library *vk, VkPhysicalDevice de
     return size.subgroupSizeControl && size.computeFullSubgroups;
 }
 
-static lr_code describe(const struct vulkan_library *vk, struct vulkan_found *f,
-                        struct lr_error *err)
+static lr_code vulkan_device_describe(const struct vulkan_library *vk, struct vulkan_found *f,
+                                      struct lr_error *err)
 {
     VkPhysicalDeviceSubgroupSizeControlProperties size = {
         .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SUBGROUP_SIZE_CONTROL_PROPERTIES};
@@ -170,14 +170,15 @@ static lr_code describe(const struct vulkan_library *vk, struct vulkan_found *f,
             f->family = i;
     if (f->family == count)
         return lr_fail(err, LR_UNSUPPORTED, "%s has no queue that computes", f->limits.name);
-    read_memory(vk, f);
+    vulkan_device_read_memory(vk, f);
     return LR_OK;
 }
 
 /* Which of the devices `wanted` means: a number, a UUID, a part of the name, or "" for the
  * best. */
-static uint32_t choose(const struct vulkan_library *vk, const VkPhysicalDevice *all,
-                       uint32_t count, const char *wanted)
+static uint32_t vulkan_device_choose(const struct vulkan_library *vk,
+                                     const VkPhysicalDevice *all, uint32_t count,
+                                     const char *wanted)
 {
     uint32_t best = count;
     int best_rank = 9;
@@ -194,8 +195,8 @@ static uint32_t choose(const struct vulkan_library *vk, const VkPhysicalDevice *
         vk->vkGetPhysicalDeviceProperties2(all[i], &p);
         bool meant = wanted[0] == '\0' || uuid_is(id.deviceUUID, wanted) ||
                      strstr(p.properties.deviceName, wanted) != NULL;
-        if (meant && rank(p.properties.deviceType) < best_rank) {
-            best_rank = rank(p.properties.deviceType);
+        if (meant && vulkan_device_rank(p.properties.deviceType) < best_rank) {
+            best_rank = vulkan_device_rank(p.properties.deviceType);
             best = i;
         }
     }
@@ -217,14 +218,14 @@ lr_code vulkan_find(const struct vulkan_library *vk, const char *name, struct vu
         return lr_fail(err, LR_UNSUPPORTED,
                        "Vulkan finds no device: is the GPU's driver installed, and may this "
                        "user open /dev/dri?");
-    uint32_t i = choose(vk, all, count, wanted);
+    uint32_t i = vulkan_device_choose(vk, all, count, wanted);
     if (i == count)
         return lr_fail(err, LR_UNSUPPORTED,
                        "device \"%s\": Vulkan has %u device%s, vulkan:0 and so on; `llm-router "
                        "doctor` lists them",
                        name, count, count == 1 ? "" : "s");
     out->handle = all[i];
-    return describe(vk, out, err);
+    return vulkan_device_describe(vk, out, err);
 }
 
 lr_code vulkan_describe(const char *device, struct gpu_limits *out, struct lr_error *err)
@@ -289,7 +290,7 @@ static lr_code create_device(struct gpu_device *d, struct lr_error *err)
     return LR_OK;
 }
 
-static lr_code prepare(struct gpu_device *d, struct lr_error *err)
+static lr_code vulkan_device_prepare(struct gpu_device *d, struct lr_error *err)
 {
     const VkCommandPoolCreateInfo pool = {.sType = VK_STRUCTURE_TYPE_COMMAND_POOL_CREATE_INFO,
                                           .queueFamilyIndex = d->found.family};
@@ -318,7 +319,7 @@ lr_code vulkan_open(const char *device, struct gpu_device **out, struct lr_error
     if (code == LR_OK)
         code = create_device(d, err);
     if (code == LR_OK)
-        code = prepare(d, err);
+        code = vulkan_device_prepare(d, err);
     if (code != LR_OK) {
         vulkan_close(d);
         return code;

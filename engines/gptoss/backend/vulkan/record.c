@@ -63,8 +63,8 @@ static lr_code bind_set(struct gpu_device *d, const struct gpu_command *c,
     return LR_OK;
 }
 
-static lr_code add(struct gpu_device *d, const struct gpu_command *c, struct gpu_recording *r,
-                   struct lr_error *err)
+static lr_code vulkan_record_add(struct gpu_device *d, const struct gpu_command *c,
+                                 struct gpu_recording *r, struct lr_error *err)
 {
     if (c->kind == GPU_COPY) {
         const VkBufferCopy copy = {c->spans[0].at, c->spans[1].at, c->spans[0].bytes};
@@ -121,8 +121,8 @@ static void barrier(struct gpu_device *d, struct gpu_recording *r, VkPipelineSta
     d->vkCmdPipelineBarrier(r->commands, from, to, 0, 1, &memory, 0, NULL, 0, NULL);
 }
 
-static lr_code fill(struct gpu_device *d, const struct gpu_command *commands, uint32_t count,
-                    struct gpu_recording *r, struct lr_error *err)
+static lr_code vulkan_record_fill(struct gpu_device *d, const struct gpu_command *commands,
+                                  uint32_t count, struct gpu_recording *r, struct lr_error *err)
 {
     const VkCommandBufferAllocateInfo allocate = {
         .sType = VK_STRUCTURE_TYPE_COMMAND_BUFFER_ALLOCATE_INFO,
@@ -148,7 +148,7 @@ static lr_code fill(struct gpu_device *d, const struct gpu_command *commands, ui
         if (i == 0 || commands[i].after)
             from = 0;
         from |= stage_of(&commands[i]);
-        code = add(d, &commands[i], r, err);
+        code = vulkan_record_add(d, &commands[i], r, err);
     }
     barrier(d, r, both, VK_PIPELINE_STAGE_HOST_BIT);
     VULKAN_TRY(d, vkEndCommandBuffer(r->commands), err);
@@ -168,7 +168,7 @@ lr_code vulkan_record(struct gpu_device *d, const struct gpu_command *commands, 
     if (r->next != NULL)
         r->next->previous = r;
     d->recordings = r;
-    lr_code code = fill(d, commands, count, r, err);
+    lr_code code = vulkan_record_fill(d, commands, count, r, err);
     if (code != LR_OK)
         vulkan_forget(d, r);
     else
