@@ -84,8 +84,11 @@ endfunction()
 # for tests goes to testing/engines instead, which nobody looks into unless told to, and is never
 # installed.  The others have a link there, so that tests find every engine in one folder.
 function(lr_engine id)
-    cmake_parse_arguments(A "TESTING" "" "SOURCES;LINK" ${ARGN})
-    set(tests ${CMAKE_BINARY_DIR}/testing/engines)
+    cmake_parse_arguments(A "TESTING" "FOLDER" "SOURCES;LINK" ${ARGN})
+    if(NOT A_FOLDER)
+        set(A_FOLDER engines)
+    endif()
+    set(tests ${CMAKE_BINARY_DIR}/testing/${A_FOLDER})
     set(folder ${CMAKE_BINARY_DIR}/engines/${id})
     file(MAKE_DIRECTORY ${tests})
     if(A_TESTING)

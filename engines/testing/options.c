@@ -49,8 +49,7 @@ static bool read_member(struct testing_options *o, struct lr_str key, const stru
         {"leak_bytes", &o->leak_bytes},         {"load_ms", &o->load_ms},
         {"load_silent_ms", &o->load_silent_ms}, {"step_ms", &o->step_ms},
         {"prefill_ms", &o->prefill_ms},         {"after_tokens", &o->after_tokens},
-        {"poison_after", &o->poison_after},     {"pry_port", &o->pry_port},
-        {"ram_bytes", &o->ram_bytes},
+        {"poison_after", &o->poison_after},     {"ram_bytes", &o->ram_bytes},
     };
     const struct {
         const char *name;
@@ -58,9 +57,8 @@ static bool read_member(struct testing_options *o, struct lr_str key, const stru
     } flags[] = {
         {"on_device", &o->on_device}, {"invalid_utf8", &o->invalid_utf8},
         {"say_time", &o->say_time},   {"say_version", &o->say_version},
-        {"noise", &o->noise},         {"pry", &o->pry},
+        {"noise", &o->noise},         {"fill", &o->fill},
         {"spread", &o->spread},       {"say_weights", &o->say_weights},
-        {"fill", &o->fill},
     };
     for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++)
         if (lr_str_eq_z(key, numbers[i].name))
@@ -78,10 +76,6 @@ static bool read_member(struct testing_options *o, struct lr_str key, const stru
         return read_text(v, o->poison, sizeof(o->poison));
     if (lr_str_eq_z(key, "gate"))
         return read_text(v, o->gate, sizeof(o->gate));
-    if (lr_str_eq_z(key, "pry_file"))
-        return read_text(v, o->pry_file, sizeof(o->pry_file));
-    if (lr_str_eq_z(key, "pry_model"))
-        return read_text(v, o->pry_model, sizeof(o->pry_model));
     if (lr_str_eq_z(key, "refuses"))
         return read_text(v, o->refuses, sizeof(o->refuses));
     if (lr_str_eq_z(key, "once"))
@@ -143,7 +137,7 @@ static void drop_faults(struct testing_options *o)
 {
     o->hang = o->crash = o->fail = TESTING_NOWHERE;
     o->use_bytes = o->leak_bytes = o->load_silent_ms = 0;
-    o->invalid_utf8 = o->noise = o->pry = false;
+    o->invalid_utf8 = o->noise = false;
     o->poison[0] = '\0';
 }
 

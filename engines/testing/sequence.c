@@ -196,11 +196,9 @@ lr_code testing_submit(struct lr_engine_model *model, const struct lr_engine_req
         answer_with(s, LR_TESTING_VERSION);
     if (model->options.say_weights)
         answer_with(s, model->has_artifact ? "artifact" : "safetensors");
-    if (model->options.pry) {
-        char report[2048];
-        testing_pry(&model->options, report, sizeof(report));
+    const char *report = testing_report();
+    if (report != NULL && report[0] != '\0')
         answer_with(s, report);
-    }
     leak(model->options.leak_bytes);
     append(model, s);
     return LR_OK;

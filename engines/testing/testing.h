@@ -1,8 +1,9 @@
-/* engines/testing/testing.h - one small engine, built twice: `echo` and `faulty`.
+/* engines/testing/testing.h - one small engine, built three times: `echo`, `faulty`, `hostile`.
  *
  * The engine answers with the prompt, one byte a token, and implements all of engine.h:
  * segments, continuation, cancel, pages, statistics.  `faulty` is the same code with faults
  * that options switch on, so that a test breaks exactly one behaviour of a correct engine.
+ * `hostile` attacks the system it runs on (hostile.h).
  *
  * The embedding of a text counts how often tokens of each sixteenth of the vocabulary occur.
  * The score of a document is the cosine of the counts of query and document.
@@ -59,8 +60,7 @@ struct testing_options {
     bool spread; /* sequences get their tokens one by one over step_ms instead of all at once */
     bool say_version; /* the answer is the library's version */
     bool say_weights; /* the answer is "artifact" or "safetensors": what was loaded */
-    bool pry;   /* the answer lists what happened when the engine tried forbidden actions */
-    bool noise; /* writes to stdout and stderr */
+    bool noise;       /* writes to stdout and stderr */
     enum testing_stage hang;
     enum testing_stage crash;
     enum testing_stage fail;
@@ -68,13 +68,9 @@ struct testing_options {
                       */
     uint64_t poison_after; /* the step after so many tokens */
     uint64_t ram_bytes;    /* of host memory, beside those of a device */
-    uint64_t pry_port;     /* port of 127.0.0.1 to connect to */
-    char
-        pry_file[512]; /* a file outside of the engine's folders: read, and written beside it */
-    char pry_model[512]; /* the model's folder: written into */
-    char gate[512];      /* token i is sent once this file holds more than i bytes */
-    char refuses[64];    /* a device on which nothing runs: UNSUPPORTED */
-    char once[512];      /* the fault happens only if this file could be created */
+    char gate[512];        /* token i is sent once this file holds more than i bytes */
+    char refuses[64];      /* a device on which nothing runs: UNSUPPORTED */
+    char once[512];        /* the fault happens only if this file could be created */
 };
 
 struct testing_sequence {
@@ -131,9 +127,15 @@ lr_code testing_artifact_check(const char *path, bool whole, struct lr_error *er
 /* Hangs, crashes or fails, as the options say for this stage. */
 lr_code testing_fault(const struct testing_options *options, enum testing_stage stage,
                       struct lr_error *err);
-/* Tries what a confined engine must not be able to do, and what it must: writes one
- * "name=result" a line; the result is "ok" or the name of an error. */
-void testing_pry(const struct testing_options *options, char *out, size_t size);
+/* What `hostile` answers instead of the prompt (hostile_engine.c). */
+#ifdef LR_TESTING_HOSTILE
+const char *testing_report(void);
+#else
+static inline const char *testing_report(void)
+{
+    return NULL;
+}
+#endif
 bool testing_gate_open(const struct testing_options *options, uint32_t index);
 void testing_sleep_ms(uint64_t ms);
 void testing_sleep_until(uint64_t monotonic_ns);

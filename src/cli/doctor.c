@@ -259,14 +259,18 @@ static void check_hub(struct cli_checks *c)
 static void check_sandbox(struct cli_checks *c)
 {
     struct lr_sandbox_facts facts = lr_sandbox_look();
-    char text[100], lacks[LR_SANDBOX_TEXT];
+    char text[100], said[LR_SANDBOX_TEXT];
     (void)snprintf(text, sizeof(text), "workers are confined (Landlock %d, seccomp %s)",
                    facts.landlock, facts.has_seccomp ? "yes" : "no");
-    (void)lr_sandbox_lacks(&facts, lacks);
-    if (facts.is_absent)
-        cli_note(lacks);
-    else
-        cli_check(c, lacks[0] == '\0', text, lacks);
+    (void)lr_sandbox_lacks(&facts, said);
+    if (facts.is_absent) {
+        cli_note(said);
+        return;
+    }
+    cli_check(c, said[0] == '\0', text, said);
+    if (lr_sandbox_opened(&facts, said)[0] != '\0')
+        cli_note(said);
+    cli_note(lr_sandbox_thin(&facts, said)[0] != '\0' ? said : lr_sandbox_older(said));
 }
 
 /* ---- what this machine is ---- */

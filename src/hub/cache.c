@@ -63,18 +63,41 @@ static void look_at(const char *cache, const char *name, hub_cache_fn fn, void *
     fn(arg, id, code == LR_OK ? path : entry, code == LR_OK ? NULL : &err);
 }
 
-void hub_cache_each(hub_cache_fn fn, void *arg)
+static bool find_cache(char dir[LR_PATH_MAX])
 {
-    char dir[LR_PATH_MAX];
     const char *cache = getenv("HF_HUB_CACHE"), *home = getenv("HF_HOME");
     const char *user = lr_user_dir();
     if (cache != NULL && cache[0] != '\0')
-        (void)snprintf(dir, sizeof(dir), "%s", cache);
+        (void)snprintf(dir, LR_PATH_MAX, "%s", cache);
     else if (home != NULL && home[0] != '\0')
-        (void)snprintf(dir, sizeof(dir), "%s/hub", home);
+        (void)snprintf(dir, LR_PATH_MAX, "%s/hub", home);
     else if (user != NULL)
-        (void)snprintf(dir, sizeof(dir), "%s/.cache/huggingface/hub", user);
+        (void)snprintf(dir, LR_PATH_MAX, "%s/.cache/huggingface/hub", user);
     else
+        return false;
+    return true;
+}
+
+bool hub_cache_has(const char *dir, char blobs[LR_PATH_MAX])
+{
+    char cache[LR_PATH_MAX], real[LR_PATH_MAX];
+    if (!find_cache(cache) || lr_realpath(cache, real) == NULL)
+        return false;
+    /* CACHE/models--org--name/snapshots/COMMIT */
+    size_t len = strlen(real);
+    if (strncmp(dir, real, len) != 0 || !lr_str_starts(lr_str_z(dir + len), "/models--"))
+        return false;
+    const char *entry_end = strchr(dir + len + 1, '/');
+    if (entry_end == NULL || !lr_str_starts(lr_str_z(entry_end), "/snapshots/"))
+        return false;
+    int n = snprintf(blobs, LR_PATH_MAX, "%.*s/blobs", (int)(entry_end - dir), dir);
+    return n > 0 && n < LR_PATH_MAX;
+}
+
+void hub_cache_each(hub_cache_fn fn, void *arg)
+{
+    char dir[LR_PATH_MAX];
+    if (!find_cache(dir))
         return;
     struct lr_dir *folder = lr_dir_open(dir);
     for (const char *name; folder != NULL && (name = lr_dir_next(folder)) != NULL;)

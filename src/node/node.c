@@ -132,12 +132,16 @@ static lr_code own_data_dir(struct node *node, struct lr_error *err)
 static void tell_confinement(const struct node *node)
 {
     struct lr_sandbox_facts facts = lr_sandbox_look();
-    char lacks[LR_SANDBOX_TEXT];
+    char text[LR_SANDBOX_TEXT];
     if (node->launcher.scratch_dir[0] == '\0')
         lr_log_warn(NULL,
                     "node.confinement workers=free reason=--no-confine-workers was given");
-    else if (lr_sandbox_lacks(&facts, lacks)[0] != '\0')
-        lr_log_warn(NULL, "node.confinement workers=partly reason=%s", lacks);
+    else if (lr_sandbox_lacks(&facts, text)[0] != '\0' ||
+             lr_sandbox_opened(&facts, text)[0] != '\0')
+        lr_log_warn(NULL, "node.confinement workers=partly reason=%s", text);
+    else if (lr_sandbox_thin(&facts, text)[0] != '\0')
+        lr_log_info(NULL, "node.confinement workers=confined landlock=%d reason=%s",
+                    facts.landlock, text);
     else
         lr_log_info(NULL, "node.confinement workers=confined landlock=%d", facts.landlock);
 }

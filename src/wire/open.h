@@ -19,6 +19,9 @@ struct wire_open {
     /* "" for an engine that needs no model; NULL in a probe that only asks whether the library
      * is an engine */
     const char *model_dir;
+    /* Which files links in model_dir may name (base/sandbox.h). */
+    bool is_downloaded;
+    const char *blobs; /* NULL: none */
     struct lr_engine_options options;
     const struct lr_segment
         *segments; /* of a WIRE_COUNT: the prompt whose tokens are counted */

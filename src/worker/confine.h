@@ -13,7 +13,7 @@ LR_MUST_USE lr_code worker_confine(int parent, struct lr_error *err);
 
 /* Called before the engine's library is opened.  From then on this process reads only the
  * engine's folder, the model's and the system's libraries, and writes only into `scratch`.  It
- * may use GPUs, but has no network, no new processes and no core dumps, as far as the kernel
+ * may use GPUs, but has no sockets, no new processes and no core dumps, as far as the kernel
  * supports that (base/sandbox.h). */
 LR_MUST_USE lr_code worker_confine_engine(const char *scratch, const struct wire_open *open,
                                           struct lr_error *err);

@@ -36,6 +36,7 @@ export async function startNode({
   device = 'cpu',
   hfCache = false,
   bin = BIN,
+  under = [], // a program and its arguments that start the node
   cwd,
 } = {}) {
   const all = [
@@ -51,7 +52,8 @@ export async function startNode({
   ];
   if (!hfCache) all.push('--no-hf-cache');
   if (models) all.push('--models-dir', models);
-  const child = spawn(bin, [...all, ...args], {
+  const [program, ...words] = [...under, bin, ...all, ...args];
+  const child = spawn(program, words, {
     cwd,
     stdio: ['ignore', 'pipe', 'pipe'],
     env: { ...process.env, ...env },

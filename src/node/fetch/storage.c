@@ -7,6 +7,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "hub/cache.h"
 #include "hub/download.h"
 #include "hub/installed.h"
 #include "node/fetch/fetch.h"
@@ -195,6 +196,16 @@ static void keep_folder(struct node_model *m, const char *dir)
     m->described_signature = m->signature;
 }
 
+/* Links in a folder that was downloaded open less (base/sandbox.h). */
+static void note_origin(struct node_model *m, const char *where)
+{
+    char blobs[LR_PATH_MAX];
+    bool is_cached = hub_cache_has(where, blobs);
+    m->is_downloaded = is_cached || hub_installed_was_fetched(where);
+    free(m->blobs);
+    m->blobs = is_cached ? strdup(blobs) : NULL; /* without memory they open nothing */
+}
+
 struct node_model *node_storage_add(struct node_storage *storage, const char *id,
                                     const char *dir, const char *format, const char *filename)
 {
@@ -209,6 +220,7 @@ struct node_model *node_storage_add(struct node_storage *storage, const char *id
     const char *where = lr_realpath(dir, real) != NULL ? real : dir;
     undescribe(m);
     keep_folder(m, dir);
+    note_origin(m, where);
     lr_code code = model_descriptor_open(where, wanted, filename, &m->descriptor, &err);
     if (code == LR_OK)
         code = compile_template(m, &err);
@@ -371,6 +383,7 @@ static void free_model(struct node_model *m)
     node_pools_unrefuse(m);
     undescribe(m);
     free(m->folder);
+    free(m->blobs);
     free(m->id);
     free(m);
 }

@@ -206,6 +206,8 @@ void node_describe_open(const struct node_model *model, const struct node_librar
         .engine_version = library->version,
         .abi_version = library->abi,
         .model_dir = model->descriptor != NULL ? model->descriptor->model_dir : "",
+        .is_downloaded = model->is_downloaded,
+        .blobs = model->blobs,
         .options = models->options,
     };
     out->options.artifact_path = node_artifact_of(model);

@@ -12,9 +12,10 @@ static const char program_argument[] = "enter";
 static int enter(const char *scratch)
 {
     const struct lr_sandbox_needs needs = {.scratch = scratch, .library = "/nowhere/lib.so"};
+    const struct lr_sandbox_facts facts = lr_sandbox_look();
     struct lr_error err;
     char path[LR_PATH_MAX];
-    if (lr_sandbox_enter(&needs, &err) != LR_OK) {
+    if (lr_sandbox_enter(&facts, &needs, &err) != LR_OK) {
         print_error("%s\n", err.text);
         return 1;
     }
@@ -63,16 +64,18 @@ static void an_engine_may_write_what_cuda_needs_where_nvidia_or_wsl2_has_a_devic
     static const char *const devices[] = {"nvidiactl", "dxg"};
     char path[LR_PATH_MAX];
     struct lr_error err;
-    (void)unsetenv("CUDA_MPS_PIPE_DIRECTORY");
+    assert_int_equal(setenv("CUDA_MPS_PIPE_DIRECTORY", "/run/mps", 1), 0);
     assert_false(may_write_for_cuda(*state, "/dev/shm"));
+    assert_false(may_write_for_cuda(*state, "/run/mps"));
     for (size_t i = 0; i < 2; i++) {
         path_in(path, *state, devices[i]);
         assert_int_equal(lr_file_write_atomic(path, lr_str_z(""), 0600, &err), LR_OK);
         assert_true(may_write_for_cuda(*state, "/dev/shm"));
         assert_true(may_write_for_cuda(*state, "/proc/self"));
-        assert_true(may_write_for_cuda(*state, "/tmp/nvidia-mps"));
+        assert_true(may_write_for_cuda(*state, "/run/mps"));
         assert_int_equal(remove(path), 0);
     }
+    assert_int_equal(unsetenv("CUDA_MPS_PIPE_DIRECTORY"), 0);
 }
 #endif
 

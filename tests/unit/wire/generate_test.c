@@ -255,6 +255,8 @@ static void open_carries_limits_and_devices(void **state)
                              .engine_version = "1",
                              .abi_version = 1,
                              .model_dir = "/m",
+                             .is_downloaded = true,
+                             .blobs = "/b",
                              .options = {.devices = devices,
                                          .device_count = 2,
                                          .vram_limit = UINT64_MAX,
@@ -271,6 +273,8 @@ static void open_carries_limits_and_devices(void **state)
     struct lr_str body = lr_str_sub(lr_buf_str(&buf), WIRE_HEADER_LEN, buf.len);
     assert_int_equal(wire_open_decode(&arena, body, &got, NULL), LR_OK);
     assert_string_equal(got.library, "/x/y.so");
+    assert_true(got.is_downloaded);
+    assert_string_equal(got.blobs, "/b");
     assert_string_equal(got.options.devices[1], "GPU-2");
     assert_true(got.options.vram_limit == UINT64_MAX);
     assert_int_equal(got.options.max_context, 9);

@@ -1,14 +1,14 @@
 #include "base/sandbox.h"
 
-#include <errno.h>
 #include <fcntl.h>
 #include <stdint.h>
-#include <stdio.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
+
+#include "base/os/linux/filter.h"
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 #define IS_RELAXED true
@@ -61,28 +61,11 @@ struct lr_sandbox_facts lr_sandbox_look(void)
     long version = syscall(CALL_CREATE_RULESET, NULL, 0, ASK_VERSION);
     return (struct lr_sandbox_facts){
         .landlock = version > 0 && !IS_RELAXED ? (int)version : 0,
-        .has_seccomp = syscall(SYS_seccomp, CALL_SECCOMP_AVAILABLE, 0, &action) == 0,
+        .has_seccomp = LR_FILTER_ARCH != 0 &&
+                       syscall(SYS_seccomp, CALL_SECCOMP_AVAILABLE, 0, &action) == 0,
+        .has_mps = lr_sandbox_mps_folder("/dev") != NULL,
         .is_relaxed = IS_RELAXED,
     };
-}
-
-const char *lr_sandbox_lacks(const struct lr_sandbox_facts *facts, char out[LR_SANDBOX_TEXT])
-{
-    out[0] = '\0';
-    if (facts->is_relaxed)
-        (void)snprintf(out, LR_SANDBOX_TEXT,
-                       "this is a build with sanitizers: workers have no network, and all "
-                       "other rights");
-    else if (facts->landlock == 0 || !facts->has_seccomp)
-        (void)snprintf(out, LR_SANDBOX_TEXT,
-                       "there is no %s here: workers %s; use Linux 5.13 or newer, and a "
-                       "container runtime that lets its calls through",
-                       facts->landlock != 0 ? "seccomp"
-                       : facts->has_seccomp ? "Landlock"
-                                            : "Landlock and no seccomp",
-                       facts->landlock != 0 ? "may start processes"
-                                            : "see all files of this user");
-    return out;
 }
 
 /* Rights of a folder on a plain file would be EINVAL. */

@@ -5,9 +5,11 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <unistd.h>
 
 #include "base/arena.h"
 #include "base/file.h"
+#include "base/log.h"
 #include "base/sandbox.h"
 
 enum { PATHS_MAX = 4096, PATH_BYTES = 16 << 20, LINKS_DEPTH = 4 };
@@ -61,8 +63,45 @@ static void allow(struct view *v, const char *path, bool is_writable)
         v->paths[v->count++] = (struct lr_sandbox_path){text, is_writable};
 }
 
-/* A snapshot in the Hugging Face cache is a folder of links; the files lie elsewhere. */
-static void allow_links(struct view *v, const char *folder, int depth)
+/* ---- links ---- */
+
+/* Which files the links of a folder may open, and the first link that was refused. */
+struct links {
+    struct view *view;
+    const char *folder, *blobs; /* real paths; blobs NULL: none */
+    bool is_downloaded;
+    unsigned refused;
+    char first[LR_PATH_MAX];
+};
+
+/* Below a folder, given as a real path. */
+static bool is_below(const char *path, const char *folder)
+{
+    size_t len = strlen(folder);
+    return strncmp(path, folder, len) == 0 && path[len] == '/';
+}
+
+static bool is_file(const char *path)
+{
+    struct lr_stat info;
+    return lr_lstat(path, &info) && info.kind == LR_KIND_FILE;
+}
+
+static void allow_link(struct links *l, const char *path)
+{
+    char real[LR_PATH_MAX];
+    if (lr_realpath(path, real) == NULL) /* it leads nowhere */
+        return;
+    if (is_below(real, l->folder)) /* allowed with the folder */
+        return;
+    bool is_of_download = l->blobs != NULL && is_below(real, l->blobs);
+    if (is_file(real) && (is_of_download || !l->is_downloaded))
+        allow(l->view, real, false);
+    else if (l->refused++ == 0)
+        (void)snprintf(l->first, sizeof(l->first), "%s", path);
+}
+
+static void allow_links(struct links *l, const char *folder, int depth)
 {
     struct lr_dir *dir = lr_dir_open(folder);
     for (const char *name; dir != NULL && (name = lr_dir_next(dir)) != NULL;) {
@@ -72,12 +111,52 @@ static void allow_links(struct view *v, const char *folder, int depth)
         if (n < 0 || (size_t)n >= sizeof(path) || !lr_lstat(path, &info))
             continue;
         if (info.kind == LR_KIND_LINK)
-            allow(v, path, false);
+            allow_link(l, path);
         else if (info.kind == LR_KIND_FOLDER && depth < LINKS_DEPTH)
-            allow_links(v, path, depth + 1);
+            allow_links(l, path, depth + 1);
     }
     lr_dir_close(dir);
 }
+
+static void tell_refused(const struct links *l, const char *folder)
+{
+    if (l->refused == 0)
+        return;
+    lr_log_warn(NULL, "sandbox.links_refused folder=%s count=%u first=%s reason=%s", folder,
+                l->refused, l->first,
+                l->is_downloaded ? "a link in a downloaded folder opens files of the download "
+                                   "only: download the model again, or name a copy with --model"
+                                 : "a link in a model's folder opens regular files only: "
+                                   "put the files of a linked folder into the model's folder");
+}
+
+static void allow_folder(struct view *v, const struct lr_sandbox_needs *needs)
+{
+    char real[LR_PATH_MAX], blobs[LR_PATH_MAX];
+    struct links l = {.view = v, .is_downloaded = needs->is_downloaded};
+    if (needs->folder == NULL || needs->folder[0] == '\0' ||
+        lr_realpath(needs->folder, real) == NULL)
+        return;
+    if (needs->blobs != NULL)
+        l.blobs = lr_realpath(needs->blobs, blobs);
+    l.folder = real;
+    allow(v, real, false);
+    allow_links(&l, real, 0);
+    tell_refused(&l, real);
+}
+
+/* A file in the folder may be a link, to which the rules above apply. */
+static void allow_file(struct view *v, const struct lr_sandbox_needs *needs)
+{
+    char real[LR_PATH_MAX];
+    bool has_folder = needs->folder != NULL && needs->folder[0] != '\0';
+    if (needs->file == NULL || (has_folder && is_below(needs->file, needs->folder)))
+        return;
+    if (lr_realpath(needs->file, real) != NULL && is_file(real))
+        allow(v, real, false);
+}
+
+/* ---- the rest ---- */
 
 static void allow_folder_of(struct view *v, const char *file)
 {
@@ -100,28 +179,48 @@ static void allow_listed(struct view *v, const char *folders)
     }
 }
 
-size_t lr_sandbox_cuda_folders(const char *dev, const char *out[LR_SANDBOX_CUDA])
+/* Whether `dev` has a device of NVIDIA's driver. */
+static bool has_cuda(const char *dev)
 {
     /* The second one is the way to the GPU in WSL2, which has no other. */
     static const char *const gpus[] = {"nvidiactl", "dxg"};
     char path[LR_PATH_MAX];
     struct lr_stat info;
-    bool has_gpu = false;
     for (size_t i = 0; i < sizeof(gpus) / sizeof(gpus[0]); i++) {
         (void)snprintf(path, sizeof(path), "%.4000s/%s", dev, gpus[i]);
-        has_gpu = has_gpu || lr_stat(path, &info);
+        if (lr_stat(path, &info))
+            return true;
     }
-    if (!has_gpu)
+    return false;
+}
+
+const char *lr_sandbox_mps_folder(const char *dev)
+{
+    /* Where the CUDA driver looks for the service without the variable. */
+    static const char usual[] = "/tmp/nvidia-mps";
+    const char *named = getenv("CUDA_MPS_PIPE_DIRECTORY");
+    struct lr_stat info;
+    if (!has_cuda(dev))
+        return NULL;
+    if (named != NULL && named[0] != '\0')
+        return named;
+    /* Everybody may make files in /tmp: another user's pipe opens nothing here. */
+    bool has_pipe = lr_lstat("/tmp/nvidia-mps/control", &info) &&
+                    (info.owner == 0 || info.owner == (uint32_t)geteuid());
+    return has_pipe ? usual : NULL;
+}
+
+size_t lr_sandbox_cuda_folders(const char *dev, const char *out[LR_SANDBOX_CUDA])
+{
+    if (!has_cuda(dev))
         return 0;
-    /* The CUDA driver uses shared memory, also with its multi-process service (MPS).  Without
-     * the variable the driver looks for the service in the folder named below. */
-    const char *service = getenv("CUDA_MPS_PIPE_DIRECTORY");
+    /* The CUDA driver uses shared memory, also with its multi-process service (MPS). */
     out[0] = "/dev/shm";
     /* The CUDA driver names its threads through files in /proc/self: without them cuInit fails
      * with 304. */
     out[1] = "/proc/self";
-    out[2] = service != NULL ? service : "/tmp/nvidia-mps";
-    return LR_SANDBOX_CUDA;
+    out[2] = lr_sandbox_mps_folder(dev);
+    return out[2] != NULL ? 3 : 2;
 }
 
 static void allow_devices(struct view *v)
@@ -138,9 +237,9 @@ static void allow_devices(struct view *v)
         allow(v, folders[i], true);
 }
 
-lr_code lr_sandbox_enter(const struct lr_sandbox_needs *needs, struct lr_error *err)
+lr_code lr_sandbox_enter(const struct lr_sandbox_facts *facts,
+                         const struct lr_sandbox_needs *needs, struct lr_error *err)
 {
-    struct lr_sandbox_facts facts = lr_sandbox_look();
     struct view *v = calloc(1, sizeof(*v));
     if (v == NULL)
         return lr_fail(err, LR_OUT_OF_RAM, "no memory to confine a process");
@@ -159,21 +258,18 @@ lr_code lr_sandbox_enter(const struct lr_sandbox_needs *needs, struct lr_error *
     allow_listed(v, getenv("VK_ICD_FILENAMES")); /* both name files of Vulkan drivers */
     allow_listed(v, getenv("VK_DRIVER_FILES"));
     allow_folder_of(v, needs->library);
-    allow(v, needs->file, false);
-    if (needs->folder != NULL && needs->folder[0] != '\0') {
-        allow(v, needs->folder, false);
-        allow_links(v, needs->folder, 0);
-    }
+    allow_file(v, needs);
+    allow_folder(v, needs);
     lr_code code = v->count < PATHS_MAX
                        ? LR_OK
                        : lr_fail(err, LR_TOO_LARGE, "%s holds more than %d links",
                                  needs->folder, PATHS_MAX - 100);
     if (code == LR_OK)
-        code = lr_sandbox_files(&facts, v->paths, v->count, err);
+        code = lr_sandbox_files(facts, v->paths, v->count, err);
     if (code == LR_OK)
-        code = lr_sandbox_calls(&facts, err);
+        code = lr_sandbox_calls(facts, err);
     /* Not with sanitizers: they inspect this process from another one. */
-    if (code == LR_OK && !facts.is_relaxed) {
+    if (code == LR_OK && !facts->is_relaxed) {
         lr_sandbox_powers();
         (void)prctl(PR_SET_DUMPABLE, 0, 0, 0, 0);
     }
