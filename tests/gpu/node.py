@@ -45,12 +45,12 @@ def until(what, check, seconds=WAIT_S):
 
 
 class Node:
-    def __init__(self, binary, model, args, folder):
+    def __init__(self, binary, model, args, folder, env=None):
         self.log = open(os.path.join(folder, "log"), "w+")
         self.process = subprocess.Popen(
             [binary, "node", "--listen", "127.0.0.1:0", "--device", "cuda", "--no-hf-cache", "--no-preload",
              "--data-dir", os.path.join(folder, "data"), "--model", model, *args],
-            stdout=subprocess.PIPE, stderr=self.log, text=True)
+            stdout=subprocess.PIPE, stderr=self.log, text=True, env={**os.environ, **(env or {})})
         line = self.process.stdout.readline()
         match = re.search(r"listening on port (\d+)", line)
         if not match:
@@ -181,4 +181,5 @@ def main():
     too_large(binary, model, args)
 
 
-main()
+if __name__ == "__main__":
+    main()
