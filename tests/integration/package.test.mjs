@@ -56,6 +56,7 @@ describe('the package', () => {
       ['usr/lib/systemd/system/llm-router-router.socket', '-rw-r--r--'],
       ['usr/lib/systemd/system/llm-router-node.service', '-rw-r--r--'],
       ['usr/lib/sysusers.d/llm-router.conf', '-rw-r--r--'],
+      ['usr/libexec/llm-router/node-folders', '-rwxr-xr-x'],
       ['etc/llm-router/llm-router.conf', '-rw-r--r--'],
       ['etc/llm-router/environment', '-rw-r-----'],
       ['usr/share/doc/llm-router/copyright', '-rw-r--r--'],
@@ -104,7 +105,7 @@ describe('the package', () => {
   });
 
   it('has maintainer scripts that are POSIX shell', () => {
-    for (const script of ['postinst', 'prerm', 'postrm']) {
+    for (const script of ['postinst', 'prerm', 'postrm', 'node-folders']) {
       const checked = spawnSync('shellcheck', [path.join(ROOT, 'deploy/debian', script)], { encoding: 'utf8' });
       assert.equal(checked.status, 0, checked.stdout);
     }
@@ -134,10 +135,17 @@ describe('the systemd units', () => {
   it('report their start, are watched, reload by SIGHUP, keep their data in /var/lib/llm-router and have no rights', () => {
     for (const unit of units.filter((name) => name.endsWith('.service'))) {
       const { Service } = unitFile(unit);
+      const isNode = unit === 'llm-router-node.service';
       assert.deepEqual(
-        [Service.Type, Service.StateDirectory, Service.User, Service.NoNewPrivileges, Service.ProtectSystem],
-        ['notify', 'llm-router', 'llm-router', 'yes', 'strict'],
+        [Service.Type, Service.User, Service.Group, Service.NoNewPrivileges, Service.ProtectSystem],
+        ['notify', ...Array(2).fill(isNode ? 'llm-router-node' : 'llm-router'), 'yes', 'strict'],
         unit,
+      );
+      // systemd makes the router's folder; the node's folders in it are another user's.
+      assert.equal(Service.StateDirectory, isNode ? undefined : 'llm-router', unit);
+      assert.equal(
+        Service.ReadWritePaths,
+        isNode ? '-/var/lib/llm-router/node -/var/lib/llm-router/models' : undefined,
       );
       assert.match(Service.WatchdogSec, /^\d+s$/);
       assert.equal(Service.ExecReload, '/bin/kill -HUP $MAINPID');

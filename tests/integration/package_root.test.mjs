@@ -51,6 +51,7 @@ if (LONG)
         install -d -o ${Service.User} -g ${Service.Group} -m ${Service.StateDirectoryMode} /var/lib/${Service.StateDirectory}
         set -a; . ${Service.EnvironmentFile.replace(/^-/, '')}; set +a
         umask ${Service.UMask}
+        ${Service.ExecStartPre.replace(/^\+/, '')}
         setpriv --reuid ${Service.User} --regid ${Service.Group} --clear-groups --no-new-privs --bounding-set=-all \
           ${Service.ExecStart} > /tmp/server.log 2>&1 &
         server=$!
@@ -98,7 +99,9 @@ if (LONG)
       // A minute on an idle machine: the time in which others had the processors is not counted.
       const watch = stopwatch();
       await install(deb);
-      assert.match(fs.readFileSync(inside('etc/passwd'), 'utf8'), /^llm-router:.*:\/var\/lib\/llm-router:.*nologin$/m);
+      const users = fs.readFileSync(inside('etc/passwd'), 'utf8');
+      assert.match(users, /^llm-router:.*:\/var\/lib\/llm-router:.*nologin$/m);
+      assert.match(users, /^llm-router-node:.*:\/var\/lib\/llm-router\/node:.*nologin$/m);
       // A machine without a GPU: the line that the configuration file proposes.
       const conf = inside('etc/llm-router/llm-router.conf');
       fs.writeFileSync(conf, fs.readFileSync(conf, 'utf8').replace(/^#device = cpu$/m, 'device = cpu'));
@@ -107,7 +110,7 @@ if (LONG)
       assert.match(out, /Tokyo/);
       assert.match(out, /lr-\w+/);
       assert.ok(seconds < 60, `${seconds} s from installation to the first answer and the stop`);
-      assert.equal(fs.statSync(inside('var/lib/llm-router')).mode & 0o777, 0o750);
+      assert.equal(fs.statSync(inside('var/lib/llm-router')).mode & 0o777, 0o751);
       assert.equal(fs.statSync(inside('var/lib/llm-router/router.db')).mode & 0o777, 0o600);
     });
 
