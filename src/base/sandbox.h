@@ -15,8 +15,10 @@
 struct lr_sandbox_facts {
     int landlock; /* version of its interface; 0: not in this kernel, or forbidden here */
     bool has_seccomp;
-    bool has_mps;    /* CUDA's multi-process service is configured, whose clients need local
-                        sockets: they stay open */
+    bool has_mps;  /* CUDA's multi-process service is configured, whose clients need local
+                      sockets: they stay open */
+    bool has_cuda; /* NVIDIA's driver is here: it starts only if it may make a local socket that
+                      listens; no socket can be connected */
     bool is_absent;  /* this system has nothing that confines a process */
     bool is_relaxed; /* build with sanitizers, which read files, start processes and trace:
                         fewer limits */
@@ -102,7 +104,8 @@ LR_MUST_USE lr_code lr_sandbox_files(const struct lr_sandbox_facts *facts,
                                      const struct lr_sandbox_path *paths, size_t count,
                                      struct lr_error *err);
 
-/* From now on these fail: sockets (but pairs of them), new processes (threads are allowed),
+/* From now on these fail: sockets (but pairs of them, and with facts->has_cuda local ones that
+ * cannot connect to anything), new processes (threads are allowed),
  * exec, tracing, signals and limits of other processes, mounting, changing modes, owners, times
  * and attributes of files, and calls that would circumvent these limits.  With facts->has_mps
  * local sockets are allowed.  Does nothing without seccomp. */

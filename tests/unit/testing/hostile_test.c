@@ -181,8 +181,9 @@ static void what_a_kernel_leaves_open_is_what_it_is_said_to_leave_open(void **st
     const struct lr_sandbox_facts kernels[] = {
         {.landlock = NEWEST, .has_seccomp = true}, /* as now */
         {.landlock = 5, .has_seccomp = true},
-        {.landlock = 3, .has_seccomp = true}, /* Linux 6.2 */
-        {.landlock = 2, .has_seccomp = true}, /* Debian 12 */
+        {.landlock = 3, .has_seccomp = true},                   /* Linux 6.2 */
+        {.landlock = 2, .has_seccomp = true},                   /* Debian 12 */
+        {.landlock = 2, .has_seccomp = true, .has_cuda = true}, /* with NVIDIA's driver */
         {.landlock = 1, .has_seccomp = true},
         {.landlock = 0, .has_seccomp = true},
         {.landlock = 2, .has_seccomp = true, .has_mps = true},

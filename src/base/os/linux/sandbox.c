@@ -58,12 +58,14 @@ struct path_beneath {
 struct lr_sandbox_facts lr_sandbox_look(void)
 {
     uint32_t action = 0x00050000U; /* SECCOMP_RET_ERRNO */
+    const char *folders[LR_SANDBOX_CUDA];
     long version = syscall(CALL_CREATE_RULESET, NULL, 0, ASK_VERSION);
     return (struct lr_sandbox_facts){
         .landlock = version > 0 && !IS_RELAXED ? (int)version : 0,
         .has_seccomp = LR_FILTER_ARCH != 0 &&
                        syscall(SYS_seccomp, CALL_SECCOMP_AVAILABLE, 0, &action) == 0,
         .has_mps = lr_sandbox_mps_folder("/dev") != NULL,
+        .has_cuda = lr_sandbox_cuda_folders("/dev", folders) != 0,
         .is_relaxed = IS_RELAXED,
     };
 }

@@ -154,20 +154,26 @@ static const int forbidden[] = {
 };
 
 /* A pair of sockets is a pipe.  But a datagram socket of a pair can be connected to another
- * one, and a pair of another family reaches the network. */
-static void forbid_sockets(struct lr_filter *f, bool has_mps)
+ * one, and a pair of another family reaches the network.  NVIDIA's driver does not start
+ * (CUDA_ERROR_OPERATING_SYSTEM) unless it may make a local socket, bind it and listen: such a
+ * socket reaches nothing while it cannot connect. */
+static void forbid_sockets(struct lr_filter *f, const struct lr_sandbox_facts *facts)
 {
     const struct lr_filter_values family = {.value = {AF_UNIX}, .count = 1};
     const struct lr_filter_values pair[] = {
         family,
         {.argument = 1, .mask = 0xf, .value = {SOCK_STREAM, SOCK_SEQPACKET}, .count = 2},
     };
-    if (has_mps) {
+    if (facts->has_mps) {
         lr_filter_only(f, SYS_socket, &family, 1, EACCES);
         lr_filter_only(f, SYS_socketpair, &family, 1, EACCES);
         return;
     }
-    lr_filter_refuse(f, SYS_socket, EACCES);
+    if (facts->has_cuda)
+        lr_filter_only(f, SYS_socket, pair, 2, EACCES);
+    else
+        lr_filter_refuse(f, SYS_socket, EACCES);
+    lr_filter_refuse(f, SYS_connect, EACCES);
     lr_filter_only(f, SYS_socketpair, pair, 2, EACCES);
 }
 
@@ -260,7 +266,7 @@ lr_code lr_sandbox_calls(const struct lr_sandbox_facts *facts, struct lr_error *
     if (!facts->has_seccomp)
         return LR_OK;
     lr_filter_begin(&f);
-    forbid_sockets(&f, facts->has_mps);
+    forbid_sockets(&f, facts);
     if (!facts->is_relaxed) {
         forbid_processes(&f);
         forbid_signals(&f, self);
