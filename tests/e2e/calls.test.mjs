@@ -7,7 +7,7 @@ import fs from 'node:fs';
 import path from 'node:path';
 import { after, before, describe, test } from 'node:test';
 import OpenAI from 'openai';
-import { BIN, call, ENGINES, makeEcho, say, startUp, tempDir } from './support.mjs';
+import { BIN, call, makeEcho, say, startUp, tempDir } from './support.mjs';
 
 const HERMES = `{%- if tools %}{{- '<|im_start|>system\\nTools:' }}{%- for t in tools %}{{- t | tojson }}{%- endfor %}
 {{- 'Call with <tool_call>{"name": name, "arguments": object}</tool_call><|im_end|>\\n' }}{%- endif %}
@@ -209,121 +209,119 @@ describe('what a model says', () => {
   });
 });
 
-// Built only where libllama is (tools/setup llama; make test fetches it).
-if (fs.existsSync(path.join(ENGINES, 'llama_cpp/manifest.json')))
-  describe('what a GGUF model may say', () => {
-    let up, client;
-    before(async () => {
-      const root = tempDir('gguf');
-      const args = Object.entries({ hermes: HERMES, llama3: LLAMA3, harmony: HARMONY }).flatMap(([id, template]) => {
-        const file = path.join(root, `${id}.jinja`);
-        fs.writeFileSync(file, template);
-        const output = path.join(root, id, 'model.gguf');
-        const architecture = id === 'harmony' ? 'gpt-oss' : 'llama';
-        const more = ['--chat-template', file, '--architecture', architecture];
-        execFileSync(BIN, ['debug', 'write-gguf', '--output', output, ...more]);
-        return ['--model', path.join(root, id)];
-      });
-      up = await startUp({ args: [...args, '--max-context', '2048'] });
-      client = clientOf(up);
+describe('what a GGUF model may say', () => {
+  let up, client;
+  before(async () => {
+    const root = tempDir('gguf');
+    const args = Object.entries({ hermes: HERMES, llama3: LLAMA3, harmony: HARMONY }).flatMap(([id, template]) => {
+      const file = path.join(root, `${id}.jinja`);
+      fs.writeFileSync(file, template);
+      const output = path.join(root, id, 'model.gguf');
+      const architecture = id === 'harmony' ? 'gpt-oss' : 'llama';
+      const more = ['--chat-template', file, '--architecture', architecture];
+      execFileSync(BIN, ['debug', 'write-gguf', '--output', output, ...more]);
+      return ['--model', path.join(root, id)];
     });
-    after(() => up?.stop());
+    up = await startUp({ args: [...args, '--max-context', '2048'] });
+    client = clientOf(up);
+  });
+  after(() => up?.stop());
 
-    // A schema that is not supported, in a tool without `strict`.
-    const odd = tool('odd', { a: { type: 'string', pattern: '\\bx' } });
+  // A schema that is not supported, in a tool without `strict`.
+  const odd = tool('odd', { a: { type: 'string', pattern: '\\bx' } });
 
-    test('a required call and a named one are calls whose arguments fit, and only one if parallel_tool_calls is false', async () => {
-      let ended = 0;
-      for (const model of ['hermes', 'llama3'])
-        for (const choice of ['required', { type: 'function', function: { name: 'get_time' } }])
-          for (let seed = 0; seed < 2; seed++) {
-            const { message, finish_reason: why } = (
-              await client.chat.completions.create({
-                model,
-                seed,
-                tools: seed % 2 ? tools : [...tools, odd],
-                tool_choice: choice,
-                parallel_tool_calls: false,
-                max_tokens: 200,
-                ...say('Hello there'),
-              })
-            ).choices[0];
-            if (why === 'length') continue;
-            ended++;
-            assert.equal(why, 'tool_calls');
-            assert.equal(message.content, null);
-            assert.equal(message.tool_calls.length, 1);
-            const { function: made } = message.tool_calls[0];
-            if (choice !== 'required') assert.equal(made.name, 'get_time');
-            if (made.name !== 'odd') assert.ok(fits(made), made.arguments);
-            else assert.equal(typeof JSON.parse(made.arguments).a, 'string');
-          }
-      assert.ok(ended >= 4, `${ended} of 8 came to an end`);
-    });
-
-    test('a gpt-oss GGUF, whose template is Harmony, answers in reasoning, content and calls', async () => {
-      let ended = 0;
-      const schema = {
-        type: 'object',
-        properties: { n: { enum: [1, 2] } },
-        required: ['n'],
-        additionalProperties: false,
-      };
-      const format = { type: 'json_schema', json_schema: { name: 'x', strict: true, schema } };
-      for (const more of [{ tools, tool_choice: 'required' }, { response_format: format }])
-        for (let seed = 0; seed < 4; seed++) {
-          const ask = { model: 'harmony', seed, max_tokens: 400, ...say('Hello there'), ...more };
-          const { message, finish_reason: why } = (await client.chat.completions.create(ask)).choices[0];
-          assert.doesNotMatch(JSON.stringify(message), /<\|\w+\|>/);
-          if (why === 'length') continue;
-          ended++;
-          if (more.tools) assert.ok(message.tool_calls.length > 0 && message.tool_calls.every((c) => fits(c.function)));
-          else assert.ok([1, 2].includes(JSON.parse(message.content).n), message.content);
-        }
-      assert.ok(ended >= 2, `${ended} of 8 came to an end`);
-      const { json } = await call(`${up.url}/api/show`, { body: { model: 'harmony' } });
-      assert.ok(json.capabilities.includes('thinking'), JSON.stringify(json.capabilities));
-    });
-
-    test('JSON with tools: the answer is JSON or a call', async () => {
-      for (const model of ['hermes', 'llama3'])
+  test('a required call and a named one are calls whose arguments fit, and only one if parallel_tool_calls is false', async () => {
+    let ended = 0;
+    for (const model of ['hermes', 'llama3'])
+      for (const choice of ['required', { type: 'function', function: { name: 'get_time' } }])
         for (let seed = 0; seed < 2; seed++) {
-          const schema = { type: 'object', properties: { n: { enum: [1, 2] } }, required: ['n'] };
           const { message, finish_reason: why } = (
             await client.chat.completions.create({
               model,
               seed,
-              tools,
-              max_tokens: 300,
-              response_format: { type: 'json_schema', json_schema: { name: 'x', strict: true, schema } },
+              tools: seed % 2 ? tools : [...tools, odd],
+              tool_choice: choice,
+              parallel_tool_calls: false,
+              max_tokens: 200,
               ...say('Hello there'),
             })
           ).choices[0];
-          if (why === 'stop') assert.ok([1, 2].includes(JSON.parse(message.content).n));
-          if (why === 'tool_calls') assert.ok(message.tool_calls.every((c) => fits(c.function)));
+          if (why === 'length') continue;
+          ended++;
+          assert.equal(why, 'tool_calls');
+          assert.equal(message.content, null);
+          assert.equal(message.tool_calls.length, 1);
+          const { function: made } = message.tool_calls[0];
+          if (choice !== 'required') assert.equal(made.name, 'get_time');
+          if (made.name !== 'odd') assert.ok(fits(made), made.arguments);
+          else assert.equal(typeof JSON.parse(made.arguments).a, 'string');
         }
-    });
+    assert.ok(ended >= 4, `${ended} of 8 came to an end`);
+  });
 
-    test('with tool_choice auto text is free, and a call of a strict tool fits', async () => {
-      const strict = [tool('get_time', tools[1].function.parameters.properties, { strict: true })];
-      const ask = async (model, more) =>
-        (
+  test('a gpt-oss GGUF, whose template is Harmony, answers in reasoning, content and calls', async () => {
+    let ended = 0;
+    const schema = {
+      type: 'object',
+      properties: { n: { enum: [1, 2] } },
+      required: ['n'],
+      additionalProperties: false,
+    };
+    const format = { type: 'json_schema', json_schema: { name: 'x', strict: true, schema } };
+    for (const more of [{ tools, tool_choice: 'required' }, { response_format: format }])
+      for (let seed = 0; seed < 4; seed++) {
+        const ask = { model: 'harmony', seed, max_tokens: 400, ...say('Hello there'), ...more };
+        const { message, finish_reason: why } = (await client.chat.completions.create(ask)).choices[0];
+        assert.doesNotMatch(JSON.stringify(message), /<\|\w+\|>/);
+        if (why === 'length') continue;
+        ended++;
+        if (more.tools) assert.ok(message.tool_calls.length > 0 && message.tool_calls.every((c) => fits(c.function)));
+        else assert.ok([1, 2].includes(JSON.parse(message.content).n), message.content);
+      }
+    assert.ok(ended >= 2, `${ended} of 8 came to an end`);
+    const { json } = await call(`${up.url}/api/show`, { body: { model: 'harmony' } });
+    assert.ok(json.capabilities.includes('thinking'), JSON.stringify(json.capabilities));
+  });
+
+  test('JSON with tools: the answer is JSON or a call', async () => {
+    for (const model of ['hermes', 'llama3'])
+      for (let seed = 0; seed < 2; seed++) {
+        const schema = { type: 'object', properties: { n: { enum: [1, 2] } }, required: ['n'] };
+        const { message, finish_reason: why } = (
           await client.chat.completions.create({
             model,
-            seed: 1,
-            max_tokens: 60,
-            parallel_tool_calls: false,
+            seed,
+            tools,
+            max_tokens: 300,
+            response_format: { type: 'json_schema', json_schema: { name: 'x', strict: true, schema } },
             ...say('Hello there'),
-            ...more,
           })
         ).choices[0];
-      for (const model of ['hermes', 'llama3'])
-        assert.ok((await ask(model, { tools: strict })).message.content.length > 20);
-      // A brace, which begins a call of Llama 3, is by far the most likely token.
-      const brace = { logit_bias: { [Buffer.from('{')[0]]: 100 } };
-      assert.match((await ask('llama3', { ...brace, tools })).message.content, /^\{{60}$/);
-      const { message, finish_reason: why } = await ask('llama3', { ...brace, tools: strict });
-      assert.equal(why, 'tool_calls', JSON.stringify(message));
-      assert.ok(fits(message.tool_calls[0].function));
-    });
+        if (why === 'stop') assert.ok([1, 2].includes(JSON.parse(message.content).n));
+        if (why === 'tool_calls') assert.ok(message.tool_calls.every((c) => fits(c.function)));
+      }
   });
+
+  test('with tool_choice auto text is free, and a call of a strict tool fits', async () => {
+    const strict = [tool('get_time', tools[1].function.parameters.properties, { strict: true })];
+    const ask = async (model, more) =>
+      (
+        await client.chat.completions.create({
+          model,
+          seed: 1,
+          max_tokens: 60,
+          parallel_tool_calls: false,
+          ...say('Hello there'),
+          ...more,
+        })
+      ).choices[0];
+    for (const model of ['hermes', 'llama3'])
+      assert.ok((await ask(model, { tools: strict })).message.content.length > 20);
+    // A brace, which begins a call of Llama 3, is by far the most likely token.
+    const brace = { logit_bias: { [Buffer.from('{')[0]]: 100 } };
+    assert.match((await ask('llama3', { ...brace, tools })).message.content, /^\{{60}$/);
+    const { message, finish_reason: why } = await ask('llama3', { ...brace, tools: strict });
+    assert.equal(why, 'tool_calls', JSON.stringify(message));
+    assert.ok(fits(message.tool_calls[0].function));
+  });
+});

@@ -1,15 +1,14 @@
 // Embeddings and reranking through the router: values, forms, limits, failover.  The values come
-// from the llama.cpp engine where it is built and are compared with a plain loop over llama.h;
+// from the llama.cpp engine and are compared with a plain loop over llama.h;
 // all else uses the echo engine.
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
-import fs from 'node:fs';
 import path from 'node:path';
 import { after, before, test } from 'node:test';
 import OpenAI from 'openai';
 import { BUILD } from '../support/program.mjs';
 import { fleet, makeKey, metric, used } from './fleet.mjs';
-import { BIN, call, DEMO, ENGINES, makeEcho, say, startUp, tempDir, until } from './support.mjs';
+import { BIN, call, DEMO, makeEcho, say, startUp, tempDir, until } from './support.mjs';
 
 const clientOf = (server) =>
   new OpenAI({ baseURL: `${server.url}/v1`, apiKey: 'x', maxRetries: 0, defaultHeaders: { Authorization: null } });
@@ -29,96 +28,94 @@ const embed = (more, options = {}) =>
 const rerank = (more, where = '/v1/rerank') =>
   call(`${up.url}${where}`, { body: { model: 'e', query: 'ab', documents: ['zz', 'ab', 'az'], ...more } });
 
-if (fs.existsSync(path.join(ENGINES, 'llama_cpp/manifest.json'))) {
-  const texts = ['the river', 'in the morning', 'x', '<|im_end|> is text here', 'a b c d e f g h i j k l m n o p q r'];
-  let gguf, client;
-  const dir = tempDir('vectors');
-  const oracle = (family, kind, ...words) =>
-    execFileSync(path.join(BUILD, 'testing/llama_oracle'), [path.join(dir, family, 'model.gguf'), kind, ...words])
-      .toString()
-      .trim()
-      .split('\n')
-      .map((line) => JSON.parse(line));
-  before(async () => {
-    for (const family of ['bert', 'reranker'])
-      execFileSync(BIN, [
-        ...['debug', 'write-gguf', '--architecture', family, '--context', '128'],
-        ...['--output', path.join(dir, family, 'model.gguf')],
-      ]);
-    gguf = await startUp({ args: ['--model', path.join(dir, 'bert'), '--model', path.join(dir, 'reranker')] });
-    client = clientOf(gguf);
-  });
-  after(() => gguf?.stop());
+const texts = ['the river', 'in the morning', 'x', '<|im_end|> is text here', 'a b c d e f g h i j k l m n o p q r'];
+let gguf, client;
+const dir = tempDir('vectors');
+const oracle = (family, kind, ...words) =>
+  execFileSync(path.join(BUILD, 'testing/llama_oracle'), [path.join(dir, family, 'model.gguf'), kind, ...words])
+    .toString()
+    .trim()
+    .split('\n')
+    .map((line) => JSON.parse(line));
+before(async () => {
+  for (const family of ['bert', 'reranker'])
+    execFileSync(BIN, [
+      ...['debug', 'write-gguf', '--architecture', family, '--context', '128'],
+      ...['--output', path.join(dir, family, 'model.gguf')],
+    ]);
+  gguf = await startUp({ args: ['--model', path.join(dir, 'bert'), '--model', path.join(dir, 'reranker')] });
+  client = clientOf(gguf);
+});
+after(() => gguf?.stop());
 
-  test('embeddings of the openai client are those of a plain loop over llama.h, as numbers and as base64', async () => {
-    const wanted = oracle('bert', 'embed', ...texts);
-    const plain = await client.embeddings.create({ model: 'bert', input: texts, encoding_format: 'float' });
-    const packed = await client.embeddings.create({ model: 'bert', input: texts }); // asks for base64
-    assert.deepEqual(
-      plain.data.map((d) => d.index),
-      [0, 1, 2, 3, 4],
-    );
-    for (const [i, vector] of wanted.entries()) {
-      near(plain.data[i].embedding, vector, texts[i]);
-      near(packed.data[i].embedding, vector, texts[i]);
-    }
-    assert.ok(plain.usage.prompt_tokens > texts.length && plain.usage.total_tokens === plain.usage.prompt_tokens);
-    const cut = await client.embeddings.create({ model: 'bert', input: texts[0], dimensions: 8 });
-    const scale = length(wanted[0].slice(0, 8));
-    near(
-      cut.data[0].embedding,
-      wanted[0].slice(0, 8).map((x) => x / scale),
-      'cut',
-    );
-  });
+test('embeddings of the openai client are those of a plain loop over llama.h, as numbers and as base64', async () => {
+  const wanted = oracle('bert', 'embed', ...texts);
+  const plain = await client.embeddings.create({ model: 'bert', input: texts, encoding_format: 'float' });
+  const packed = await client.embeddings.create({ model: 'bert', input: texts }); // asks for base64
+  assert.deepEqual(
+    plain.data.map((d) => d.index),
+    [0, 1, 2, 3, 4],
+  );
+  for (const [i, vector] of wanted.entries()) {
+    near(plain.data[i].embedding, vector, texts[i]);
+    near(packed.data[i].embedding, vector, texts[i]);
+  }
+  assert.ok(plain.usage.prompt_tokens > texts.length && plain.usage.total_tokens === plain.usage.prompt_tokens);
+  const cut = await client.embeddings.create({ model: 'bert', input: texts[0], dimensions: 8 });
+  const scale = length(wanted[0].slice(0, 8));
+  near(
+    cut.data[0].embedding,
+    wanted[0].slice(0, 8).map((x) => x / scale),
+    'cut',
+  );
+});
 
-  test('scores of documents are those of a plain loop over llama.h, the best first', async () => {
-    const wanted = oracle('reranker', 'rerank', 'where is it', ...texts).map(([score]) => score);
-    const body = { model: 'reranker', query: 'where is it', documents: texts.map((text) => ({ text })) };
-    const { status, json, text } = await call(`${gguf.url}/v1/rerank`, { body });
-    assert.equal(status, 200, text);
-    near(
-      json.results.map((r) => r.relevance_score),
-      json.results.map((r) => wanted[r.index]),
-      'scores',
-    );
-    assert.deepEqual(new Set(json.results.map((r) => r.index)), new Set([0, 1, 2, 3, 4]));
-    for (let i = 1; i < 5; i++) assert.ok(json.results[i - 1].relevance_score >= json.results[i].relevance_score);
-  });
+test('scores of documents are those of a plain loop over llama.h, the best first', async () => {
+  const wanted = oracle('reranker', 'rerank', 'where is it', ...texts).map(([score]) => score);
+  const body = { model: 'reranker', query: 'where is it', documents: texts.map((text) => ({ text })) };
+  const { status, json, text } = await call(`${gguf.url}/v1/rerank`, { body });
+  assert.equal(status, 200, text);
+  near(
+    json.results.map((r) => r.relevance_score),
+    json.results.map((r) => wanted[r.index]),
+    'scores',
+  );
+  assert.deepEqual(new Set(json.results.map((r) => r.index)), new Set([0, 1, 2, 3, 4]));
+  for (let i = 1; i < 5; i++) assert.ok(json.results[i - 1].relevance_score >= json.results[i].relevance_score);
+});
 
-  test('a model says what it can do, and a request for anything else is a 400 that names both', async () => {
-    const { data } = (await call(`${gguf.url}/v1/models`)).json;
-    assert.deepEqual(Object.fromEntries(data.map((m) => [m.id, m.capabilities])), {
-      bert: ['embed'],
-      reranker: ['rerank'],
-    });
-    const { models } = (await call(`${gguf.url}/v0/models`)).json;
-    assert.deepEqual(models.find((m) => m.id === 'bert').capabilities, ['embed']);
-    for (const [where, body, said] of [
-      ['/v1/chat/completions', { model: 'bert', ...say('x') }, /"bert" generates no text; it can: embed/],
-      ['/v1/completions', { model: 'reranker', prompt: 'x' }, /"reranker" generates no text; it can: rerank/],
-      ['/v1/embeddings', { model: 'reranker', input: 'x' }, /"reranker" gives no embeddings; it can: rerank/],
-      ['/v1/rerank', { model: 'bert', query: 'x', documents: ['x'] }, /"bert" ranks no documents; it can: embed/],
-    ]) {
-      const answer = await call(`${gguf.url}${where}`, { body });
-      assert.equal(answer.status, 400, `${where}: ${answer.text}`);
-      assert.match(answer.json.error.message, said);
-    }
-    const chat = await embed({ model: 'demo', input: 'x' });
-    assert.equal(chat.status, 400, chat.text);
-    assert.match(chat.json.error.message, /"demo" gives no embeddings; it can: chat, completion/);
+test('a model says what it can do, and a request for anything else is a 400 that names both', async () => {
+  const { data } = (await call(`${gguf.url}/v1/models`)).json;
+  assert.deepEqual(Object.fromEntries(data.map((m) => [m.id, m.capabilities])), {
+    bert: ['embed'],
+    reranker: ['rerank'],
   });
+  const { models } = (await call(`${gguf.url}/v0/models`)).json;
+  assert.deepEqual(models.find((m) => m.id === 'bert').capabilities, ['embed']);
+  for (const [where, body, said] of [
+    ['/v1/chat/completions', { model: 'bert', ...say('x') }, /"bert" generates no text; it can: embed/],
+    ['/v1/completions', { model: 'reranker', prompt: 'x' }, /"reranker" generates no text; it can: rerank/],
+    ['/v1/embeddings', { model: 'reranker', input: 'x' }, /"reranker" gives no embeddings; it can: rerank/],
+    ['/v1/rerank', { model: 'bert', query: 'x', documents: ['x'] }, /"bert" ranks no documents; it can: embed/],
+  ]) {
+    const answer = await call(`${gguf.url}${where}`, { body });
+    assert.equal(answer.status, 400, `${where}: ${answer.text}`);
+    assert.match(answer.json.error.message, said);
+  }
+  const chat = await embed({ model: 'demo', input: 'x' });
+  assert.equal(chat.status, 400, chat.text);
+  assert.match(chat.json.error.message, /"demo" gives no embeddings; it can: chat, completion/);
+});
 
-  test('a text beyond the context is a 400 that names the text, its tokens and the limit', async () => {
-    const body = { model: 'bert', input: ['a', 'b '.repeat(200), 'c'] };
-    const { status, json } = await call(`${gguf.url}/v1/embeddings`, { body });
-    assert.deepEqual([status, json.error.code, json.error.param], [400, 'context_length_exceeded', 'input']);
-    assert.match(json.error.message, /maximum context length is 128 tokens.*input\[1\]: the text has 402 tokens/);
-    const many = await embed({ model: 'bert', input: 'x', dimensions: 65 }, { url: gguf.url });
-    assert.equal(many.status, 400);
-    assert.match(many.json.error.message, /65; an embedding of this model has 64/);
-  });
-}
+test('a text beyond the context is a 400 that names the text, its tokens and the limit', async () => {
+  const body = { model: 'bert', input: ['a', 'b '.repeat(200), 'c'] };
+  const { status, json } = await call(`${gguf.url}/v1/embeddings`, { body });
+  assert.deepEqual([status, json.error.code, json.error.param], [400, 'context_length_exceeded', 'input']);
+  assert.match(json.error.message, /maximum context length is 128 tokens.*input\[1\]: the text has 402 tokens/);
+  const many = await embed({ model: 'bert', input: 'x', dimensions: 65 }, { url: gguf.url });
+  assert.equal(many.status, 400);
+  assert.match(many.json.error.message, /65; an embedding of this model has 64/);
+});
 
 test('an input is a text, token ids, or a list of either', async () => {
   for (const [input, count] of [
