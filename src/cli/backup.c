@@ -2,7 +2,7 @@
 #include <stdio.h>
 
 #include "cli/commands.h"
-#include "router/router.h"
+#include "router/store/backup.h"
 
 static const struct lr_setting flags[] = {
     {.name = "data-dir",

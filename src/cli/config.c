@@ -11,6 +11,7 @@
 #include "net/url.h"
 #include "node/node.h"
 #include "router/router.h"
+#include "router/store/probe.h"
 
 extern char **environ;
 

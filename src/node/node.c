@@ -10,9 +10,9 @@
 #include "base/subprocess.h"
 #include "net/logs.h"
 #include "net/server.h"
+#include "node/host/reload.h"
 #include "node/http/api.h"
 #include "node/node.h"
-#include "node/workers/reload.h"
 #include "plugin/manifest.h"
 
 enum { CLOSE_MS = 10000 };

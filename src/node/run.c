@@ -14,9 +14,9 @@
 #include "net/service.h"
 #include "net/settings.h"
 #include "net/url.h"
+#include "node/host/reload.h"
 #include "node/http/api.h"
 #include "node/node.h"
-#include "node/workers/reload.h"
 
 enum {
     SECOND_MS = 1000,

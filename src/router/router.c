@@ -9,10 +9,10 @@
 #include "net/logs.h"
 #include "net/settings.h"
 #include "net/url.h"
-#include "router/http/limits.h"
-#include "router/http/prices.h"
 #include "router/http/session_store.h"
-#include "router/state.h"
+#include "router/http/state.h"
+#include "router/observe/limits.h"
+#include "router/observe/prices.h"
 
 enum {
     SECOND_MS = 1000,
@@ -263,11 +263,6 @@ struct router_loop *router_loop_of(struct router *r, const struct net_request *r
     while (r->loop_states[i].net != loop)
         i++;
     return &r->loop_states[i];
-}
-
-struct router_relay *router_relay_of(struct router *r, const struct net_request *req)
-{
-    return &router_loop_of(r, req)->relay;
 }
 
 static void forget_texts(void *arg, const struct router_key *key)

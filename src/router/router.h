@@ -70,16 +70,10 @@ struct router_glance {
 };
 bool router_glance(struct router *router, struct router_glance *out);
 
-/* For `llm-router config check`: whether the settings of `router` or `up` are allowed together,
- * and whether their database answers.  Nothing is created or changed. */
+/* For `llm-router config check`: whether the settings of `router` or `up` are allowed together.
+ * Nothing is created or changed. */
 LR_MUST_USE lr_code router_check_settings(const struct lr_settings *settings,
                                           struct lr_error *err);
-LR_MUST_USE lr_code router_check_database(const struct lr_settings *settings,
-                                          struct lr_error *err);
-
-/* Copies the SQLite database of a router that may run.  The file is new, mode 0600; CONFLICT
- * where it exists. */
-LR_MUST_USE lr_code router_backup(const char *data_dir, const char *file, struct lr_error *err);
 
 /* `llm-router router`: runs until SIGTERM or SIGINT, or until the router that SIGUSR2 starts
  * has taken over.  args: the command line of this process, for that router. */

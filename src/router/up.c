@@ -1,5 +1,6 @@
 /* router/up.c - what `llm-router up` asks of its router. */
-#include "router/state.h"
+#include "router/http/state.h"
+#include "router/router.h"
 
 void router_on_node(struct router *r, router_node_fn fn, void *arg)
 {

@@ -3,7 +3,7 @@
 #include <stdint.h>
 #include <stdlib.h>
 
-#include "router/http/session.h"
+#include "router/access/session.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

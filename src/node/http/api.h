@@ -6,7 +6,7 @@
 
 #include "net/json.h"
 #include "net/routes.h"
-#include "node/state.h"
+#include "node/http/state.h"
 
 /* For net_server_config.handler.  The route and the caller are checked before a byte of the
  * body is read. */

@@ -3,8 +3,8 @@
 
 #include "net/logs.h"
 #include "node/fetch/fetch.h"
+#include "node/host/reload.h"
 #include "node/http/api.h"
-#include "node/workers/reload.h"
 #include "wire/fleet.h"
 
 enum { BODY_BYTES = 4 << 20 };

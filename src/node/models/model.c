@@ -4,7 +4,6 @@
 
 #include "base/log.h"
 #include "base/machine.h"
-#include "node/fetch/storage.h"
 #include "node/models/models.h"
 
 #define TO(name) LR_STATE(NODE_MODEL_##name)
@@ -188,23 +187,6 @@ void node_model_pump(struct node_model *model)
             node_replica_pump(&model->replicas[i]);
         break;
     }
-}
-
-void node_model_load(struct node_model *model)
-{
-    if (model->is_purging)
-        return;
-    if (model->state == NODE_MODEL_ABSENT || model->state == NODE_MODEL_FAILED)
-        node_storage_look(model);
-    if (model->state == NODE_MODEL_STARTING || model->state == NODE_MODEL_LOADING ||
-        model->state == NODE_MODEL_READY || model->state == NODE_MODEL_DRAINING)
-        return;
-    if (model->state == NODE_MODEL_FAILED && model->engine == NULL)
-        return;              /* it was looked at again just now, and is no model still */
-    model->is_wanted = true; /* also where its files are still to come */
-    node_model_retry(model);
-    if (model->state == NODE_MODEL_PRESENT)
-        node_admit(model);
 }
 
 void node_model_unload(struct node_model *model, const char *because)

@@ -4,7 +4,6 @@
 
 #include "base/machine.h"
 #include "node/models/models.h"
-#include "node/workers/reload.h"
 
 #define TO(name) LR_STATE(NODE_REPLICA_##name)
 static const struct lr_machine machine = {
@@ -86,24 +85,4 @@ void node_replica_served(struct node_replica *replica)
     if (replica->breaker.failures != 0)
         node_breaker_succeeded(&replica->breaker);
     node_model_served(replica->model);
-}
-
-void node_replica_lost(struct node_replica *replica, bool was_loading, bool was_busy,
-                       const struct lr_error *how)
-{
-    struct node_model *model = replica->model;
-    struct node_models *models = model->models;
-    if (replica->candidate != NULL) { /* the next load is of its version */
-        node_worker_end(replica->candidate);
-        replica->is_swapping = true;
-    }
-    (void)snprintf(model->lost_reason, sizeof(model->lost_reason), "%s", how->text);
-    bool is_reverted = was_loading && replica->is_swapping && node_reload_revert(replica, how);
-    if (was_loading && !is_reverted)
-        node_breaker_failed(&replica->breaker, node_now(models));
-    else if (!was_loading)
-        (void)node_breaker_died(&replica->breaker, models->limits.kills, node_now(models));
-    /* The others are all leaving: the model is loaded again when they have left. */
-    if (model->state == NODE_MODEL_DRAINING && (was_busy || model->is_pinned))
-        model->is_wanted = true;
 }

@@ -6,6 +6,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/machine.h"
+#include "router/store/secrets.h"
 
 #define TO(name) LR_STATE(ROUTER_NODE_##name)
 static const struct lr_machine machine = {
@@ -73,13 +74,6 @@ struct router_node *router_nodes_find(const struct router_nodes *nodes, struct l
 }
 
 /* Secrets are random and long, or as long as an operator made them; see SECRET_LEAST. */
-static void hash_secret(struct lr_str secret, char out[LR_SHA256_HEX_LEN + 1])
-{
-    unsigned char digest[LR_SHA256_LEN];
-    lr_sha256_of(secret, digest);
-    lr_sha256_hex(digest, out);
-}
-
 static bool has_hash(const struct router_node *node, const char *hash)
 {
     return node->secret_hash[0] != '\0' &&
@@ -89,7 +83,7 @@ static bool has_hash(const struct router_node *node, const char *hash)
 bool router_node_has_secret(const struct router_node *node, struct lr_str secret)
 {
     char hash[LR_SHA256_HEX_LEN + 1];
-    hash_secret(secret, hash);
+    router_secret_hash(secret, hash);
     return has_hash(node, hash);
 }
 
@@ -98,7 +92,7 @@ struct router_node *router_nodes_by_secret(const struct router_nodes *nodes,
 {
     struct router_node *found = NULL;
     char hash[LR_SHA256_HEX_LEN + 1];
-    hash_secret(secret, hash);
+    router_secret_hash(secret, hash);
     for (size_t i = 0; i < nodes->count; i++)
         if (!router_node_is_removed(nodes->all[i]) && has_hash(nodes->all[i], hash)) {
             found = nodes->all[i];
@@ -329,7 +323,7 @@ lr_code router_nodes_join(struct router_nodes *nodes, const struct wire_join *jo
     LR_COPY(node->name, join->name.len != 0 ? join->name : join->node_id);
     LR_COPY(node->url, lr_str_z(url));
     LR_COPY(node->secret, join->secret);
-    hash_secret(join->secret, node->secret_hash);
+    router_secret_hash(join->secret, node->secret_hash);
     LR_COPY(node->device, join->device);
     LR_COPY(node->version, join->version);
     node->protocol = wire_protocol_common(join->protocol);
@@ -451,15 +445,6 @@ lr_code router_node_save(struct router_sql *sql, const struct router_node *node,
                       NULL, NULL, err, ROUTER_Z(node->id), ROUTER_Z(node->name),
                       ROUTER_Z(node->url), ROUTER_Z(secret), ROUTER_Z(node->device),
                       ROUTER_INT(node->joined_ms), ROUTER_INT(node->is_drained));
-}
-
-void router_secret_read(struct lr_str kept, char hash[LR_SHA256_HEX_LEN + 1])
-{
-    if (lr_str_starts(kept, ROUTER_SECRET_MARK))
-        lr_str_copy(hash, LR_SHA256_HEX_LEN + 1,
-                    lr_str_sub(kept, strlen(ROUTER_SECRET_MARK), kept.len));
-    else /* of a release before, which kept the secret itself */
-        hash_secret(kept, hash);
 }
 
 static lr_code load_row(void *ctx, const struct router_row *row, struct lr_error *err)

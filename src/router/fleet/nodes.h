@@ -88,10 +88,6 @@ struct router_nodes {
     struct router_prompt_infos infos;
 };
 
-/* In the database this stands before the hash of a secret. */
-#define ROUTER_SECRET_MARK "sha256:"
-void router_secret_read(struct lr_str kept, char hash[LR_SHA256_HEX_LEN + 1]);
-
 /* The only function that changes the state.  An illegal move takes the node offline: its next
  * heartbeat brings it back. */
 void router_node_move(struct router_node *node, enum router_node_state state);

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 
 #include "base/log.h"
-#include "router/sched/dispatch.h"
+#include "router/fleet/dispatch.h"
 #include "wire/reply.h"
 
 enum {

@@ -10,8 +10,8 @@
 #define ROUTER_FLEET_REGISTRY_H
 
 #include "base/sha256.h"
+#include "router/figures/metrics.h"
 #include "router/fleet/nodes.h"
-#include "router/http/metrics.h"
 #include "router/sched/sched.h"
 #include "router/store/sql.h"
 

@@ -4,7 +4,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "router/http/session.h"
+#include "router/access/session.h"
 
 /* ---- writing nodes ---- */
 

@@ -4,9 +4,9 @@
 #ifndef ROUTER_FLEET_SYNC_H
 #define ROUTER_FLEET_SYNC_H
 
+#include "router/fleet/dispatch.h"
 #include "router/fleet/peers.h"
 #include "router/fleet/reach.h"
-#include "router/sched/dispatch.h"
 #include "router/store/keys.h"
 #include "router/store/store.h"
 

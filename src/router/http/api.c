@@ -5,7 +5,7 @@
 #include "base/random.h"
 #include "chat/codec.h"
 #include "router/http/session_store.h"
-#include "router/state.h"
+#include "router/http/state.h"
 
 enum {
     ADMIN_BODY_MAX = 8 << 20,   /* of a request with a key */
@@ -14,26 +14,6 @@ enum {
     ANSWER_MAX = 16 << 20,
     ERROR_MAX = 16 << 10,
 };
-
-const char *router_caller_id(const struct router_caller *caller)
-{
-    return caller->key != NULL    ? caller->key->id
-           : caller->node != NULL ? caller->node->id
-                                  : "local";
-}
-
-const char *router_caller_name(const struct router_caller *caller)
-{
-    const struct router_key *key = caller->key;
-    return key != NULL && key->person[0] != '\0' ? key->person : router_caller_id(caller);
-}
-
-struct router_actor router_actor(struct net_request *req)
-{
-    const struct router_access *access = router_access(req);
-    return (struct router_actor){router_caller_name(&access->caller), access->caller.name,
-                                 access->from};
-}
 
 /* ---- answers ---- */
 

@@ -1,7 +1,7 @@
 /* router/http/api_alerts.c - alerts: the list, and silencing one for a time. */
 #include "base/arena.h"
 #include "router/http/api.h"
-#include "router/state.h"
+#include "router/http/state.h"
 
 enum {
     SILENCE_DEFAULT_S = 3600,

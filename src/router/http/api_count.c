@@ -8,7 +8,7 @@
 #include "chat/prompt.h"
 #include "hub/url.h"
 #include "router/http/api.h"
-#include "router/state.h"
+#include "router/http/state.h"
 #include "wire/reply.h"
 
 enum { COUNT_MS = 60000, BODY_BYTES = 64 << 20, PATH_BYTES = 1200 };

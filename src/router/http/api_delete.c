@@ -11,7 +11,7 @@
 #include "hub/url.h"
 #include "router/fleet/reasons.h"
 #include "router/http/api.h"
-#include "router/state.h"
+#include "router/http/state.h"
 #include "wire/reply.h"
 
 enum { PURGE_MS = 60000 };

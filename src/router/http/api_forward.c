@@ -9,7 +9,7 @@
 
 #include "hub/url.h"
 #include "router/http/api.h"
-#include "router/state.h"
+#include "router/http/state.h"
 
 enum { FORWARD_MS = 120000, PATH_BYTES = 1200 };
 

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 
 #include "router/http/api.h"
-#include "router/state.h"
+#include "router/http/state.h"
 
 enum {
     POINTS_MAX = 360,

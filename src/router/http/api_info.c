@@ -3,7 +3,7 @@
 
 #include "net/logs.h"
 #include "router/http/records.h"
-#include "router/state.h"
+#include "router/http/state.h"
 
 enum {
     ROWS_MAX = 10000,

@@ -10,7 +10,7 @@
 #include "net/settings.h"
 #include "net/url.h"
 #include "router/http/api.h"
-#include "router/state.h"
+#include "router/http/state.h"
 #include "wire/reply.h"
 
 enum { BODY_BYTES = 4 << 20, HEARTBEAT_MS = 1000, SECRET_LEAST = 32 };

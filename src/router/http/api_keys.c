@@ -4,7 +4,7 @@
 #include <stdio.h>
 
 #include "router/http/api.h"
-#include "router/state.h"
+#include "router/http/state.h"
 
 enum {
     NUMBER_MAX = 1000000000,

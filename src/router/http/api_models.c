@@ -2,7 +2,7 @@
 #include "router/fleet/reasons.h"
 #include "router/http/api.h"
 #include "router/http/outlook.h"
-#include "router/state.h"
+#include "router/http/state.h"
 #include "wire/reply.h"
 
 enum { REGISTRY_BYTES = 16 << 20, AT_ONCE = 16 };

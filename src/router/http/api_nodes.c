@@ -2,7 +2,7 @@
  * listed. */
 #include "router/fleet/reasons.h"
 #include "router/http/api.h"
-#include "router/state.h"
+#include "router/http/state.h"
 
 /* Sequences of all routers: this router knows its own before the node tells of them. */
 static uint64_t running(const struct router_replica *replica)

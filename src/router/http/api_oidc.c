@@ -10,7 +10,7 @@
 #include "base/random.h"
 #include "router/http/api.h"
 #include "router/http/session_store.h"
-#include "router/state.h"
+#include "router/http/state.h"
 
 enum { SIGN_IN_S = 600, PAGE_BYTES = 8 << 10 }; /* a person has ten minutes at the provider */
 

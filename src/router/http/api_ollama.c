@@ -7,7 +7,7 @@
 #include "base/sha256.h"
 #include "router/http/api.h"
 #include "router/http/outlook.h"
-#include "router/state.h"
+#include "router/http/state.h"
 
 /* Clients ask for the version to learn which routes there are: these are those of this release
  * of Ollama. */

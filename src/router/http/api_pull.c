@@ -19,7 +19,7 @@
 #include "chat/codec.h"
 #include "router/http/api.h"
 #include "router/http/outlook.h"
-#include "router/state.h"
+#include "router/http/state.h"
 
 enum {
     LOOK_MS = 250,

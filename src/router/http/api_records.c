@@ -3,7 +3,7 @@
 #include <stdio.h>
 
 #include "router/http/records.h"
-#include "router/state.h"
+#include "router/http/state.h"
 
 enum { DAY_S = 86400, BY_DAY = 1, BY_KEY = 2, BY_OWNER = 4, BY_MODEL = 8, BY_REQUEST = 16 };
 

@@ -18,7 +18,7 @@
 #include "jinja/jinja.h"
 #include "model/config.h"
 #include "router/http/api.h"
-#include "router/state.h"
+#include "router/http/state.h"
 #include "wire/reply.h"
 
 enum {

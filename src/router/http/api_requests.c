@@ -1,6 +1,6 @@
 /* router/http/api_requests.c - the request log: the list, and one request with its way. */
 #include "router/http/api.h"
-#include "router/state.h"
+#include "router/http/state.h"
 
 enum { LIMIT_DEFAULT = 50 };
 

@@ -9,7 +9,7 @@
  * A caller sees the responses of its own key only.
  */
 #include "router/http/api.h"
-#include "router/state.h"
+#include "router/http/state.h"
 
 enum { LIMIT_DEFAULT = 20, LIMIT_MAX = 100 };
 

@@ -2,8 +2,8 @@
 #include <stdio.h>
 
 #include "router/http/api.h"
-#include "router/http/prices.h"
-#include "router/state.h"
+#include "router/http/state.h"
+#include "router/observe/prices.h"
 
 /* In the request's memory. */
 struct asking {

@@ -5,7 +5,7 @@
 #include "net/guard.h"
 #include "router/http/api.h"
 #include "router/http/session_store.h"
-#include "router/state.h"
+#include "router/http/state.h"
 
 /* Secure where the browser speaks TLS, with us or with the server in front.  A client
  * that lies about the latter harms its own cookie only. */

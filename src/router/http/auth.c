@@ -13,7 +13,7 @@
 #include "base/log.h"
 #include "net/guard.h"
 #include "router/http/api.h"
-#include "router/state.h"
+#include "router/http/state.h"
 
 /* A key that was issued once is a client's mistake and no guess: it counts as a wrong key once
  * in this time. */

@@ -11,7 +11,7 @@
 #include <stdio.h>
 
 #include "router/http/api.h"
-#include "router/state.h"
+#include "router/http/state.h"
 
 static const char POLICY[] =
     "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "

@@ -1,7 +1,7 @@
 /* router/http/probes.c - how the router fares: GET /health, /livez, /readyz. */
 #include "net/probe.h"
 #include "router/http/api.h"
-#include "router/state.h"
+#include "router/http/state.h"
 
 static size_t count_online(const struct router *r)
 {

@@ -2,7 +2,7 @@
 
 #include <stdio.h>
 
-#include "router/state.h"
+#include "router/http/state.h"
 
 enum {
     PAGE_BYTES = 4 << 20,

@@ -8,7 +8,7 @@
 #define ROUTER_HTTP_RECORDS_H
 
 #include "router/http/api.h"
-#include "router/http/prices.h"
+#include "router/observe/prices.h"
 
 enum router_format { ROUTER_JSON, ROUTER_CSV, ROUTER_JSONL };
 

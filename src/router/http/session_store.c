@@ -2,7 +2,7 @@
 
 #include <stdlib.h>
 
-#include "router/state.h"
+#include "router/http/state.h"
 
 enum {
     SAVE_MS = 60000,   /* between two writes of the same session's last use */

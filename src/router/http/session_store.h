@@ -6,8 +6,8 @@
 #ifndef ROUTER_HTTP_SESSION_STORE_H
 #define ROUTER_HTTP_SESSION_STORE_H
 
+#include "router/access/session.h"
 #include "router/http/api.h"
-#include "router/http/session.h"
 
 /* Begins a session of a key or a person, writes it with its line in the audit log, and then
  * calls fn(arg) on the request's loop.  Where the database does not answer, the session lives

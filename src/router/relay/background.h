@@ -13,7 +13,7 @@
 #ifndef ROUTER_RELAY_BACKGROUND_H
 #define ROUTER_RELAY_BACKGROUND_H
 
-#include "router/http/api.h"
+#include "router/relay/request.h"
 
 struct router_call;
 

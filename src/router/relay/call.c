@@ -5,7 +5,7 @@
 
 #include "base/list.h"
 #include "base/log.h"
-#include "router/http/limits.h"
+#include "router/observe/limits.h"
 #include "router/relay/progress.h"
 
 /* ---- usage: tokens as the engines counted them ---- */
@@ -649,7 +649,8 @@ static void go_on(struct router_call *call)
         start(call);
 }
 
-lr_code router_api_complete(struct router *r, struct net_request *req, struct lr_error *err)
+lr_code router_call_begin(struct router_relay *relay, struct net_request *req,
+                          const struct chat_codec *codec, struct lr_error *err)
 {
     static const struct chat_sink sink = {write_piece,      finish,       fail,   tell,
                                           router_call_keep, on_tool_call, on_text};
@@ -659,12 +660,11 @@ lr_code router_api_complete(struct router *r, struct net_request *req, struct lr
     struct lr_str name;
     if (call == NULL)
         return lr_fail(err, LR_OUT_OF_RAM, "no memory for a request");
-    call->relay = router_relay_of(r, req);
+    call->relay = relay;
     call->req = req;
     call->access = router_access(req);
     call->holds = 1; /* the answer's */
-    chat_turn_init(&call->turn, chat_codec_of(net_request_path(req)), net_request_arena(req),
-                   &generator, &sink, call);
+    chat_turn_init(&call->turn, codec, net_request_arena(req), &generator, &sink, call);
     begin_trace(call);
     call->turn.terms.is_strict = call->relay->strict_fields || net_request_is_strict(req);
     call->tells_progress = router_progress_is_wanted(req);

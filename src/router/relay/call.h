@@ -16,14 +16,14 @@
 #ifndef ROUTER_RELAY_CALL_H
 #define ROUTER_RELAY_CALL_H
 
-#include "router/http/api.h"
-#include "router/http/history.h"
-#include "router/http/key_usage.h"
-#include "router/http/metrics.h"
+#include "router/figures/metrics.h"
+#include "router/observe/history.h"
+#include "router/observe/key_usage.h"
 #include "router/relay/background.h"
 #include "router/relay/generation.h"
 #include "router/relay/keep.h"
 #include "router/relay/logged.h"
+#include "router/relay/request.h"
 #include "router/trace/tracer.h"
 
 /* The calls of one loop.  Thread: that loop. */
@@ -46,9 +46,6 @@ struct router_relay {
     struct router_call *calls;   /* valid ones */
     _Atomic uint64_t unanswered; /* of these; any thread reads it */
 };
-
-/* The relay of the request's loop (router.c). */
-struct router_relay *router_relay_of(struct router *r, const struct net_request *req);
 
 struct router_call {
     struct router_call *next,
@@ -85,6 +82,11 @@ struct router_call {
     struct router_trace *spans;  /* owned; NULL: the request is not sampled */
     char why[96];                /* why this node: X-LLM-Router-Reason */
 };
+
+/* A client's request to generate, in the API of this codec: it is answered, or will be.  Else
+ * *err is the answer. */
+lr_code router_call_begin(struct router_relay *relay, struct net_request *req,
+                          const struct chat_codec *codec, struct lr_error *err);
 
 /* Something points to the call, or no longer does. */
 static inline void router_call_hold(struct router_call *call)

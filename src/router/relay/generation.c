@@ -4,8 +4,8 @@
 
 #include "base/log.h"
 #include "base/machine.h"
+#include "router/fleet/refusal.h"
 #include "router/relay/call.h"
-#include "router/sched/refusal.h"
 
 enum {
     MEASURED_TOKENS = 64, /* of a prompt that is partly cached: fewer say nothing of the rate */

@@ -39,8 +39,8 @@
 #define ROUTER_RELAY_GENERATION_H
 
 #include "chat/turn.h"
+#include "router/fleet/dispatch.h"
 #include "router/relay/link.h"
-#include "router/sched/dispatch.h"
 
 struct router_call;
 

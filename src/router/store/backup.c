@@ -7,7 +7,7 @@
 
 #include "base/fail.h"
 #include "base/os/file.h"
-#include "router/router.h"
+#include "router/store/backup.h"
 
 enum { BUSY_MS = 10000 };
 

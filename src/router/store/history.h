@@ -18,7 +18,7 @@
 #ifndef ROUTER_STORE_HISTORY_H
 #define ROUTER_STORE_HISTORY_H
 
-#include "router/http/metrics.h"
+#include "router/figures/metrics.h"
 #include "router/store/sql.h"
 
 enum { ROUTER_LEVELS = 3 };
@@ -37,7 +37,7 @@ enum router_figure {
     ROUTER_FIGURE_CACHED,
     ROUTER_FIGURE_RUNNING_MS,
     ROUTER_FIGURE_QUEUED_MS,
-    ROUTER_FIGURE_WAIT, /* from here on the counts of three histograms (http/metrics.h) */
+    ROUTER_FIGURE_WAIT, /* from here on the counts of three histograms (figures/metrics.h) */
     ROUTER_FIGURE_FIRST_TOKEN = ROUTER_FIGURE_WAIT + ROUTER_BUCKETS,
     ROUTER_FIGURE_INTER_TOKEN = ROUTER_FIGURE_FIRST_TOKEN + ROUTER_BUCKETS,
     ROUTER_FIGURES = ROUTER_FIGURE_INTER_TOKEN + ROUTER_BUCKETS,

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "base/file.h"
-#include "router/router.h"
+#include "router/store/probe.h"
 #include "router/store/store.h"
 
 static lr_code probe_postgres(const char *url, uint32_t timeout_ms, struct lr_error *err)

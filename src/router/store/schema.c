@@ -16,9 +16,9 @@
 
 #include "base/arena.h"
 #include "base/failpoint.h"
-#include "router/fleet/nodes.h"
 #include "router/store/budget.h"
 #include "router/store/history.h"
+#include "router/store/secrets.h"
 #include "router/store/sql.h"
 
 /* Times are milliseconds since 1970, 0 is never.  Texts rather than types of one

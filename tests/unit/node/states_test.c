@@ -2,7 +2,7 @@
  * time moves when the test says so. */
 #include "base/machine.h"
 #include "node/fetch/fetch.h"
-#include "node/workers/reload.h"
+#include "node/host/reload.h"
 #include "tests/unit/node/support.h"
 
 /* ---- every pair of states ---- */

@@ -1,7 +1,7 @@
 /* Months and budgets: what is known, what is pending, and where a month ends. */
 #include "tests/unit/router/support.h"
 
-#include "router/http/limits.h"
+#include "router/observe/limits.h"
 #include "router/store/budget.h"
 #include "router/store/keys.h"
 

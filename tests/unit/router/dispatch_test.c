@@ -2,7 +2,7 @@
 #include "tests/unit/router/support.h"
 
 #include "net/loop.h"
-#include "router/sched/dispatch.h"
+#include "router/fleet/dispatch.h"
 
 enum { SLOTS = 2, ROOM = SLOTS + ROUTER_SLOTS_BEYOND, TICKETS = 16 };
 

@@ -3,8 +3,8 @@
 #include "tests/unit/router/postgres.h"
 #include "tests/unit/router/support.h"
 
-#include "router/http/history.h"
-#include "router/http/stats.h"
+#include "router/observe/history.h"
+#include "router/observe/stats.h"
 
 #define POSTGRES LR_SOURCE_DIR "/tests/support/postgres"
 

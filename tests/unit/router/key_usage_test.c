@@ -1,7 +1,7 @@
 /* Usage by key and model: summed, named, and bounded. */
 #include "tests/unit/router/support.h"
 
-#include "router/http/key_usage.h"
+#include "router/observe/key_usage.h"
 
 static struct router_key_usages usages;
 

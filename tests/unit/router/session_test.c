@@ -1,7 +1,7 @@
 /* Sessions: how long they live, how many a key has; cookies. */
 #include "tests/unit/router/support.h"
 
-#include "router/http/session.h"
+#include "router/access/session.h"
 
 enum { IDLE = 1000, LIFE = 5000, NOW = 100000 };
 

@@ -3,7 +3,7 @@
 
 #include <math.h>
 
-#include "router/http/stats.h"
+#include "router/observe/stats.h"
 
 static struct router_stats stats; /* large */
 static struct router_metrics metrics;

@@ -1,7 +1,7 @@
 /* How many wrong keys may come from an address. */
 #include "tests/unit/router/support.h"
 
-#include "router/http/tries.h"
+#include "router/access/tries.h"
 
 enum { NOW = 100000 };
 

@@ -1,0 +1,30 @@
+/* router/access/tries.h - how many wrong keys may come from an address.
+ *
+ * Each address has a bucket that holds a minute's tries and refills evenly.  Of IPv6 the
+ * network /64 counts, which one person may own whole.  The table is bounded: the address that
+ * tried longest ago makes room.
+ * Thread: the router's lock is held.
+ */
+#ifndef ROUTER_ACCESS_TRIES_H
+#define ROUTER_ACCESS_TRIES_H
+
+#include "router/store/keys.h"
+
+enum {
+    ROUTER_TRIERS_MAX = 256,
+    ROUTER_WRONG_KEYS_PER_MINUTE = 10,
+};
+
+struct router_tries {
+    unsigned per_minute;
+    const char *what; /* is counted, in the plural */
+    struct router_trier {
+        char network[48];
+        struct router_bucket left;
+    } all[ROUTER_TRIERS_MAX];
+};
+
+/* Counts a try.  RATE_LIMITED: too many came from there; *retry_s says when to try again. */
+LR_MUST_USE lr_code router_try(struct router_tries *tries, const char *address, uint64_t now_ms,
+                               uint32_t *retry_s, struct lr_error *err);
+#endif

@@ -1,0 +1,17 @@
+#include "router/figures/metrics.h"
+
+size_t router_bucket_of(uint64_t ns)
+{
+    uint64_t half_ms = ns / 500000;
+    size_t i = 0;
+    while (i + 1 < ROUTER_BUCKETS && half_ms >= (uint64_t)1 << i)
+        i++;
+    return i;
+}
+
+void router_observe(struct router_histogram *h, uint64_t ns)
+{
+    router_count(&h->counts[router_bucket_of(ns)], 1);
+    router_count(&h->sum_us, ns / 1000);
+    router_count(&h->count, 1);
+}

@@ -1,0 +1,51 @@
+/* router/figures/metrics.h - counters and histograms for GET /metrics.
+ *
+ * Everything is a relaxed atomic: a scrape may be a few requests behind, nothing waits.
+ * Thread: any.
+ */
+#ifndef ROUTER_FIGURES_METRICS_H
+#define ROUTER_FIGURES_METRICS_H
+
+#include <stdatomic.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum { ROUTER_BUCKETS = 16 };
+
+/* Milliseconds; bucket i counts values up to 2^i / 2 ms, the last one everything. */
+struct router_histogram {
+    _Atomic uint64_t counts[ROUTER_BUCKETS];
+    _Atomic uint64_t sum_us;
+    _Atomic uint64_t count;
+};
+
+struct router_metrics {
+    _Atomic uint64_t answers[6]; /* by status / 100 */
+    _Atomic uint64_t generations;
+    _Atomic uint64_t prompt_tokens, completion_tokens, cached_tokens;
+    _Atomic uint64_t cancelled;
+    _Atomic uint64_t failed;  /* requests that ended with 429 or 5xx, also in mid-stream */
+    _Atomic uint64_t retries; /* before the first token */
+    _Atomic uint64_t continuations; /* after it */
+    _Atomic uint64_t busy;          /* a node said 429 */
+    _Atomic uint64_t preempted;     /* left their slot for another key */
+    _Atomic uint64_t queue_full, rate_limited;
+    struct router_histogram first_token, inter_token, wait, total;
+};
+
+/* Of one model; it lives and dies with its registration. */
+struct router_model_metrics {
+    struct router_histogram first_token, inter_token, wait, total;
+    _Atomic uint64_t succeeded, prompt_tokens, completion_tokens, cached_tokens;
+};
+
+static inline void router_count(_Atomic uint64_t *counter, uint64_t n)
+{
+    atomic_fetch_add_explicit(counter, n, memory_order_relaxed);
+}
+
+/* The bucket of a histogram that counts this value. */
+size_t router_bucket_of(uint64_t ns);
+void router_observe(struct router_histogram *h, uint64_t ns);
+
+#endif
