@@ -138,6 +138,8 @@ void lr_json_member_z(struct lr_json_writer *w, const char *key, const char *tex
 void lr_json_member_i64(struct lr_json_writer *w, const char *key, int64_t value);
 void lr_json_member_u64(struct lr_json_writer *w, const char *key, uint64_t value);
 void lr_json_member_double(struct lr_json_writer *w, const char *key, double value);
+/* The shortest number that reads as the same float. */
+void lr_json_member_float(struct lr_json_writer *w, const char *key, float value);
 void lr_json_member_bool(struct lr_json_writer *w, const char *key, bool value);
 void lr_json_member_null(struct lr_json_writer *w, const char *key);
 /* key + begin */

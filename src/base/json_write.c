@@ -261,6 +261,19 @@ void lr_json_member_double(struct lr_json_writer *w, const char *key, double val
     lr_json_put_double(w, value);
 }
 
+void lr_json_member_float(struct lr_json_writer *w, const char *key, float value)
+{
+    enum { FLOAT_DIGITS = 9 }; /* every float reads as itself with 9 digits */
+    char text[32];
+    for (int digits = 1; digits <= FLOAT_DIGITS; digits++) {
+        (void)snprintf(text, sizeof(text), "%.*g", digits, (double)value);
+        if (strtof(text, NULL) == value)
+            break;
+    }
+    lr_json_key(w, key);
+    lr_json_put_raw(w, lr_str_z(text));
+}
+
 void lr_json_member_bool(struct lr_json_writer *w, const char *key, bool value)
 {
     lr_json_key(w, key);

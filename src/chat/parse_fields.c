@@ -136,12 +136,12 @@ struct range {
 /* temperature and the penalties: OpenAI's own ranges.  A repetition penalty of 0 would be a
  * division by zero. */
 static const struct range ranges[] = {
-    {"temperature", 0, 2, CHAT_GIVEN_TEMPERATURE, offsetof(struct lr_sampling, temperature)},
-    {"top_p", 0, 1, CHAT_GIVEN_TOP_P, offsetof(struct lr_sampling, top_p)},
-    {"min_p", 0, 1, CHAT_GIVEN_MIN_P, offsetof(struct lr_sampling, min_p)},
+    {"temperature", 0, 2, LR_GIVEN_TEMPERATURE, offsetof(struct lr_sampling, temperature)},
+    {"top_p", 0, 1, LR_GIVEN_TOP_P, offsetof(struct lr_sampling, top_p)},
+    {"min_p", 0, 1, LR_GIVEN_MIN_P, offsetof(struct lr_sampling, min_p)},
     {"presence_penalty", -2, 2, 0, offsetof(struct lr_sampling, presence_penalty)},
     {"frequency_penalty", -2, 2, 0, offsetof(struct lr_sampling, frequency_penalty)},
-    {"repetition_penalty", 0.01, 10, CHAT_GIVEN_REPETITION_PENALTY,
+    {"repetition_penalty", 0.01, 10, LR_GIVEN_REPETITION_PENALTY,
      offsetof(struct lr_sampling, repetition_penalty)},
 };
 
@@ -165,7 +165,7 @@ lr_code chat_parse_sampling(struct chat_parse *p, const char *name, const struct
                                "Invalid value for '%s': expected an integer from -1 to %d.",
                                name, INT32_MAX);
     p->req->sampling.top_k = k > 0 ? (uint32_t)k : 0;
-    p->req->given |= CHAT_GIVEN_TOP_K;
+    p->req->given |= LR_GIVEN_TOP_K;
     return LR_OK;
 }
 

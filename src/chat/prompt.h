@@ -22,6 +22,7 @@ struct chat_model {
     struct lr_str eos_token;
     struct lr_str unk_token;
     struct lr_str pad_token;
+    struct lr_sampling_defaults sampling;
 };
 
 /* The format in which a model writes: the one that its template shows.  Without a template it

@@ -13,6 +13,7 @@
 #include <stdint.h>
 
 #include "base/json.h"
+#include "base/sampling.h"
 #include "base/str.h"
 #include "grammar/constraint.h"
 #include "llm-router/engine.h"
@@ -35,15 +36,6 @@ enum {
     CHAT_INPUTS_MAX = 2048,          /* texts of one request for vectors */
     CHAT_INPUT_BYTES_MAX = 1 << 20,  /* of one of these texts */
     CHAT_QUERY_BYTES_MAX = 64 << 10, /* of the query of a reranking */
-};
-
-/* Sampling values that the client has set; the model's defaults may replace the others. */
-enum {
-    CHAT_GIVEN_TEMPERATURE = 1,
-    CHAT_GIVEN_TOP_P = 2,
-    CHAT_GIVEN_TOP_K = 4,
-    CHAT_GIVEN_MIN_P = 8,
-    CHAT_GIVEN_REPETITION_PENALTY = 16,
 };
 
 /* Whether the client wants the model to think first, for templates that can turn it off. */
@@ -102,7 +94,7 @@ struct chat_request {
 
     /* Generation.  Choice i answers prompt i / n; its seed is derived from i. */
     struct lr_sampling sampling; /* .seed is meaningful only where has_seed */
-    uint32_t given;              /* CHAT_GIVEN_ bits */
+    uint32_t given;              /* LR_GIVEN_ bits: values that the client has set */
     bool has_seed;
     bool ignore_stop; /* continue past the model's stop tokens, up to max_tokens */
     uint32_t n;

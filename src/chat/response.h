@@ -30,6 +30,7 @@ void chat_answer_id(const struct chat_codec *codec, char out[CHAT_ANSWER_ID_MAX]
 
 struct chat_response_options {
     const struct chat_request *request; /* borrowed for the call */
+    const struct lr_sampling *sampling; /* that counts; NULL: the request's */
     struct lr_str id;                   /* of chat_answer_id */
     struct lr_str model;                /* name in the answer; empty: the request's */
     struct lr_str system_fingerprint;   /* empty: null */

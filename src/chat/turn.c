@@ -192,6 +192,7 @@ static lr_code make_response(struct chat_turn *t, const struct chat_model *model
     uint32_t count = chat_request_choices(t->request);
     struct chat_response_options options = {
         .request = t->request,
+        .sampling = &t->sampling,
         .id = lr_str_z(t->id),
         .model = name,
         .created = now,
@@ -215,6 +216,8 @@ bool chat_turn_prepare(struct chat_turn *t, const struct chat_model *model, stru
     chat_answer_id(t->codec, t->id);
     t->query = (struct lr_segment){.text = t->request->query.ptr, .len = t->request->query.len};
     t->seed = t->request->has_seed ? t->request->sampling.seed : lr_random_u64();
+    t->sampling = t->request->sampling;
+    lr_sampling_fill(&t->sampling, t->request->given, &model->sampling);
     lr_code code = render(t, model, now, &err);
     if (code == LR_OK)
         code = make_response(t, model, name, now, &err);
@@ -262,7 +265,7 @@ void chat_turn_ask(const struct chat_turn *t, uint32_t index, struct wire_genera
     out->segment_count = prompt->segment_count;
     out->prompt_ids = prompt->ids;
     out->prompt_id_count = prompt->id_count;
-    out->sampling = req->sampling;
+    out->sampling = t->sampling;
     out->sampling.seed = chat_request_seed(t->seed, index);
     out->max_tokens = req->max_tokens;
     out->ignore_stop = req->ignore_stop;

@@ -102,6 +102,7 @@ struct chat_turn {
     struct lr_arena *arena; /* borrowed, with everything in it, until the end */
     const struct lr_json *root;
     const struct chat_request *request;      /* in the arena */
+    struct lr_sampling sampling;             /* of the request, else of the model */
     struct chat_prompt *prompts;             /* in the arena */
     enum chat_generation_state *generations; /* in the arena */
     uint32_t prompt_count, generation_count;

@@ -217,6 +217,8 @@ static const struct lr_setting rows[] = {
      .help = "if a publisher's artifact for this backend exists, run it instead of the safetensors"},
     {.name = "artifact", .type = LR_SETTING_PATH, .commands = "up node", .value = "FILE",
      .help = "run this artifact (metal/model.bin) on any backend"},
+    {.name = "model-sampling", .type = LR_SETTING_BOOL, .fallback = "true", .commands = "up node",
+     .help = "where a request gives no temperature, top_p, top_k, min_p or repetition penalty, use those of the model's generation_config.json"},
     {.name = "engine-options", .type = LR_SETTING_STRING, .commands = "up node", .value = "JSON",
      .help = "options for the engine: a JSON object, passed on unchanged"},
     {.name = "max-sequences", .type = LR_SETTING_INT, .fallback = "0", .max = 65536, .commands = "up node",

@@ -12,6 +12,7 @@
 #include <stdint.h>
 
 #include "base/fail.h"
+#include "base/sampling.h"
 #include "base/str.h"
 
 enum {
@@ -86,13 +87,11 @@ LR_MUST_USE lr_code model_config_parse(struct lr_str text, struct model_config *
 LR_MUST_USE lr_code model_config_read(const char *dir, struct model_config *out,
                                       struct lr_error *err);
 
-/* generation_config.json: stop tokens, and the publisher's sampling defaults. */
+/* generation_config.json: stop tokens, and the publisher's sampling defaults.  Where the file
+ * says "do_sample": false, the temperature is 0. */
 struct model_generation {
     struct model_token_ids tokens;
-    bool has_temperature, has_top_p, has_top_k, has_min_p, has_repetition_penalty;
-    double temperature, top_p, min_p, repetition_penalty;
-    uint32_t top_k;
-    bool do_sample; /* false when not given */
+    struct lr_sampling_defaults sampling;
 };
 
 LR_MUST_USE lr_code model_generation_parse(struct lr_str text, struct model_generation *out,

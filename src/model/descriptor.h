@@ -53,6 +53,7 @@ struct model_descriptor {
     const char *eos_token;
     const char *pad_token;
     const char *unk_token;
+    struct lr_sampling_defaults sampling; /* of generation_config.json */
     struct model_artifact artifacts[MODEL_ARTIFACTS_MAX];
     size_t artifact_count;
     void *storage; /* owned */

@@ -103,7 +103,11 @@ static lr_code read_config(struct model_build *b)
     }
     b->d->context_tokens = id.context_tokens;
     b->d->kv_bytes = id.kv_bytes;
-    code = model_build_text(b, lr_str_z(id.runtime), &b->d->runtime);
+    struct model_generation generation;
+    code = model_generation_read(b->dir, &generation, b->err);
+    b->d->sampling = generation.sampling;
+    if (code == LR_OK)
+        code = model_build_text(b, lr_str_z(id.runtime), &b->d->runtime);
     if (code != LR_OK)
         return code;
     return model_build_text(

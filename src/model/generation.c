@@ -1,4 +1,5 @@
 /* model/generation.c - generation_config.json: stop tokens, sampling defaults. */
+#include <stddef.h>
 #include <string.h>
 
 #include "base/file.h"
@@ -10,11 +11,41 @@ enum { GENERATION_ARENA_MAX = 16 << 20 };
 /* Without config.json any 32-bit id is accepted; the engine checks its own vocabulary. */
 static const uint32_t any_vocab = UINT32_MAX;
 
-static void read_optional(struct model_fields *f, const char *key, double min, double max,
-                          bool *has, double *out)
+static const struct {
+    const char *name;
+    double min, max;
+    uint32_t given;
+    size_t offset; /* of a float in struct lr_sampling_defaults */
+} numbers[] = {
+    {"temperature", 0, 100, LR_GIVEN_TEMPERATURE,
+     offsetof(struct lr_sampling_defaults, temperature)},
+    {"top_p", 0, 1, LR_GIVEN_TOP_P, offsetof(struct lr_sampling_defaults, top_p)},
+    {"min_p", 0, 1, LR_GIVEN_MIN_P, offsetof(struct lr_sampling_defaults, min_p)},
+    {"repetition_penalty", 1e-3, 1e3, LR_GIVEN_REPETITION_PENALTY,
+     offsetof(struct lr_sampling_defaults, repetition_penalty)},
+};
+
+static void read_sampling(struct model_fields *f, struct lr_sampling_defaults *out)
 {
-    model_field_number(f, key, min, max, false, out);
-    *has = f->code == LR_OK && model_field(f, key) != NULL;
+    bool samples = true;
+    for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++) {
+        double value = 0;
+        if (model_field(f, numbers[i].name) == NULL)
+            continue;
+        model_field_number(f, numbers[i].name, numbers[i].min, numbers[i].max, true, &value);
+        float number = (float)value;
+        memcpy((char *)out + numbers[i].offset, &number, sizeof(number));
+        out->given |= numbers[i].given;
+    }
+    if (model_field(f, "top_k") != NULL) {
+        model_field_u32(f, "top_k", 0, INT32_MAX, &out->top_k);
+        out->given |= LR_GIVEN_TOP_K;
+    }
+    model_field_bool(f, "do_sample", &samples);
+    if (!samples) {
+        out->temperature = 0;
+        out->given |= LR_GIVEN_TEMPERATURE;
+    }
 }
 
 lr_code model_generation_parse(struct lr_str text, struct model_generation *out,
@@ -28,16 +59,7 @@ lr_code model_generation_parse(struct lr_str text, struct model_generation *out,
     lr_code code = model_fields_parse(&arena, text, "generation_config.json", &f, err);
     if (code == LR_OK) {
         model_field_tokens(&f, any_vocab, &out->tokens);
-        model_field_bool(&f, "do_sample", &out->do_sample);
-        read_optional(&f, "temperature", 0, 100, &out->has_temperature, &out->temperature);
-        read_optional(&f, "top_p", 0, 1, &out->has_top_p, &out->top_p);
-        read_optional(&f, "min_p", 0, 1, &out->has_min_p, &out->min_p);
-        read_optional(&f, "repetition_penalty", 1e-3, 1e3, &out->has_repetition_penalty,
-                      &out->repetition_penalty);
-        if (f.code == LR_OK && model_field(&f, "top_k") != NULL) {
-            model_field_u32(&f, "top_k", 0, INT32_MAX, &out->top_k);
-            out->has_top_k = f.code == LR_OK;
-        }
+        read_sampling(&f, &out->sampling);
         code = f.code;
     }
     lr_arena_free(&arena);

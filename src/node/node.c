@@ -161,6 +161,7 @@ static void make_modules(struct node *node, struct net_loop *loop)
         .options = read_options(s),
         .artifact = lr_settings_str(s, "artifact"),
         .uses_artifacts = lr_settings_bool(s, "artifacts"),
+        .uses_sampling = lr_settings_bool(s, "model-sampling"),
     };
     lr_buf_init(&node->models.scratch, WIRE_BODY_MAX + WIRE_HEADER_LEN);
     node->models.pools.gpus_wanted = lr_settings_has(s, "gpus")

@@ -1,5 +1,8 @@
 #include "wire/fleet.h"
 
+#include <stddef.h>
+#include <string.h>
+
 #include "llm-router/engine.h"
 #include "wire/fleet_live.h"
 
@@ -11,6 +14,32 @@ static void put_text(struct lr_json_writer *w, const char *key, struct lr_str te
 {
     if (text.len != 0)
         lr_json_member_str(w, key, text);
+}
+
+static const struct {
+    const char *name;
+    uint32_t given;
+    size_t offset; /* of a float in struct lr_sampling_defaults */
+} sampling_rows[] = {
+    {"temperature", LR_GIVEN_TEMPERATURE, offsetof(struct lr_sampling_defaults, temperature)},
+    {"top_p", LR_GIVEN_TOP_P, offsetof(struct lr_sampling_defaults, top_p)},
+    {"min_p", LR_GIVEN_MIN_P, offsetof(struct lr_sampling_defaults, min_p)},
+    {"repetition_penalty", LR_GIVEN_REPETITION_PENALTY,
+     offsetof(struct lr_sampling_defaults, repetition_penalty)},
+};
+enum { SAMPLING_ROWS = sizeof(sampling_rows) / sizeof(sampling_rows[0]) };
+
+void wire_sampling_write(struct lr_json_writer *w, const struct lr_sampling_defaults *sampling)
+{
+    for (size_t i = 0; i < SAMPLING_ROWS; i++) {
+        float value;
+        if ((sampling->given & sampling_rows[i].given) == 0)
+            continue;
+        memcpy(&value, (const char *)sampling + sampling_rows[i].offset, sizeof(value));
+        lr_json_member_float(w, sampling_rows[i].name, value);
+    }
+    if ((sampling->given & LR_GIVEN_TOP_K) != 0)
+        lr_json_member_u64(w, "top_k", sampling->top_k);
 }
 
 static void write_model(struct lr_json_writer *w, const struct wire_fleet_model *m, bool full)
@@ -47,6 +76,12 @@ static void write_model(struct lr_json_writer *w, const struct wire_fleet_model 
         put_text(w, "eos_token", m->eos_token);
         put_text(w, "unk_token", m->unk_token);
         put_text(w, "pad_token", m->pad_token);
+        if (m->sampling.given != 0) {
+            lr_json_key(w, "sampling");
+            lr_json_begin_object(w);
+            wire_sampling_write(w, &m->sampling);
+            lr_json_end_object(w);
+        }
         put_text(w, "engine", m->engine);
         put_text(w, "runtime", m->runtime);
         put_text(w, "architecture", m->architecture);
@@ -198,6 +233,26 @@ static uint64_t take_number(const struct lr_json *obj, const char *key, uint64_t
     return 0;
 }
 
+static struct lr_sampling_defaults take_sampling(const struct lr_json *v)
+{
+    struct lr_sampling_defaults out = {0};
+    uint64_t top_k;
+    for (size_t i = 0; i < SAMPLING_ROWS; i++) {
+        double value;
+        if (!lr_json_double(lr_json_get(v, sampling_rows[i].name), &value) || value < 0 ||
+            value > 1000)
+            continue;
+        float number = (float)value;
+        memcpy((char *)&out + sampling_rows[i].offset, &number, sizeof(number));
+        out.given |= sampling_rows[i].given;
+    }
+    if (lr_json_u64(lr_json_get(v, "top_k"), &top_k) && top_k <= INT32_MAX) {
+        out.top_k = (uint32_t)top_k;
+        out.given |= LR_GIVEN_TOP_K;
+    }
+    return out;
+}
+
 /* False: the model's id or state is missing. */
 static bool take_model(const struct lr_json *v, struct wire_fleet_model *m,
                        struct wire_heartbeat *out)
@@ -230,6 +285,7 @@ static bool take_model(const struct lr_json *v, struct wire_fleet_model *m,
         .eos_token = take_text(v, "eos_token", out),
         .unk_token = take_text(v, "unk_token", out),
         .pad_token = take_text(v, "pad_token", out),
+        .sampling = take_sampling(lr_json_get(v, "sampling")),
         .engine = take_text(v, "engine", out),
         .runtime = take_text(v, "runtime", out),
         .architecture = take_text(v, "architecture", out),

@@ -15,6 +15,7 @@
 #include "base/buf.h"
 #include "base/fail.h"
 #include "base/json.h"
+#include "base/sampling.h"
 #include "base/str.h"
 #include "wire/link.h"
 
@@ -52,11 +53,15 @@ struct wire_fleet_model {
     struct lr_str chat_template; /* text; empty: the default */
     bool is_harmony;
     struct lr_str bos_token, eos_token, unk_token, pad_token;
+    struct lr_sampling_defaults sampling;
     struct lr_str engine, runtime, architecture, format;
     uint64_t context_tokens;
     uint64_t weight_bytes;
     uint64_t kv_bytes; /* KV memory of one whole context; 0: not known */
 };
+
+/* Sampling defaults as members of an open object. */
+void wire_sampling_write(struct lr_json_writer *w, const struct lr_sampling_defaults *sampling);
 
 /* The words for `requests`: "chat", "completion", "embed", "rerank", as a list in JSON (nothing
  * where they are not known) or with commas between them. */

@@ -61,7 +61,7 @@ extern const struct chat_writer chat_items_writer; /* items.c */
 /* {"id":...,"object":"response","created_at":...,"model":..., */
 void chat_items_head(const struct chat_response_options *options, struct lr_buf *out);
 /* The members that repeat the request; NULL: no memory. */
-char *chat_items_repeated(const struct chat_request *req);
+char *chat_items_repeated(const struct chat_request *req, const struct lr_sampling *sampling);
 /* For struct chat_writer. */
 void chat_items_record(const struct chat_response *r, const struct chat_request *req,
                        const char *status, const struct lr_error *error,

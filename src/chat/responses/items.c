@@ -63,7 +63,9 @@ static lr_code items_open_writer(struct chat_response *r,
         lr_buf_init(&items->logprobs, limit);
         struct lr_str id = options->id;
         LR_COPY(items->letters, lr_str_sub(id, strlen(r->codec->id_prefix), id.len));
-        items->repeated = chat_items_repeated(options->request);
+        items->repeated = chat_items_repeated(
+            options->request,
+            options->sampling != NULL ? options->sampling : &options->request->sampling);
     }
     if (items == NULL || items->repeated == NULL || !keep_tools(items, options->request))
         return lr_fail(err, LR_OUT_OF_RAM, "no memory for a response");

@@ -35,7 +35,7 @@ static void repeat_text(struct lr_json_writer *w, const struct lr_json *body)
     lr_json_end_object(w);
 }
 
-char *chat_items_repeated(const struct chat_request *req)
+char *chat_items_repeated(const struct chat_request *req, const struct lr_sampling *sampling)
 {
     static const char *const as_sent[][2] = {
         {"background", "false"},
@@ -47,11 +47,9 @@ char *chat_items_repeated(const struct chat_request *req)
         {"previous_response_id", "null"},
         {"prompt_cache_key", "null"},
         {"safety_identifier", "null"},
-        {"temperature", "1"},
         {"tool_choice", "\"auto\""},
         {"tools", "[]"},
         {"top_logprobs", "0"},
-        {"top_p", "1"},
         {"user", "null"},
     };
     struct lr_buf out;
@@ -63,6 +61,9 @@ char *chat_items_repeated(const struct chat_request *req)
     lr_json_member_null(&w, "access_programs");
     for (size_t i = 0; i < sizeof(as_sent) / sizeof(as_sent[0]); i++)
         repeat(&w, req->body, as_sent[i][0], as_sent[i][1]);
+    /* The values that count, also where they are the model's own. */
+    lr_json_member_float(&w, "temperature", sampling->temperature);
+    lr_json_member_float(&w, "top_p", sampling->top_p);
     repeat_reasoning(&w, req->body);
     repeat_text(&w, req->body);
     lr_json_member_z(&w, "service_tier", "default");

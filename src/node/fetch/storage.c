@@ -145,6 +145,8 @@ static lr_code compile_template(struct node_model *m, struct lr_error *err)
         .unk_token = lr_str_z(d->unk_token),
         .pad_token = lr_str_z(d->pad_token),
     };
+    if (m->models->uses_sampling)
+        m->chat.sampling = d->sampling;
     if (d->chat_template == NULL)
         return LR_OK;
     lr_code code = jinja_compile(lr_str_z(d->chat_template), &m->chat_template, err);

@@ -55,6 +55,7 @@ static void describe(const struct node_model *m, struct lr_error *fault,
     out->eos_token = m->chat.eos_token;
     out->unk_token = m->chat.unk_token;
     out->pad_token = m->chat.pad_token;
+    out->sampling = m->chat.sampling;
     out->runtime = lr_str_z(d->runtime);
     out->architecture = lr_str_z(d->architecture);
     out->format = lr_str_z(model_format_name(d->format));

@@ -88,6 +88,9 @@ static void put_model(struct lr_json_writer *w, const struct node_model *m)
             LR_UINT("weight_bytes", d->weight_bytes), LR_UINT("context", d->context_tokens),
             LR_UINT("kv_bytes", d->kv_bytes));
     wire_abilities_write(w, node_model_requests(m));
+    lr_json_member_object(w, "sampling");
+    wire_sampling_write(w, &m->chat.sampling);
+    lr_json_end_object(w);
     node_fetch_put(w, m);
     lr_json_member_u64(w, "failures", m->breaker.failures);
     if (m->breaker.due_ms != 0)

@@ -44,6 +44,7 @@ struct node_models {
     struct lr_engine_options options; /* template for every model */
     const char *artifact;             /* setting; NULL: the one of the device */
     bool uses_artifacts;              /* setting artifacts */
+    bool uses_sampling;               /* setting model-sampling */
     uint32_t replicas;                /* setting replicas; NODE_REPLICAS_AUTO */
     struct node_counts counts;        /* of replicas, that operators asked for */
     bool is_draining;                 /* nothing new is taken in or loaded */

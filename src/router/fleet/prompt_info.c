@@ -9,6 +9,18 @@ static void add_text(struct lr_sha256 *h, struct lr_str text)
     lr_sha256_add(h, text.ptr != NULL ? text.ptr : "", text.len);
 }
 
+static void add_sampling(struct lr_sha256 *h, const struct lr_sampling_defaults *s)
+{
+    /* A value that is not given may be anything. */
+    const float values[] = {s->given & LR_GIVEN_TEMPERATURE ? s->temperature : 0,
+                            s->given & LR_GIVEN_TOP_P ? s->top_p : 0,
+                            s->given & LR_GIVEN_MIN_P ? s->min_p : 0,
+                            s->given & LR_GIVEN_REPETITION_PENALTY ? s->repetition_penalty : 0,
+                            (float)(s->given & LR_GIVEN_TOP_K ? s->top_k : 0)};
+    lr_sha256_add(h, &s->given, sizeof(s->given));
+    lr_sha256_add(h, values, sizeof(values));
+}
+
 static void hash_report(const struct wire_fleet_model *m, unsigned char out[LR_SHA256_LEN])
 {
     struct lr_sha256 h;
@@ -19,6 +31,7 @@ static void hash_report(const struct wire_fleet_model *m, unsigned char out[LR_S
     add_text(&h, m->unk_token);
     add_text(&h, m->pad_token);
     add_text(&h, m->is_harmony ? LR_STR_LIT("harmony") : LR_STR_LIT("plain"));
+    add_sampling(&h, &m->sampling);
     lr_sha256_end(&h, out);
 }
 
@@ -71,6 +84,7 @@ lr_code router_prompt_info_get(struct router_prompt_infos *infos,
         .eos_token = keep(&info->texts, report->eos_token),
         .unk_token = keep(&info->texts, report->unk_token),
         .pad_token = keep(&info->texts, report->pad_token),
+        .sampling = report->sampling,
     };
     info->source = keep(&info->texts, report->chat_template);
     info->next = infos->first;

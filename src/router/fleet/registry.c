@@ -215,6 +215,7 @@ struct router_prompt_info *router_model_info(struct router_model *model,
         .eos_token = reported->chat.eos_token,
         .unk_token = reported->chat.unk_token,
         .pad_token = reported->chat.pad_token,
+        .sampling = reported->chat.sampling,
     };
     struct router_prompt_info *info;
     if (router_prompt_info_get(infos, &report, &info, NULL) != LR_OK)

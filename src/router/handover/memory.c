@@ -43,6 +43,7 @@ static void describe_model(const struct router_replica *replica, struct wire_fle
     out->eos_token = info->chat.eos_token;
     out->unk_token = info->chat.unk_token;
     out->pad_token = info->chat.pad_token;
+    out->sampling = info->chat.sampling;
 }
 
 static bool describe(const struct router_node *node, struct lr_arena *arena,

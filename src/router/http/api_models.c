@@ -193,6 +193,10 @@ static void put_replica(struct lr_json_writer *w, const struct router_node *node
             LR_UINT("weight_bytes", replica->weight_bytes),
             LR_REAL("step_ms", replica->step_ms),
             LR_REAL("prefill_ms_per_token", replica->prefill_ms));
+        lr_json_member_object(w, "sampling");
+        if (replica->info != NULL)
+            wire_sampling_write(w, &replica->info->chat.sampling);
+        lr_json_end_object(w);
     }
     lr_json_end_object(w);
 }

@@ -257,8 +257,18 @@ static void generation_config_gives_stop_ids_and_defaults(void **state)
         LR_OK);
     assert_int_equal(g.tokens.eos_count, 3);
     assert_int_equal(g.tokens.bos, 199998);
-    assert_true(g.do_sample && g.has_top_k && !g.has_temperature && !g.has_top_p);
-    assert_int_equal(g.top_k, 50);
+    assert_int_equal(g.sampling.given, LR_GIVEN_TOP_K);
+    assert_int_equal(g.sampling.top_k, 50);
+    assert_int_equal(
+        model_generation_parse(lr_str_z("{\"temperature\":0.6,\"top_p\":0.95,\"min_p\":null}"),
+                               &g, &err),
+        LR_OK);
+    assert_int_equal(g.sampling.given, LR_GIVEN_TEMPERATURE | LR_GIVEN_TOP_P);
+    assert_float_equal(g.sampling.temperature, 0.6f, 0);
+    assert_int_equal(
+        model_generation_parse(lr_str_z("{\"do_sample\":false,\"temperature\":0.6}"), &g, &err),
+        LR_OK);
+    assert_float_equal(g.sampling.temperature, 0, 0); /* greedy, whatever else is there */
     assert_int_equal(model_generation_parse(lr_str_z("{\"temperature\":-1}"), &g, &err),
                      LR_MODEL_CORRUPT);
     assert_says(&err, "generation_config.json");
