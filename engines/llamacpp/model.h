@@ -7,11 +7,11 @@
 #ifndef LLAMACPP_MODEL_H
 #define LLAMACPP_MODEL_H
 
-#include "engines/common/session.h"
 #include "engines/llamacpp/library.h"
 #include "engines/llamacpp/plan.h"
 #include "engines/llamacpp/scheduler.h"
 #include "engines/llamacpp/vocabulary.h"
+#include "engines/serving/session.h"
 
 struct lr_engine_model {
     struct engine_session session;

@@ -16,8 +16,8 @@
 
 #include <stdbool.h>
 
-#include "engines/common/queue.h"
 #include "engines/llamacpp/plan.h"
+#include "engines/serving/queue.h"
 
 struct llamacpp_scheduler {
     const struct llamacpp_plan *plan; /* borrowed */

@@ -4,8 +4,8 @@
  */
 #include <stddef.h>
 
+#include "engines/devices/cpu/features.h"
 #include "engines/sampler/avx2_scan.h"
-#include "engines/sampler/features.h"
 
 const struct scan_kernels *scan_kernels_avx2(void)
 {

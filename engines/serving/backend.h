@@ -56,6 +56,7 @@ extern "C" {
 enum {
     SERVING_KINDS_MAX = 4,
     SERVING_SNAPSHOTS = SERVING_KINDS_MAX, /* as a kind, for resize() and move() */
+    SERVING_POOLS,                         /* kinds, and the snapshots */
     SERVING_STOPS_MAX = 32,
 };
 
@@ -158,6 +159,14 @@ struct serving_plan {
     uint64_t kv;        /* sum of pages * page_bytes, and snapshots * state_bytes */
     uint64_t total;
 };
+
+/* Bytes of a page of a kind, or of a snapshot; 0: the device has no such memory. */
+static inline uint64_t serving_plan_bytes(const struct serving_plan *plan, uint32_t kind)
+{
+    if (kind == SERVING_SNAPSHOTS)
+        return plan->state_bytes;
+    return kind < plan->kind_count ? plan->kinds[kind].page_bytes : 0;
+}
 
 /* Snapshots beside so many bytes of KV pages: they take at most a quarter of the KV memory.  A
  * model without pages (kv_bytes 0) has `sequences` * 4. */

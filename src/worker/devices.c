@@ -242,7 +242,7 @@ static void read_memory(const struct vulkan *vk, void *device, struct wire_devic
     }
 }
 
-/* The size of a subgroup of a kernel, as engines/gptoss/backend/vulkan/device.c asks for it. */
+/* The size of a subgroup of a kernel, as engines/devices/vulkan/device.c asks for it. */
 static uint32_t subgroup_of(const struct vulkan *vk, void *device, uint32_t otherwise)
 {
     struct vk_subgroup_size size = {.type = VK_DEVICE_SUBGROUP_SIZE};

@@ -4,8 +4,9 @@
 #ifndef TESTS_FAKE_METAL_CLASSES_H
 #define TESTS_FAKE_METAL_CLASSES_H
 
-#include "engines/gptoss/backend/metal/objc.h"
-#include "engines/gptoss/backend/vulkan/vulkan.h"
+#include "engines/devices/metal/objc.h"
+#include "engines/devices/vulkan/vulkan.h"
+#include "engines/gptoss/backend/gpu/gpu.h"
 #include "tests/fake_metal/fake.h"
 
 #define METHOD(name, function)                                                                 \

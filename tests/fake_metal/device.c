@@ -243,7 +243,8 @@ void *MTLCreateSystemDefaultDevice(void)
 {
     struct lr_error err = {0};
     if (fake_state.vulkan == NULL)
-        fake_must(vulkan_open("vulkan:0", &fake_state.vulkan, &err), &err);
+        fake_must(vulkan_open("vulkan:0", &gptoss_vulkan_programs, &fake_state.vulkan, &err),
+                  &err);
     return fake_new(&device_class);
 }
 

@@ -3,13 +3,14 @@
  * and its tokens are shown when it is finished. */
 #include "tests/unit/gptoss/support.h"
 
-#include "engines/gptoss/engine_model.h"
+#include "engines/gptoss/backend/adapter.h"
+#include "engines/serving/model.h"
 
 enum { SEQUENCES = 8, REQUESTS = 12, GENERATED = 90, VOCAB = 2000 };
 
 /* The steps that the device has. */
 static struct {
-    struct gptoss_step *steps; /* the engine's */
+    struct serving_step *steps; /* the engine's */
     uint32_t count;
     uint32_t ids[SEQUENCES];
 } begun[2];
@@ -19,12 +20,12 @@ static uint32_t placed; /* sequences that came into a step that follows another 
 static uint32_t
     unsampled_in; /* the n-th finished step has a token that only forward() samples */
 
-static lr_code begin(struct gptoss_backend *backend, const struct gptoss_batch *batch,
+static lr_code begin(struct serving_backend *backend, const struct serving_batch *batch,
                      struct lr_error *err)
 {
-    struct gptoss_step steps[SEQUENCES];
+    struct serving_step steps[SEQUENCES];
     struct sampler_result results[SEQUENCES];
-    struct gptoss_batch copy = *batch;
+    struct serving_batch copy = *batch;
 
     assert_true(batch->count <= SEQUENCES && begun_count < 2);
     if (batch->tokens != batch->count)
@@ -40,7 +41,7 @@ static lr_code begin(struct gptoss_backend *backend, const struct gptoss_batch *
             steps[i].tokens = &tokens[i];
     }
     copy.steps = steps;
-    lr_code code = gptoss_backend_cpu()->forward(backend, &copy, err);
+    lr_code code = gptoss_serving_cpu.forward(backend, &copy, err);
     begun[begun_count].steps = batch->steps;
     begun[begun_count].count = batch->count;
     for (uint32_t i = 0; i < batch->count; i++)
@@ -50,7 +51,7 @@ static lr_code begin(struct gptoss_backend *backend, const struct gptoss_batch *
     return code;
 }
 
-static lr_code finish(struct gptoss_backend *backend, struct lr_error *err)
+static lr_code finish(struct serving_backend *backend, struct lr_error *err)
 {
     (void)backend;
     (void)err;
@@ -67,19 +68,19 @@ static lr_code finish(struct gptoss_backend *backend, struct lr_error *err)
 }
 
 /* The tokens of a whole step are copied to the place of the tokens that were sampled. */
-static lr_code forward(struct gptoss_backend *backend, const struct gptoss_batch *batch,
+static lr_code forward(struct serving_backend *backend, const struct serving_batch *batch,
                        struct lr_error *err)
 {
     for (uint32_t i = 0, n = 0; i < batch->count; i++)
         for (uint32_t k = 0; k < batch->steps[i].count && n < SEQUENCES; k++)
             tokens[n++] = batch->steps[i].tokens[k];
-    return gptoss_backend_cpu()->forward(backend, batch, err);
+    return gptoss_serving_cpu.forward(backend, batch, err);
 }
 
 /* A model whose device computes ahead (or not). */
 static struct recorder *open_model(bool ahead, uint32_t kv_tokens)
 {
-    static struct gptoss_backend_api api;
+    static struct serving_backend_api api;
     const struct lr_engine_options options = {.size = sizeof(options),
                                               .max_tokens = kv_tokens,
                                               .max_context = 512,
@@ -87,7 +88,7 @@ static struct recorder *open_model(bool ahead, uint32_t kv_tokens)
                                               .prefill_chunk = 64};
     struct recorder *r = recorder_open(DEMO_MODEL, &options);
 
-    api = *gptoss_backend_cpu();
+    api = gptoss_serving_cpu;
     if (ahead) {
         api.forward = forward;
         api.begin = begin;
@@ -177,7 +178,7 @@ static void answers_are_the_same_when_sequences_wait_in_turn(void **state)
     (void)state;
     for (int ahead = 0; ahead < 2; ahead++) {
         r[ahead] = open_model(ahead != 0, 8192);
-        r[ahead]->model->scheduler.plan.dips[0] = (struct gptoss_dip){.rows = 3, .enough = 6};
+        r[ahead]->model->scheduler.plan.dips[0] = (struct serving_dip){.rows = 3, .enough = 6};
         for (uint64_t id = 1; id <= 5; id++)
             submit(r[ahead], id);
         recorder_run(r[ahead]);

@@ -2,18 +2,17 @@
  * of the pool, in which every page has its content. */
 #include "tests/unit/gptoss/support.h"
 
-#include "engines/gptoss/scheduler/scheduler.h"
+#include "engines/serving/scheduler.h"
+#include "tests/unit/serving/kinds.h"
 
 enum { PAGE = 4, WINDOW = 8, CONTEXT = 64, FULL = 24, WINDOWS = 20, MOST = 200, SEQUENCES = 3 };
 
-static const struct gptoss_plan elastic = {
+static const struct serving_plan elastic = {
     .page_tokens = PAGE,
-    .full_pages = FULL,
-    .window_pages = WINDOWS,
-    .least_pages = {CONTEXT / PAGE, 14},
-    .most_pages = {MOST, MOST},
-    .full_page_bytes = 100,
-    .window_page_bytes = 50,
+    .kind_count = KINDS,
+    .kinds =
+        {{.page_bytes = 100, .pages = FULL, .least = CONTEXT / PAGE, .most = MOST},
+         {.window = WINDOW, .page_bytes = 50, .pages = WINDOWS, .least = 14, .most = MOST}},
     .kv = FULL * 100 + WINDOWS * 50,
     .max_sequences = SEQUENCES,
     .max_context = CONTEXT,
@@ -23,18 +22,18 @@ static const struct gptoss_plan elastic = {
 
 /* A device whose pages hold a digest of everything that a key depends on. */
 struct device {
-    struct gptoss_scheduler s;
-    uint64_t cell[GPTOSS_KINDS][MOST][PAGE];
-    uint32_t usable[GPTOSS_KINDS];
+    struct serving_scheduler s;
+    uint64_t cell[KINDS][MOST][PAGE];
+    uint32_t usable[KINDS];
     uint32_t grown, shrunk, moved, refused;
     bool is_full; /* refuses to grow */
 };
 
-static bool resize(void *ctx, enum gptoss_kind kind, uint32_t pages)
+static bool resize(void *ctx, uint32_t kind, uint32_t pages)
 {
     struct device *d = ctx;
 
-    assert_true(pages <= MOST && pages >= elastic.least_pages[kind]);
+    assert_true(pages <= MOST && pages >= elastic.kinds[kind].least);
     if (d->is_full && pages > d->usable[kind]) {
         d->refused++;
         return false;
@@ -47,8 +46,7 @@ static bool resize(void *ctx, enum gptoss_kind kind, uint32_t pages)
     return true;
 }
 
-static void move(void *ctx, enum gptoss_kind kind, const struct gptoss_move *moves,
-                 uint32_t count)
+static void move(void *ctx, uint32_t kind, const struct serving_move *moves, uint32_t count)
 {
     struct device *d = ctx;
 
@@ -63,17 +61,17 @@ static void move(void *ctx, enum gptoss_kind kind, const struct gptoss_move *mov
 static struct device *start(void)
 {
     struct device *d = calloc(1, sizeof(*d));
-    const struct gptoss_page_device device = {.ctx = d, .resize = resize, .move = move};
+    const struct serving_page_device device = {.ctx = d, .resize = resize, .move = move};
 
     assert_non_null(d);
-    d->usable[GPTOSS_FULL] = FULL;
-    d->usable[GPTOSS_WINDOW] = WINDOWS;
-    assert_int_equal(gptoss_scheduler_init(&d->s, &elastic, WINDOW, NULL), LR_OK);
-    gptoss_scheduler_set_device(&d->s, &device);
+    d->usable[KIND_FULL] = FULL;
+    d->usable[KIND_WINDOW] = WINDOWS;
+    assert_int_equal(serving_scheduler_init(&d->s, &elastic, NULL), LR_OK);
+    serving_scheduler_set_device(&d->s, &device);
     return d;
 }
 
-static struct gptoss_pages *pages_of(struct device *d, int kind)
+static struct serving_pages *pages_of(struct device *d, int kind)
 {
     return &d->s.cache.pages[kind];
 }
@@ -81,36 +79,36 @@ static struct gptoss_pages *pages_of(struct device *d, int kind)
 /* Every page is held by the tables that name it, or free exactly once. */
 static void check_pool(struct device *d)
 {
-    for (int kind = 0; kind < GPTOSS_KINDS; kind++) {
-        const struct gptoss_pages *p = pages_of(d, kind);
+    for (int kind = 0; kind < KINDS; kind++) {
+        const struct serving_pages *p = pages_of(d, kind);
         uint32_t holders[MOST] = {0}, listed = 0, cached = 0;
         bool is_free[MOST] = {false};
 
         assert_int_equal(p->total, d->usable[kind]);
         assert_true(p->total >= p->least && p->total <= p->most);
         for (uint32_t i = 0; i < SEQUENCES; i++) {
-            const struct gptoss_slot *slot = &d->s.slots[i];
-            const uint32_t *table = kind == GPTOSS_FULL ? slot->full_pages : slot->window_pages;
+            const struct serving_slot *slot = &d->s.slots[i];
+            const uint32_t *table = slot->tables[kind];
             for (uint32_t k = 0; k < slot->page_count; k++)
-                if (table[k] != GPTOSS_NO_PAGE) {
+                if (table[k] != SERVING_NO_PAGE) {
                     assert_true(table[k] < p->total);
                     holders[table[k]]++;
                 }
         }
-        for (uint32_t i = p->oldest, before = GPTOSS_NO_PAGE; i != GPTOSS_NO_PAGE;
+        for (uint32_t i = p->oldest, before = SERVING_NO_PAGE; i != SERVING_NO_PAGE;
              before = i, i = p->at[i].newer) {
             assert_true(i < p->total && !is_free[i]);
             assert_int_equal(p->at[i].older, before);
             is_free[i] = true;
             listed++;
-            cached += p->at[i].memory != GPTOSS_NO_PAGE;
+            cached += p->at[i].memory != SERVING_NO_PAGE;
         }
         assert_int_equal(listed, p->free_count);
         assert_int_equal(cached, p->cached_count);
         for (uint32_t i = 0; i < p->total; i++) {
             assert_int_equal(p->at[i].holders, holders[i]);
             assert_int_equal(is_free[i], holders[i] == 0);
-            if (p->at[i].memory != GPTOSS_NO_PAGE)
+            if (p->at[i].memory != SERVING_NO_PAGE)
                 assert_int_equal(d->s.cache.memories[p->at[i].memory].page[kind], i);
         }
     }
@@ -128,13 +126,14 @@ static uint64_t digest(const struct engine_sequence *seq, uint32_t position)
 /* Checks every cell that the step reads, then writes the cells that it computes. */
 static void compute(struct device *d, const struct engine_sequence *seq)
 {
-    const struct gptoss_slot *slot = &d->s.slots[seq->slot];
+    const struct serving_slot *slot = &d->s.slots[seq->slot];
 
     for (uint32_t p = 0; p < seq->computed + seq->take; p++) {
         bool is_seen = p + WINDOW > seq->computed;
-        uint64_t *full = &d->cell[GPTOSS_FULL][slot->full_pages[p / PAGE]][p % PAGE];
+        uint64_t *full = &d->cell[KIND_FULL][slot->tables[KIND_FULL][p / PAGE]][p % PAGE];
         uint64_t *window =
-            is_seen ? &d->cell[GPTOSS_WINDOW][slot->window_pages[p / PAGE]][p % PAGE] : NULL;
+            is_seen ? &d->cell[KIND_WINDOW][slot->tables[KIND_WINDOW][p / PAGE]][p % PAGE]
+                    : NULL;
         if (p < seq->computed) {
             assert_int_equal(*full, digest(seq, p));
             assert_true(window == NULL || *window == digest(seq, p));
@@ -146,17 +145,17 @@ static void compute(struct device *d, const struct engine_sequence *seq)
 
 static void step(struct device *d)
 {
-    (void)gptoss_scheduler_choose(&d->s);
+    (void)serving_scheduler_choose(&d->s);
     for (struct engine_sequence *seq = d->s.queue.running; seq != NULL; seq = seq->next)
         if (seq->take > 0)
             compute(d, seq);
-    gptoss_scheduler_advance(&d->s, 0);
+    serving_scheduler_advance(&d->s, 0);
     for (struct engine_sequence *seq = d->s.queue.running; seq != NULL; seq = seq->next) {
         seq->reported = seq->computed < seq->prompt_count ? seq->computed : seq->prompt_count;
         if (seq->computed == seq->count && seq->count < CONTEXT)
             assert_true(engine_sequence_append(seq, seq->count * 7 % 500));
     }
-    gptoss_scheduler_settle(&d->s);
+    serving_scheduler_settle(&d->s);
 }
 
 static struct engine_sequence *add(struct device *d, const uint32_t *ids, uint32_t count)
@@ -173,23 +172,23 @@ static struct engine_sequence *add(struct device *d, const uint32_t *ids, uint32
 
 static void end(struct device *d, struct engine_sequence **seq)
 {
-    gptoss_scheduler_end(&d->s, *seq);
+    serving_scheduler_end(&d->s, *seq);
     engine_sequence_destroy(*seq);
-    gptoss_scheduler_settle(&d->s);
+    serving_scheduler_settle(&d->s);
     *seq = NULL;
 }
 
 static void limit(struct device *d, uint64_t bytes)
 {
-    const struct gptoss_kv_share share = gptoss_elastic_divide(&elastic, bytes);
-    uint32_t before[GPTOSS_KINDS], excess[GPTOSS_KINDS];
+    const struct serving_kv_share share = serving_elastic_divide(&elastic, bytes);
+    uint32_t before[KINDS], excess[KINDS];
 
-    for (int kind = 0; kind < GPTOSS_KINDS; kind++) {
+    for (int kind = 0; kind < KINDS; kind++) {
         before[kind] = pages_of(d, kind)->total;
-        excess[kind] = gptoss_elastic_excess(pages_of(d, kind), share.pages[kind]);
+        excess[kind] = serving_elastic_excess(pages_of(d, kind), share.pages[kind]);
     }
-    gptoss_scheduler_limit(&d->s, &share);
-    for (int kind = 0; kind < GPTOSS_KINDS; kind++)
+    serving_scheduler_limit(&d->s, &share);
+    for (int kind = 0; kind < KINDS; kind++)
         assert_int_equal(pages_of(d, kind)->total, before[kind] - excess[kind]);
 }
 
@@ -228,12 +227,12 @@ static void ten_thousand_random_steps_lose_no_page_and_change_no_key(void **stat
             end(d, &live[k]);
     limit(d, 0);
     check_pool(d);
-    for (int kind = 0; kind < GPTOSS_KINDS; kind++) {
-        assert_int_equal(pages_of(d, kind)->total, elastic.least_pages[kind]);
-        assert_int_equal(pages_of(d, kind)->free_count, elastic.least_pages[kind]);
+    for (int kind = 0; kind < KINDS; kind++) {
+        assert_int_equal(pages_of(d, kind)->total, elastic.kinds[kind].least);
+        assert_int_equal(pages_of(d, kind)->free_count, elastic.kinds[kind].least);
     }
     assert_true(d->grown > 50 && d->shrunk > 50 && d->moved > 500 && d->refused > 5);
-    gptoss_scheduler_deinit(&d->s);
+    serving_scheduler_deinit(&d->s);
     free(d);
 }
 
@@ -259,18 +258,18 @@ the_pool_grows_before_a_prefix_is_lost_and_shrinks_by_the_oldest_prefixes(void *
 
     (void)state;
     limit(d, 40000);
-    assert_int_equal(pages_of(d, GPTOSS_FULL)->total, FULL); /* only when it is needed */
+    assert_int_equal(pages_of(d, KIND_FULL)->total, FULL); /* only when it is needed */
     for (uint32_t i = 0; i < 8; i++)
         assert_int_equal(run(d, i * 100, 40), 0); /* 10 pages each */
-    assert_true(pages_of(d, GPTOSS_FULL)->total >= 80);
+    assert_true(pages_of(d, KIND_FULL)->total >= 80);
     assert_int_equal(run(d, 0, 40), 36); /* the first is cached still, and now the newest */
     check_pool(d);
     limit(d, 0);
-    assert_int_equal(pages_of(d, GPTOSS_FULL)->total, elastic.least_pages[GPTOSS_FULL]);
+    assert_int_equal(pages_of(d, KIND_FULL)->total, elastic.kinds[KIND_FULL].least);
     check_pool(d);
     assert_int_equal(run(d, 0, 40), 36);  /* moved, and the same */
     assert_int_equal(run(d, 100, 40), 0); /* the oldest is gone */
-    gptoss_scheduler_deinit(&d->s);
+    serving_scheduler_deinit(&d->s);
     free(d);
 }
 
@@ -292,17 +291,17 @@ static void memory_of_live_sequences_stays_and_goes_when_they_end(void **state)
     for (uint32_t i = 0; i < 3; i++)
         assert_true(seq[i]->count > 60);
     limit(d, 0);
-    assert_true(pages_of(d, GPTOSS_FULL)->total >= 45);
-    assert_int_equal(gptoss_elastic_excess(pages_of(d, GPTOSS_FULL), 0), 0);
+    assert_true(pages_of(d, KIND_FULL)->total >= 45);
+    assert_int_equal(serving_elastic_excess(pages_of(d, KIND_FULL), 0), 0);
     step(d);
     check_pool(d);
     end(d, &seq[1]);
-    assert_true(pages_of(d, GPTOSS_FULL)->total < 45);
+    assert_true(pages_of(d, KIND_FULL)->total < 45);
     check_pool(d);
     end(d, &seq[0]);
     end(d, &seq[2]);
-    assert_int_equal(pages_of(d, GPTOSS_FULL)->total, elastic.least_pages[GPTOSS_FULL]);
-    gptoss_scheduler_deinit(&d->s);
+    assert_int_equal(pages_of(d, KIND_FULL)->total, elastic.kinds[KIND_FULL].least);
+    serving_scheduler_deinit(&d->s);
     free(d);
 }
 
@@ -310,16 +309,16 @@ static void a_limit_is_divided_within_its_bytes_and_the_bounds_of_the_plan(void 
 {
     (void)state;
     for (uint64_t bytes = 0; bytes < 40000; bytes += 37) {
-        struct gptoss_kv_share s = gptoss_elastic_divide(&elastic, bytes);
-        uint64_t sum = s.pages[GPTOSS_FULL] * elastic.full_page_bytes +
-                       s.pages[GPTOSS_WINDOW] * elastic.window_page_bytes;
-        for (int kind = 0; kind < GPTOSS_KINDS; kind++)
-            assert_true(s.pages[kind] >= elastic.least_pages[kind] && s.pages[kind] <= MOST);
-        assert_true(sum <= bytes || s.pages[GPTOSS_FULL] == elastic.least_pages[GPTOSS_FULL]);
+        struct serving_kv_share s = serving_elastic_divide(&elastic, bytes);
+        uint64_t sum = s.pages[KIND_FULL] * elastic.kinds[KIND_FULL].page_bytes +
+                       s.pages[KIND_WINDOW] * elastic.kinds[KIND_WINDOW].page_bytes;
+        for (int kind = 0; kind < KINDS; kind++)
+            assert_true(s.pages[kind] >= elastic.kinds[kind].least && s.pages[kind] <= MOST);
+        assert_true(sum <= bytes || s.pages[KIND_FULL] == elastic.kinds[KIND_FULL].least);
     }
-    struct gptoss_kv_share s = gptoss_elastic_divide(&elastic, elastic.kv);
-    assert_int_equal(s.pages[GPTOSS_FULL], FULL);
-    assert_int_equal(s.pages[GPTOSS_WINDOW], WINDOWS);
+    struct serving_kv_share s = serving_elastic_divide(&elastic, elastic.kv);
+    assert_int_equal(s.pages[KIND_FULL], FULL);
+    assert_int_equal(s.pages[KIND_WINDOW], WINDOWS);
 }
 
 /* ---- the engine ---- */

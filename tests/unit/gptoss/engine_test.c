@@ -4,7 +4,7 @@
 
 #include <math.h>
 
-#include "engines/gptoss/engine_model.h"
+#include "engines/serving/model.h"
 
 #define API gptoss_engine_api()
 

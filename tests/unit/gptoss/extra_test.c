@@ -1,19 +1,19 @@
 /* The engine's own options: known ones are read, wrong ones are named, others are ignored. */
 #include "tests/unit/gptoss/support.h"
 
-#include "engines/gptoss/engine_model.h"
+#include "engines/gptoss/extra.h"
 
 static void known_options_are_read_and_others_left_alone(void **state)
 {
     struct gptoss_extra extra;
 
     (void)state;
-    assert_int_equal(gptoss_engine_extra(NULL, &extra, NULL), LR_OK);
+    assert_int_equal(gptoss_extra_read(NULL, &extra, NULL), LR_OK);
     assert_string_equal(extra.random_shape, "");
     assert_false(extra.measure_memory);
     assert_int_equal(
-        gptoss_engine_extra("{\"random_shape\":\"120b\",\"measure_memory\":true,\"x\":[1]}",
-                            &extra, NULL),
+        gptoss_extra_read("{\"random_shape\":\"120b\",\"measure_memory\":true,\"x\":[1]}",
+                          &extra, NULL),
         LR_OK);
     assert_string_equal(extra.random_shape, "120b");
     assert_true(extra.measure_memory);
@@ -25,12 +25,12 @@ static void wrong_options_are_refused_by_name(void **state)
     struct lr_error err = {0};
 
     (void)state;
-    assert_int_equal(gptoss_engine_extra("[1]", &extra, &err), LR_INVALID_ARGUMENT);
-    assert_int_equal(gptoss_engine_extra("{", &extra, &err), LR_INVALID_ARGUMENT);
-    assert_int_equal(gptoss_engine_extra("{\"random_shape\":7}", &extra, &err),
+    assert_int_equal(gptoss_extra_read("[1]", &extra, &err), LR_INVALID_ARGUMENT);
+    assert_int_equal(gptoss_extra_read("{", &extra, &err), LR_INVALID_ARGUMENT);
+    assert_int_equal(gptoss_extra_read("{\"random_shape\":7}", &extra, &err),
                      LR_INVALID_ARGUMENT);
     assert_non_null(strstr(err.text, "random_shape"));
-    assert_int_equal(gptoss_engine_extra("{\"measure_memory\":\"yes\"}", &extra, &err),
+    assert_int_equal(gptoss_extra_read("{\"measure_memory\":\"yes\"}", &extra, &err),
                      LR_INVALID_ARGUMENT);
     assert_non_null(strstr(err.text, "measure_memory"));
 }

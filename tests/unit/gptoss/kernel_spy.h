@@ -271,9 +271,10 @@ static inline lr_code spy_run(const struct gpu_command *command, struct lr_error
     return code;
 }
 
-static lr_code spy_open(const char *name, struct gpu_device **out, struct lr_error *err)
+static lr_code spy_open(const char *name, const struct gpu_programs *programs,
+                        struct gpu_device **out, struct lr_error *err)
 {
-    lr_code code = spy.real->open(name, out, err);
+    lr_code code = spy.real->open(name, programs, out, err);
 
     spy.device = *out;
     spy.made_count = 0;
@@ -314,7 +315,7 @@ static void spy_release(struct gpu_device *d, struct gpu_buffer *buffer)
     spy.real->release(d, buffer);
 }
 
-static lr_code spy_pipeline(struct gpu_device *d, enum gpu_kernel kernel, uint32_t threads,
+static lr_code spy_pipeline(struct gpu_device *d, uint32_t kernel, uint32_t threads,
                             uint32_t mode, struct gpu_pipeline **out, struct lr_error *err)
 {
     lr_code code = spy.real->pipeline(d, kernel, threads, mode, out, err);

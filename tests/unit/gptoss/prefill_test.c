@@ -2,130 +2,133 @@
  * a simulation in virtual time with step durations like those of a large GPU. */
 #include "tests/unit/gptoss/support.h"
 
-#include "engines/gptoss/scheduler/scheduler.h"
+#include "engines/gptoss/model/loader.h"
+#include "engines/serving/scheduler.h"
+#include "tests/unit/serving/kinds.h"
 
 enum { MS = 1000 * 1000, LONGEST = 131072 };
 
 /* ---- pace ---- */
 
-static struct gptoss_pace pace_of(uint32_t least, uint32_t most)
+static struct serving_pace pace_of(uint32_t least, uint32_t most)
 {
-    struct gptoss_pace p;
+    struct serving_pace p;
 
-    gptoss_pace_init(&p, least, most, 25, GPTOSS_DEPTH_IS_FREE);
+    serving_pace_init(&p, least, most, 25, SERVING_DEPTH_IS_FREE);
     return p;
 }
 
-static uint64_t tokens_of(const struct gptoss_pace *p, enum gptoss_pace_kind kind)
+static uint64_t tokens_of(const struct serving_pace *p, enum serving_pace_kind kind)
 {
-    return p->work[kind] / gptoss_pace_work(p, 0, 1);
+    return p->work[kind] / serving_pace_work(p, 0, 1);
 }
 
-static void step_of(struct gptoss_pace *p, enum gptoss_pace_kind kind, uint32_t tokens,
+static void step_of(struct serving_pace *p, enum serving_pace_kind kind, uint32_t tokens,
                     bool is_full, uint64_t ns)
 {
-    gptoss_pace_measured(p, kind, gptoss_pace_work(p, 0, tokens), is_full, ns);
+    serving_pace_measured(p, kind, serving_pace_work(p, 0, tokens), is_full, ns);
 }
 
 static void a_chunk_grows_while_its_steps_are_shorter_than_the_aim(void **state)
 {
-    struct gptoss_pace p = pace_of(64, 2048);
+    struct serving_pace p = pace_of(64, 2048);
 
     (void)state;
-    assert_int_equal(tokens_of(&p, GPTOSS_PACE_GAP), 64);
-    step_of(&p, GPTOSS_PACE_GAP, 64, true, 5 * MS); /* a factor of two at most */
-    assert_int_equal(tokens_of(&p, GPTOSS_PACE_GAP), 128);
-    step_of(&p, GPTOSS_PACE_GAP, 128, true, 16 * MS); /* the aim is 20 ms */
-    assert_int_equal(tokens_of(&p, GPTOSS_PACE_GAP), 160);
-    assert_int_equal(tokens_of(&p, GPTOSS_PACE_ALONE), 128); /* such a step was short enough */
-    step_of(&p, GPTOSS_PACE_GAP, 10, false, 1 * MS);
-    assert_int_equal(tokens_of(&p, GPTOSS_PACE_GAP), 160); /* a small step says nothing */
+    assert_int_equal(tokens_of(&p, SERVING_PACE_GAP), 64);
+    step_of(&p, SERVING_PACE_GAP, 64, true, 5 * MS); /* a factor of two at most */
+    assert_int_equal(tokens_of(&p, SERVING_PACE_GAP), 128);
+    step_of(&p, SERVING_PACE_GAP, 128, true, 16 * MS); /* the aim is 20 ms */
+    assert_int_equal(tokens_of(&p, SERVING_PACE_GAP), 160);
+    assert_int_equal(tokens_of(&p, SERVING_PACE_ALONE), 128); /* such a step was short enough */
+    step_of(&p, SERVING_PACE_GAP, 10, false, 1 * MS);
+    assert_int_equal(tokens_of(&p, SERVING_PACE_GAP), 160); /* a small step says nothing */
 }
 
 static void a_chunk_shrinks_when_its_steps_are_longer_than_the_aim(void **state)
 {
-    struct gptoss_pace p = pace_of(64, 2048);
+    struct serving_pace p = pace_of(64, 2048);
 
     (void)state;
     for (uint32_t n = 64; n < 1024; n *= 2)
-        step_of(&p, GPTOSS_PACE_GAP, n, true, MS);
-    assert_int_equal(tokens_of(&p, GPTOSS_PACE_GAP), 1024);
-    step_of(&p, GPTOSS_PACE_GAP, 1024, true, 25 * MS);
-    assert_in_range(tokens_of(&p, GPTOSS_PACE_GAP), 818, 820);
-    step_of(&p, GPTOSS_PACE_GAP, 819, true, 9000ull * MS); /* one slow step is not believed */
-    assert_in_range(tokens_of(&p, GPTOSS_PACE_GAP), 408, 410);
+        step_of(&p, SERVING_PACE_GAP, n, true, MS);
+    assert_int_equal(tokens_of(&p, SERVING_PACE_GAP), 1024);
+    step_of(&p, SERVING_PACE_GAP, 1024, true, 25 * MS);
+    assert_in_range(tokens_of(&p, SERVING_PACE_GAP), 818, 820);
+    step_of(&p, SERVING_PACE_GAP, 819, true, 9000ull * MS); /* one slow step is not believed */
+    assert_in_range(tokens_of(&p, SERVING_PACE_GAP), 408, 410);
     for (int i = 0; i < 20; i++)
-        step_of(&p, GPTOSS_PACE_GAP, 10, false, 30 * MS);
+        step_of(&p, SERVING_PACE_GAP, 10, false, 30 * MS);
     /* A step cannot be shorter than the target: the smallest chunk. */
-    assert_int_equal(tokens_of(&p, GPTOSS_PACE_GAP), 64);
+    assert_int_equal(tokens_of(&p, SERVING_PACE_GAP), 64);
 }
 
 static void
 the_first_prompt_has_the_chunk_that_the_device_begins_with_and_streams_the_least(void **state)
 {
-    struct gptoss_pace p;
+    struct serving_pace p;
 
     (void)state;
-    gptoss_pace_init(&p, 64, 2048, 25, 10000);
-    gptoss_pace_begin(&p, 2048);
-    assert_int_equal(p.work[GPTOSS_PACE_ALONE], gptoss_pace_work(&p, 0, 2048));
-    assert_int_equal(p.work[GPTOSS_PACE_SEVERAL], gptoss_pace_work(&p, 0, 2048));
-    assert_int_equal(p.work[GPTOSS_PACE_GAP], gptoss_pace_work(&p, 0, 64));
-    gptoss_pace_begin(&p, 512);
-    assert_int_equal(p.work[GPTOSS_PACE_ALONE], gptoss_pace_work(&p, 0, 512));
-    gptoss_pace_begin(&p, 0);
-    assert_int_equal(p.work[GPTOSS_PACE_ALONE], gptoss_pace_work(&p, 0, 64));
-    gptoss_pace_begin(&p, 4096); /* more than a step can have */
-    assert_int_equal(p.work[GPTOSS_PACE_ALONE], gptoss_pace_work(&p, 0, 2048));
+    serving_pace_init(&p, 64, 2048, 25, 10000);
+    serving_pace_begin(&p, 2048);
+    assert_int_equal(p.work[SERVING_PACE_ALONE], serving_pace_work(&p, 0, 2048));
+    assert_int_equal(p.work[SERVING_PACE_SEVERAL], serving_pace_work(&p, 0, 2048));
+    assert_int_equal(p.work[SERVING_PACE_GAP], serving_pace_work(&p, 0, 64));
+    serving_pace_begin(&p, 512);
+    assert_int_equal(p.work[SERVING_PACE_ALONE], serving_pace_work(&p, 0, 512));
+    serving_pace_begin(&p, 0);
+    assert_int_equal(p.work[SERVING_PACE_ALONE], serving_pace_work(&p, 0, 64));
+    serving_pace_begin(&p, 4096); /* more than a step can have */
+    assert_int_equal(p.work[SERVING_PACE_ALONE], serving_pace_work(&p, 0, 2048));
     /* It was too much after all. */
-    gptoss_pace_measured(&p, GPTOSS_PACE_ALONE, p.work[GPTOSS_PACE_ALONE], true, 10000000000);
-    assert_int_equal(p.work[GPTOSS_PACE_ALONE], gptoss_pace_work(&p, 0, 1024));
+    serving_pace_measured(&p, SERVING_PACE_ALONE, p.work[SERVING_PACE_ALONE], true,
+                          10000000000);
+    assert_int_equal(p.work[SERVING_PACE_ALONE], serving_pace_work(&p, 0, 1024));
 }
 
 static void a_larger_target_gap_gives_longer_steps_and_larger_chunks(void **state)
 {
-    struct gptoss_pace small, large;
+    struct serving_pace small, large;
 
     (void)state;
-    gptoss_pace_init(&small, 64, 2048, 25, GPTOSS_DEPTH_IS_FREE);
-    gptoss_pace_init(&large, 64, 2048, 100, GPTOSS_DEPTH_IS_FREE);
-    for (int kind = 0; kind < GPTOSS_PACE_KINDS; kind++)
+    serving_pace_init(&small, 64, 2048, 25, SERVING_DEPTH_IS_FREE);
+    serving_pace_init(&large, 64, 2048, 100, SERVING_DEPTH_IS_FREE);
+    for (int kind = 0; kind < SERVING_PACE_KINDS; kind++)
         assert_int_equal(large.aim_ns[kind], 4 * small.aim_ns[kind]);
     for (uint32_t n = 64; n < 512; n *= 2) { /* steps of 10 ms for 64 tokens */
-        step_of(&small, GPTOSS_PACE_GAP, (uint32_t)tokens_of(&small, GPTOSS_PACE_GAP), true,
-                tokens_of(&small, GPTOSS_PACE_GAP) * 10 * MS / 64);
-        step_of(&large, GPTOSS_PACE_GAP, (uint32_t)tokens_of(&large, GPTOSS_PACE_GAP), true,
-                tokens_of(&large, GPTOSS_PACE_GAP) * 10 * MS / 64);
+        step_of(&small, SERVING_PACE_GAP, (uint32_t)tokens_of(&small, SERVING_PACE_GAP), true,
+                tokens_of(&small, SERVING_PACE_GAP) * 10 * MS / 64);
+        step_of(&large, SERVING_PACE_GAP, (uint32_t)tokens_of(&large, SERVING_PACE_GAP), true,
+                tokens_of(&large, SERVING_PACE_GAP) * 10 * MS / 64);
     }
-    assert_int_equal(tokens_of(&small, GPTOSS_PACE_GAP), 128); /* 20 ms */
-    assert_int_equal(tokens_of(&large, GPTOSS_PACE_GAP), 512); /* 80 ms */
+    assert_int_equal(tokens_of(&small, SERVING_PACE_GAP), 128); /* 20 ms */
+    assert_int_equal(tokens_of(&large, SERVING_PACE_GAP), 512); /* 80 ms */
 }
 
 static void a_chunk_that_the_operator_set_is_fixed(void **state)
 {
-    struct gptoss_pace p = pace_of(0, 512);
+    struct serving_pace p = pace_of(0, 512);
 
     (void)state;
-    step_of(&p, GPTOSS_PACE_GAP, 512, true, 900ull * MS);
-    assert_int_equal(tokens_of(&p, GPTOSS_PACE_GAP), 512);
-    step_of(&p, GPTOSS_PACE_ALONE, 512, true, MS);
-    assert_int_equal(tokens_of(&p, GPTOSS_PACE_ALONE), 512);
+    step_of(&p, SERVING_PACE_GAP, 512, true, 900ull * MS);
+    assert_int_equal(tokens_of(&p, SERVING_PACE_GAP), 512);
+    step_of(&p, SERVING_PACE_ALONE, 512, true, MS);
+    assert_int_equal(tokens_of(&p, SERVING_PACE_ALONE), 512);
 }
 
 static void the_kind_of_a_step_depends_on_who_waits_for_its_end(void **state)
 {
-    struct gptoss_pace p = pace_of(64, 2048);
-    uint64_t token = gptoss_pace_work(&p, 0, 1);
-    struct gptoss_crowd alone = {.live = 1, .least_work = 9000 * token},
-                        stream = {.live = 2, .decoding = 1, .least_work = 9000 * token},
-                        several = {.live = 2, .least_work = 9000 * token},
-                        ending = {.live = 2, .least_work = 48 * token};
+    struct serving_pace p = pace_of(64, 2048);
+    uint64_t token = serving_pace_work(&p, 0, 1);
+    struct serving_crowd alone = {.live = 1, .least_work = 9000 * token},
+                         stream = {.live = 2, .decoding = 1, .least_work = 9000 * token},
+                         several = {.live = 2, .least_work = 9000 * token},
+                         ending = {.live = 2, .least_work = 48 * token};
 
     (void)state;
-    assert_int_equal(gptoss_pace_kind(&p, &alone), GPTOSS_PACE_ALONE);
-    assert_int_equal(gptoss_pace_kind(&p, &stream), GPTOSS_PACE_GAP);
-    assert_int_equal(gptoss_pace_kind(&p, &several), GPTOSS_PACE_SEVERAL);
-    assert_int_equal(gptoss_pace_kind(&p, &ending), GPTOSS_PACE_GAP);
+    assert_int_equal(serving_pace_kind(&p, &alone), SERVING_PACE_ALONE);
+    assert_int_equal(serving_pace_kind(&p, &stream), SERVING_PACE_GAP);
+    assert_int_equal(serving_pace_kind(&p, &several), SERVING_PACE_SEVERAL);
+    assert_int_equal(serving_pace_kind(&p, &ending), SERVING_PACE_GAP);
 }
 
 /* ---- share ---- */
@@ -136,24 +139,24 @@ static struct engine_sequence prompt_of(uint64_t arrival, uint32_t computed, uin
         .arrival = arrival, .computed = computed, .count = computed + left};
 }
 
-static struct gptoss_shared share_out(const struct gptoss_pace *p,
-                                      struct engine_sequence *prompts, uint32_t count)
+static struct serving_shared share_out(const struct serving_pace *p,
+                                       struct engine_sequence *prompts, uint32_t count)
 {
-    struct gptoss_claim claims[8];
+    struct serving_claim claims[8];
 
     for (uint32_t i = 0; i < count; i++)
-        claims[i] = gptoss_claim_of(p, &prompts[i]);
-    return gptoss_share(p, GPTOSS_PACE_GAP, claims, count);
+        claims[i] = serving_claim_of(p, &prompts[i]);
+    return serving_share(p, SERVING_PACE_GAP, claims, count);
 }
 
 static void a_short_prompt_passes_long_ones_and_the_oldest_gets_a_quarter(void **state)
 {
-    struct gptoss_pace p = pace_of(0, 100);
+    struct serving_pace p = pace_of(0, 100);
     struct engine_sequence prompts[] = {prompt_of(1, 0, 9000), prompt_of(2, 500, 400),
                                         prompt_of(3, 0, 60)};
 
     (void)state;
-    struct gptoss_shared shared = share_out(&p, prompts, 3);
+    struct serving_shared shared = share_out(&p, prompts, 3);
     assert_int_equal(prompts[0].take, 25);
     assert_int_equal(prompts[1].take, 15);
     assert_int_equal(prompts[2].take, 60);
@@ -163,7 +166,7 @@ static void a_short_prompt_passes_long_ones_and_the_oldest_gets_a_quarter(void *
 
 static void nothing_of_a_step_is_left_unused(void **state)
 {
-    struct gptoss_pace p = pace_of(0, 100);
+    struct serving_pace p = pace_of(0, 100);
     struct engine_sequence old_short[] = {prompt_of(1, 0, 5), prompt_of(2, 0, 900)};
     struct engine_sequence all_short[] = {prompt_of(1, 0, 5), prompt_of(2, 0, 6)};
 
@@ -177,7 +180,7 @@ static void nothing_of_a_step_is_left_unused(void **state)
 
 static void a_higher_priority_comes_before_less_work(void **state)
 {
-    struct gptoss_pace p = pace_of(0, 100);
+    struct serving_pace p = pace_of(0, 100);
     struct engine_sequence prompts[] = {prompt_of(9, 0, 98), prompt_of(1, 0, 1000),
                                         prompt_of(2, 0, 10)};
 
@@ -190,14 +193,14 @@ static void a_higher_priority_comes_before_less_work(void **state)
 
 static void the_chunk_has_fewer_tokens_at_depth_but_never_less_than_the_least(void **state)
 {
-    struct gptoss_pace p;
+    struct serving_pace p;
     struct engine_sequence early = prompt_of(1, 0, 50000), deep = prompt_of(1, 30000, 20000),
                            deepest = prompt_of(1, 900000, 20000);
 
     (void)state;
-    gptoss_pace_init(&p, 64, 2048, 25, 10000);
+    serving_pace_init(&p, 64, 2048, 25, 10000);
     for (uint32_t n = 64; n < 1024; n *= 2)
-        step_of(&p, GPTOSS_PACE_GAP, n, true, MS);
+        step_of(&p, SERVING_PACE_GAP, n, true, MS);
     assert_in_range(share_out(&p, &early, 1).tokens, 1000, 1024);
     assert_in_range(share_out(&p, &deep, 1).tokens, 250, 256);
     assert_int_equal(share_out(&p, &deepest, 1).tokens, 64);
@@ -222,15 +225,15 @@ static void depth_counts_as_much_as_the_arithmetic_of_the_model_says(void **stat
     assert_in_range(gptoss_depth_unit(&c), 24000, 36000);
     for (uint32_t i = 0; i < c.layers; i++)
         c.sliding[i] = true;
-    assert_int_equal(gptoss_depth_unit(&c), GPTOSS_DEPTH_IS_FREE);
+    assert_int_equal(gptoss_depth_unit(&c), SERVING_DEPTH_IS_FREE);
 }
 
 /* ---- simulation ---- */
 
-static const struct gptoss_plan large = {
+static const struct serving_plan large = {
     .page_tokens = 64,
-    .full_pages = 16384,
-    .window_pages = 64 * 40,
+    .kind_count = KINDS,
+    .kinds = {{.pages = 16384}, {.window = 128, .pages = 64 * 40}},
     .max_sequences = 64,
     .max_context = LONGEST,
     .prefill_chunk = 2048,
@@ -247,7 +250,7 @@ struct user {
 };
 
 struct sim {
-    struct gptoss_scheduler s;
+    struct serving_scheduler s;
     struct user users[64];
     uint64_t now_ns, steps, work;
     uint64_t ids;
@@ -257,16 +260,16 @@ struct sim {
     double worst_delay;                             /* work until the end / ahead */
 };
 
-static void sim_open(struct sim *sim, const struct gptoss_plan *plan, uint32_t depth_unit)
+static void sim_open(struct sim *sim, const struct serving_plan *plan, uint32_t depth_unit)
 {
     *sim = (struct sim){0};
-    assert_int_equal(gptoss_scheduler_init(&sim->s, plan, 128, NULL), LR_OK);
-    gptoss_scheduler_set_pace(&sim->s, 25, depth_unit);
+    assert_int_equal(serving_scheduler_init(&sim->s, plan, NULL), LR_OK);
+    serving_scheduler_set_pace(&sim->s, 25, depth_unit);
 }
 
 static uint64_t work_left(const struct sim *sim, struct engine_sequence *seq)
 {
-    return gptoss_claim_of(&sim->s.pace, seq).work;
+    return serving_claim_of(&sim->s.pace, seq).work;
 }
 
 static struct user *arrive(struct sim *sim, uint32_t prompt, uint32_t answer)
@@ -291,7 +294,7 @@ static struct user *arrive(struct sim *sim, uint32_t prompt, uint32_t answer)
 
 static void leave(struct sim *sim, struct user *u)
 {
-    gptoss_scheduler_end(&sim->s, u->seq);
+    serving_scheduler_end(&sim->s, u->seq);
     engine_sequence_destroy(u->seq);
     u->seq = NULL;
 }
@@ -329,12 +332,12 @@ static void first_token(struct sim *sim, const struct user *u)
 
 static void step(struct sim *sim)
 {
-    assert_true(gptoss_scheduler_choose(&sim->s) > 0);
+    assert_true(serving_scheduler_choose(&sim->s) > 0);
     uint64_t ns = duration(sim);
     sim->now_ns += ns;
     sim->steps++;
     sim->work += sim->s.shared.work;
-    gptoss_scheduler_advance(&sim->s, ns);
+    serving_scheduler_advance(&sim->s, ns);
     for (struct user *u = sim->users; u < sim->users + 64; u++) {
         if (u->seq == NULL || u->seq->computed < u->seq->count)
             continue;
@@ -355,9 +358,9 @@ static void sim_close(struct sim *sim)
     for (struct user *u = sim->users; u < sim->users + 64; u++)
         if (u->seq != NULL)
             leave(sim, u);
-    for (int kind = 0; kind < GPTOSS_KINDS; kind++)
+    for (int kind = 0; kind < KINDS; kind++)
         assert_int_equal(sim->s.cache.pages[kind].free_count, sim->s.cache.pages[kind].total);
-    gptoss_scheduler_deinit(&sim->s);
+    serving_scheduler_deinit(&sim->s);
 }
 
 static uint32_t next_random(uint32_t *seed)
@@ -412,14 +415,14 @@ static void a_stream_keeps_its_gap_beside_prompts_of_every_length(void **state)
 
 static void no_prompt_takes_longer_than_four_times_the_order_of_arrival(void **state)
 {
-    struct gptoss_plan plan = large;
+    struct serving_plan plan = large;
     uint32_t seed = 11;
     struct sim sim;
 
     (void)state;
     plan.prefill_chunk = 200; /* fixed */
     plan.least_chunk = 0;
-    sim_open(&sim, &plan, GPTOSS_DEPTH_IS_FREE);
+    sim_open(&sim, &plan, SERVING_DEPTH_IS_FREE);
     struct user *victim = arrive(&sim, 20000, 1);
     while (sim.steps < 6000) {
         /* There are always more short prompts than a step can compute. */
@@ -437,7 +440,7 @@ static void no_prompt_takes_longer_than_four_times_the_order_of_arrival(void **s
 
 static void random_crowds_keep_the_bound(void **state)
 {
-    struct gptoss_plan plan = large;
+    struct serving_plan plan = large;
     uint32_t seed = 5;
 
     (void)state;
@@ -445,14 +448,14 @@ static void random_crowds_keep_the_bound(void **state)
     plan.least_chunk = 0;
     for (int round = 0; round < 20; round++) {
         struct sim sim;
-        sim_open(&sim, &plan, GPTOSS_DEPTH_IS_FREE);
+        sim_open(&sim, &plan, SERVING_DEPTH_IS_FREE);
         for (int i = 0; i < 2000; i++) {
             uint32_t r = next_random(&seed);
             if (sim.s.queue.live == 0 || (r % 4 == 0 && sim.s.queue.live < 64)) {
                 /* Steps are whole: only a prompt of many steps shows its delay exactly. */
                 struct user *u = arrive(&sim, r % 7 == 0 ? 6400 : 1 + r % 200, 1);
                 if (u->seq->prompt_count < 6400)
-                    u->ahead += 64 * gptoss_pace_work(&sim.s.pace, 0, 1);
+                    u->ahead += 64 * serving_pace_work(&sim.s.pace, 0, 1);
             }
             step(&sim);
         }
@@ -484,14 +487,14 @@ static void on_a_slow_device_no_step_of_a_long_prompt_reaches_the_step_timeout(v
     struct sim sim;
 
     (void)state;
-    sim_open(&sim, &large, GPTOSS_DEPTH_IS_FREE);
+    sim_open(&sim, &large, SERVING_DEPTH_IS_FREE);
     arrive(&sim, 8000, 1);
     while (sim.s.queue.live > 0) {
-        assert_true(gptoss_scheduler_choose(&sim.s) > 0);
+        assert_true(serving_scheduler_choose(&sim.s) > 0);
         /* 75 ms a token: gpt-oss-20b at 0.04 T multiply-adds a second. */
         uint64_t ns = sim.users[0].seq->take * 75ull * MS;
         assert_true(ns < 30000ull * MS);
-        gptoss_scheduler_advance(&sim.s, ns);
+        serving_scheduler_advance(&sim.s, ns);
         if (sim.users[0].seq->computed == sim.users[0].seq->count)
             leave(&sim, &sim.users[0]);
     }

@@ -4,7 +4,7 @@
 
 #include <semaphore.h>
 
-#include "engines/gptoss/engine_reading.h"
+#include "engines/serving/reading.h"
 
 /* ---- the thread, with a tokenizer that waits for the test ---- */
 
@@ -27,16 +27,16 @@ static lr_code slow_encode(const struct tokenizer *tokenizer, const struct lr_se
     return LR_OK;
 }
 
-static void begin(struct gptoss_reading *r, uint64_t number, size_t bytes)
+static void begin(struct serving_reading *r, uint64_t number, size_t bytes)
 {
     static const char text[1000];
     const struct lr_segment parts[] = {{.text = text, .len = bytes / 2},
                                        {.text = text, .len = bytes - bytes / 2}};
 
-    assert_true(gptoss_reading_begin(r, number, parts, 2));
+    assert_true(serving_reading_begin(r, number, parts, 2));
 }
 
-static bool is_reading(struct gptoss_reading *r, uint64_t number)
+static bool is_reading(struct serving_reading *r, uint64_t number)
 {
     pthread_mutex_lock(&r->lock);
     bool is = r->current != NULL && r->current->number == number;
@@ -45,41 +45,41 @@ static bool is_reading(struct gptoss_reading *r, uint64_t number)
 }
 
 /* Lets one text end and returns it. */
-static struct gptoss_text *next(struct gptoss_reading *r)
+static struct serving_text *next(struct serving_reading *r)
 {
-    struct gptoss_text *text;
+    struct serving_text *text;
 
     sem_post(&may_end);
-    while ((text = gptoss_reading_take(r)) == NULL)
-        gptoss_reading_await(r, 1000);
+    while ((text = serving_reading_take(r)) == NULL)
+        serving_reading_await(r, 1000);
     return text;
 }
 
-static void expect(struct gptoss_reading *r, uint64_t number, uint32_t bytes)
+static void expect(struct serving_reading *r, uint64_t number, uint32_t bytes)
 {
-    struct gptoss_text *text = next(r);
+    struct serving_text *text = next(r);
 
     assert_int_equal(text->number, number);
     assert_int_equal(text->code, LR_OK);
     assert_int_equal(text->ids.items[0], bytes);
-    gptoss_text_destroy(text);
+    serving_text_destroy(text);
 }
 
-static struct gptoss_reading *start(void)
+static struct serving_reading *start(void)
 {
-    static struct gptoss_reading r;
+    static struct serving_reading r;
 
     sem_init(&may_end, 0, 0);
-    gptoss_reading_init(&r, NULL, slow_encode);
+    serving_reading_init(&r, NULL, slow_encode);
     begin(&r, 1, 900); /* keeps the thread busy */
     while (!is_reading(&r, 1))
-        gptoss_reading_await(&r, 100);
+        serving_reading_await(&r, 100);
     return &r;
 }
 
 static void the_shortest_text_comes_first_and_every_fourth_time_the_oldest(void **state)
 {
-    struct gptoss_reading *r = start();
+    struct serving_reading *r = start();
 
     (void)state;
     begin(r, 2, 800);
@@ -87,7 +87,7 @@ static void the_shortest_text_comes_first_and_every_fourth_time_the_oldest(void 
     begin(r, 4, 100);
     begin(r, 5, 200);
     begin(r, 6, 300);
-    assert_null(gptoss_reading_take(r)); /* nobody waits for it */
+    assert_null(serving_reading_take(r)); /* nobody waits for it */
     expect(r, 1, 900);
     expect(r, 4, 100);
     expect(r, 5, 200);
@@ -95,35 +95,35 @@ static void the_shortest_text_comes_first_and_every_fourth_time_the_oldest(void 
     expect(r, 6, 300);
     expect(r, 3, 700);
     assert_int_equal(r->pending, 0);
-    gptoss_reading_deinit(r);
+    serving_reading_deinit(r);
 }
 
 static void a_dropped_text_is_never_taken_in_whichever_stage_it_is(void **state)
 {
-    struct gptoss_reading *r = start();
+    struct serving_reading *r = start();
 
     (void)state;
     begin(r, 2, 10);
     begin(r, 3, 20);
     begin(r, 4, 30);
-    gptoss_reading_drop(r, 1); /* being tokenized */
-    gptoss_reading_drop(r, 3); /* waits */
-    gptoss_reading_drop(r, 3);
+    serving_reading_drop(r, 1); /* being tokenized */
+    serving_reading_drop(r, 3); /* waits */
+    serving_reading_drop(r, 3);
     assert_int_equal(r->pending, 2);
     sem_post(&may_end); /* of 1 */
     expect(r, 2, 10);
     sem_post(&may_end);
     while (r->done == NULL)
-        gptoss_reading_await(r, 1000);
-    gptoss_reading_drop(r, 4); /* done */
+        serving_reading_await(r, 1000);
+    serving_reading_drop(r, 4); /* done */
     assert_int_equal(r->pending, 0);
-    assert_null(gptoss_reading_take(r));
-    gptoss_reading_deinit(r);
+    assert_null(serving_reading_take(r));
+    serving_reading_deinit(r);
 }
 
 static void texts_that_nobody_took_are_freed_with_the_thread(void **state)
 {
-    struct gptoss_reading *r = start();
+    struct serving_reading *r = start();
 
     (void)state;
     begin(r, 2, 10);
@@ -131,13 +131,13 @@ static void texts_that_nobody_took_are_freed_with_the_thread(void **state)
     sem_post(&may_end); /* of 1: done when the thread ends, or before */
     sem_post(&may_end);
     sem_post(&may_end);
-    gptoss_reading_deinit(r);
-    gptoss_reading_deinit(r);
+    serving_reading_deinit(r);
+    serving_reading_deinit(r);
 }
 
 /* ---- the engine ---- */
 
-enum { LONG = 3 * GPTOSS_READING_LEAST };
+enum { LONG = 3 * SERVING_READING_LEAST };
 
 static struct lr_segment long_text(void)
 {
@@ -170,7 +170,7 @@ static void a_long_prompt_has_the_tokens_and_the_answer_of_its_ids(void **state)
     size_t count = 0;
 
     (void)state;
-    segment.len = GPTOSS_READING_LEAST + 100;
+    segment.len = SERVING_READING_LEAST + 100;
     late.ignore_stop = 1;
     assert_int_equal(
         gptoss_engine_api()->tokenize(r->model, &segment, 1, ids, LONG, &count, &err), LR_OK);

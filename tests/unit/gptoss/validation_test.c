@@ -5,8 +5,8 @@
 
 #include <unistd.h>
 
+#include "engines/devices/vulkan/vulkan.h"
 #include "engines/gptoss/backend/gpu/gpu.h"
-#include "engines/gptoss/backend/vulkan/vulkan.h"
 
 /* Driver and layers do not free everything. */
 __attribute__((visibility("default"))) const char *__lsan_default_suppressions(void);
@@ -101,7 +101,7 @@ static void the_layers_tell_of_a_mistake_and_of_a_missing_barrier(void **state)
     const struct gpu_host *host = gptoss_vulkan_host();
 
     (void)state;
-    assert_int_equal(host->open("vulkan:0", &d, &err), LR_OK);
+    assert_int_equal(host->open("vulkan:0", host->programs, &d, &err), LR_OK);
     assert_int_equal(host->allocate(d, 4096, GPU_ON_DEVICE, &a, &err), LR_OK);
     assert_int_equal(host->allocate(d, 4096, GPU_ON_DEVICE, &b, &err), LR_OK);
     must_be_silent("a device with two buffers");

@@ -9,8 +9,8 @@
 
 #ifdef GPTOSS_VULKAN
 
+#include "engines/devices/vulkan/vulkan.h"
 #include "engines/gptoss/backend/gpu/gpu.h"
-#include "engines/gptoss/backend/vulkan/vulkan.h"
 
 /* lavapipe does not free everything. */
 __attribute__((visibility("default"))) const char *__lsan_default_suppressions(void);
@@ -297,7 +297,7 @@ static void compiled_kernels_are_kept_and_a_damaged_file_does_no_harm(void **sta
     (void)snprintf(command, sizeof(command), "test -s %s/gptoss-vulkan-*.cache", folder);
     assert_int_not_equal(system(command), 0);
     for (int i = 0; i < 3; i++) {
-        assert_int_equal(vulkan_open("vulkan:0", &d, &err), LR_OK);
+        assert_int_equal(vulkan_open("vulkan:0", &gptoss_vulkan_programs, &d, &err), LR_OK);
         assert_int_equal(vulkan_pipeline(d, GPU_norm, 256, 0, &pipeline, &err), LR_OK);
         vulkan_close(d);
         assert_int_equal(system(command), 0);
@@ -589,9 +589,10 @@ static VkResult VKAPI_PTR short_of_memory(VkDevice handle, const VkMemoryAllocat
 
 static const struct gpu_host *real_host;
 
-static lr_code open_short(const char *name, struct gpu_device **out, struct lr_error *err)
+static lr_code open_short(const char *name, const struct gpu_programs *programs,
+                          struct gpu_device **out, struct lr_error *err)
 {
-    lr_code code = real_host->open(name, out, err);
+    lr_code code = real_host->open(name, programs, out, err);
 
     if (code == LR_OK) {
         real_allocate = (*out)->vkAllocateMemory;

@@ -7,7 +7,7 @@
 #ifndef GPTOSS_BACKEND_CPU_CPU_H
 #define GPTOSS_BACKEND_CPU_CPU_H
 
-#include "engines/common/pool.h"
+#include "engines/devices/cpu/pool.h"
 #include "engines/gptoss/backend/backend.h"
 #include "engines/gptoss/backend/cpu/kernels.h"
 

@@ -3,11 +3,11 @@
  * Compiled without processor flags, because it must run on every processor.
  */
 #include "base/os/cpu.h"
+#include "engines/devices/cpu/features.h"
 #include "engines/gptoss/backend/cpu/avx2.h"
 #include "engines/gptoss/backend/cpu/avx512.h"
 #include "engines/gptoss/backend/cpu/kernels.h"
 #include "engines/gptoss/backend/cpu/neon.h"
-#include "engines/sampler/features.h"
 
 const struct cpu_kernels *cpu_kernels_avx2(void)
 {

@@ -23,10 +23,10 @@
 
 #include <stdbool.h>
 
-#include "engines/common/pool.h"
+#include "engines/devices/cpu/pool.h"
+#include "engines/devices/cuda/driver.h"
 #include "engines/gptoss/backend/backend.h"
 #include "engines/gptoss/backend/cuda/args.h"
-#include "engines/gptoss/backend/cuda/driver.h"
 #include "engines/gptoss/backend/cuda/select.h"
 #include "engines/gptoss/backend/cuda/token.h"
 

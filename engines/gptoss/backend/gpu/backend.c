@@ -118,7 +118,7 @@ static lr_code backend_start(struct gptoss_backend *b, const struct gptoss_backe
         code = check_memory(b, err);
     }
     if (code == LR_OK)
-        code = b->host->open(o->device, &b->device, err);
+        code = b->host->open(o->device, b->host->programs, &b->device, err);
     if (code == LR_OK)
         code = start_threads(b, err);
     if (code == LR_OK)

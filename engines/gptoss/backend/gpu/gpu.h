@@ -1,4 +1,5 @@
-/* gptoss/backend/gpu/gpu.h - the backend that Vulkan and Metal share; see host.h.
+/* gptoss/backend/gpu/gpu.h - the backend that Vulkan and Metal share; see
+ * devices/gpu/host.h.
  *
  * Weights lie in device memory as the files have them, MXFP4 included; where the host can wrap
  * memory, most of a model.bin is used in its mapping (in_place.c).  A tensor larger than a
@@ -12,10 +13,21 @@
 #define GPTOSS_BACKEND_GPU_GPU_H
 
 #include "base/fail.h"
-#include "engines/common/pool.h"
+#include "engines/devices/cpu/pool.h"
+#include "engines/devices/gpu/host.h"
 #include "engines/gptoss/backend/backend.h"
-#include "engines/gptoss/backend/gpu/host.h"
 #include "engines/gptoss/backend/shaders/push.h"
+
+enum gpu_kernel {
+#define KERNEL(name, file, define, bindings, push) GPU_##name,
+#include "engines/gptoss/backend/shaders/kernels.def"
+    GPU_KERNEL_COUNT
+};
+
+/* The kernels, compiled for each host, and the hosts with them. */
+extern const struct gpu_programs gptoss_vulkan_programs, gptoss_metal_programs;
+const struct gpu_host *gptoss_vulkan_host(void);
+const struct gpu_host *gptoss_metal_host(void);
 
 enum {
     GPU_FEW = 8,

@@ -1,0 +1,111 @@
+/* serving/vocabulary.c - see vocabulary.h. */
+#include "engines/serving/vocabulary.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/os/file.h"
+
+static void set_bit(uint32_t *words, uint32_t i)
+{
+    words[i >> 5] |= 1u << (i & 31);
+}
+
+static void clear_bit(uint32_t *words, uint32_t i)
+{
+    words[i >> 5] &= ~(1u << (i & 31));
+}
+
+/* Ids without bytes in the tokenizer are padding of the matrix and never sampled. */
+static void mark_unused(struct serving_vocabulary *v)
+{
+    const char *bytes;
+    uint32_t len, flags;
+
+    for (uint32_t id = 0; id < v->rows; id++)
+        if (!tokenizer_token(v->tokenizer, id, &bytes, &len, &flags) ||
+            (flags & LR_VOCAB_UNUSED) != 0)
+            clear_bit(v->usable, id);
+}
+
+lr_code serving_tokenizer_open(const char *dir, struct tokenizer **out, struct lr_error *err)
+{
+    char path[4096];
+    struct lr_stat st;
+
+    *out = NULL;
+    int n = snprintf(path, sizeof(path), "%s/tokenizer.json", dir);
+    if (n < 0 || (size_t)n >= sizeof(path))
+        return lr_fail(err, LR_INVALID_ARGUMENT, "the model's path is too long: %s", dir);
+    if (!lr_stat(path, &st) && errno == ENOENT)
+        return LR_OK; /* no tokenizer: only ids */
+    lr_code code = tokenizer_open_file(path, out, err);
+    return code >= 100 ? (err->code = LR_MODEL_CORRUPT) : code;
+}
+
+static lr_code open_tokenizer(struct serving_vocabulary *v, const char *dir,
+                              const char *const *stops, struct lr_error *err)
+{
+    uint32_t id;
+
+    lr_code code = serving_tokenizer_open(dir, &v->tokenizer, err);
+    if (code != LR_OK || v->tokenizer == NULL)
+        return code;
+    mark_unused(v);
+    for (; stops != NULL && *stops != NULL; stops++)
+        if (tokenizer_find_special(v->tokenizer, *stops, &id) && id < v->rows)
+            set_bit(v->stop, id);
+    return LR_OK;
+}
+
+lr_code serving_vocabulary_open(const char *dir, const struct serving_facts *facts,
+                                struct serving_vocabulary *out, struct lr_error *err)
+{
+    uint32_t rows = facts->vocab_rows;
+    size_t words = ((size_t)rows + 31) / 32;
+
+    *out = (struct serving_vocabulary){.rows = rows};
+    out->usable = calloc(words, sizeof(*out->usable));
+    out->stop = calloc(words, sizeof(*out->stop));
+    if (out->usable == NULL || out->stop == NULL) {
+        serving_vocabulary_close(out);
+        return lr_fail(err, LR_OUT_OF_RAM, "no memory for a vocabulary of %u", rows);
+    }
+    for (uint32_t id = 0; id < rows; id++)
+        set_bit(out->usable, id);
+    for (uint32_t i = 0; i < facts->stop_count; i++)
+        if (facts->stops[i] < rows)
+            set_bit(out->stop, facts->stops[i]);
+    lr_code code = open_tokenizer(out, dir, facts->stop_names, err);
+    if (code != LR_OK)
+        serving_vocabulary_close(out);
+    return code;
+}
+
+void serving_vocabulary_close(struct serving_vocabulary *v)
+{
+    tokenizer_free(v->tokenizer);
+    free(v->usable);
+    free(v->stop);
+    *v = (struct serving_vocabulary){0};
+}
+
+bool serving_vocabulary_is_stop(const struct serving_vocabulary *v, uint32_t id)
+{
+    return id < v->rows && (v->stop[id >> 5] >> (id & 31) & 1u) != 0;
+}
+
+struct lr_str serving_vocabulary_bytes(const struct serving_vocabulary *v, uint32_t id,
+                                       uint32_t *flags)
+{
+    const char *bytes = "";
+    uint32_t len = 0;
+
+    *flags = 0;
+    if (v->tokenizer != NULL && !tokenizer_token(v->tokenizer, id, &bytes, &len, flags))
+        *flags = LR_VOCAB_UNUSED;
+    if (serving_vocabulary_is_stop(v, id))
+        *flags |= LR_VOCAB_STOP;
+    return lr_str(bytes != NULL ? bytes : "", len);
+}
