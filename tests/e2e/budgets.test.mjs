@@ -1,6 +1,7 @@
 // Budgets and limits of keys: exact over a restart, a kill, and across two routers.
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
+import { makeClock } from '../support/clock.mjs';
 import { startPostgres } from '../support/postgres.mjs';
 import { makeGated } from './fleet.mjs';
 import {
@@ -159,6 +160,30 @@ test('a hard budget refuses with 429 and the date of the next month, a soft one 
   });
   assert.equal((await ask(r, key.key)).status, 200);
   await until('the alerts end', async () => (await alerts()).length === 0);
+});
+
+test('a hard budget holds within 2 s after the clock came back from another month, without a restart', async () => {
+  const clock = makeClock();
+  const r = await router({ env: clock.env });
+  await serve(r);
+  const cost = tokensOf(await ask(r));
+  // Two months are known to a router; with three it has to read the one to which its clock comes back.
+  for (const looks of [['+40d'], ['+40d', '+80d'], ['-40d']]) {
+    const key = await make(r, { tokens_per_month: 2 * cost });
+    for (const status of [200, 200, 429]) assert.equal((await ask(r, key.key)).status, status, `before ${looks}`);
+    for (const at of looks) {
+      clock.set(at);
+      await until(`${at} has its own budget`, async () => (await used(r, key)) === 0);
+      assert.equal((await ask(r, key.key)).status, 200);
+    }
+    clock.set('+0');
+    await until('the budget holds', async () => (await used(r, key)) === 2 * cost, 2000);
+    assert.equal((await ask(r, key.key)).status, 429);
+    clock.set(looks[0]);
+    await until('the other month is as it was', async () => (await used(r, key)) === cost);
+    clock.set('+0');
+    await until('the clock is right', async () => (await used(r, key)) === 2 * cost);
+  }
 });
 
 test('a key has limits on concurrency, bytes and addresses, and its client reads x-ratelimit headers', async () => {

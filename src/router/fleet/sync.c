@@ -126,7 +126,10 @@ void router_sync_second(struct router_sync *sync)
         router_node_store(sync, node);
         has_tried = true;
     }
+    bool lacks_month = router_keys_lack_month(sync->keys, lr_clock_wall_ms(NULL));
     (void)pthread_mutex_unlock(sync->lock);
+    if (lacks_month)
+        router_store_look(sync->store);
 }
 
 /* ---- writing registrations ---- */
@@ -252,6 +255,8 @@ static void merge_keys(struct router_keys *keys, const struct router_keys *read)
             return; /* without memory: the next reading tries again */
         }
     }
+    for (size_t i = 0; i < keys->count; i++)
+        router_budget_keep(&keys->all[i]->month, read->month);
 }
 
 /* A model that was deleted and registered again since the last reading is another one, though

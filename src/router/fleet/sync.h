@@ -35,7 +35,8 @@ struct router_sync {
 /* Writes a node down as it is now, also that it was removed.  Lock held. */
 void router_node_store(struct router_sync *sync, struct router_node *node);
 /* Once a second: writes nodes again that the database could not take, one at a time while it is
- * in trouble.  Lock not held. */
+ * in trouble, and has the budgets read when the clock has come to a month that is not known.
+ * Lock not held. */
 void router_sync_second(struct router_sync *sync);
 /* What an operator changes of a node: written together with its line in the audit log, and only
  * then true.  fn(arg) is called on `loop` afterwards; never where this fails.  NOT_FOUND: there

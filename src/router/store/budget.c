@@ -40,40 +40,73 @@ int64_t router_month_after(int64_t month)
 
 /* ---- in memory ---- */
 
-static void enter(struct router_budget *budget, int64_t month)
+/* NULL: the month is neither of the two. */
+static struct router_month *find(struct router_budget *budget, int64_t month)
 {
-    if (month > budget->month)
-        *budget = (struct router_budget){.month = month};
+    if (budget->months[0].month == month)
+        return &budget->months[0];
+    return budget->months[1].month == month ? &budget->months[1] : NULL;
+}
+
+/* The month that was not used last makes room for another one. */
+static struct router_month *enter(struct router_budget *budget, int64_t month)
+{
+    const struct router_month *known = find(budget, month);
+    struct router_month first = known != NULL ? *known : (struct router_month){.month = month};
+    if (known != &budget->months[0]) {
+        budget->months[1] = budget->months[0];
+        budget->months[0] = first;
+    }
+    return &budget->months[0];
 }
 
 int64_t router_budget_used(struct router_budget *budget, int64_t wall_ms)
 {
-    enter(budget, router_month_of(wall_ms));
-    int64_t used = budget->known + budget->pending;
+    const struct router_month *month = enter(budget, router_month_of(wall_ms));
+    int64_t used = month->known + month->pending;
     return used > 0 ? used : 0;
 }
 
+/* The time is that of a record: near the end of a month it may be of the month before. */
 void router_budget_count(struct router_budget *budget, int64_t wall_ms, int64_t tokens)
 {
-    int64_t month = router_month_of(wall_ms);
-    enter(budget, month);
-    if (month == budget->month)
-        budget->pending += tokens;
+    int64_t number = router_month_of(wall_ms);
+    struct router_month *month = find(budget, number);
+    if (month == NULL)
+        month = enter(budget, number);
+    month->pending += tokens;
 }
 
 void router_budget_written(struct router_budget *budget, int64_t wall_ms, int64_t tokens)
 {
-    if (router_month_of(wall_ms) != budget->month)
+    struct router_month *month = find(budget, router_month_of(wall_ms));
+    if (month == NULL)
         return;
-    budget->pending -= tokens;
-    budget->known += tokens;
+    /* Less is pending where the month was forgotten meanwhile. */
+    month->pending = month->pending > tokens ? month->pending - tokens : 0;
+    month->known += tokens;
 }
 
 void router_budget_set(struct router_budget *budget, int64_t month, int64_t known)
 {
-    enter(budget, month);
-    if (month == budget->month)
-        budget->known = known;
+    router_budget_keep(budget, month);
+    find(budget, month)->known = known;
+}
+
+void router_budget_keep(struct router_budget *budget, int64_t month)
+{
+    struct router_month *kept = find(budget, month);
+    if (kept == NULL)
+        kept = enter(budget, month);
+    kept->is_read = true;
+}
+
+bool router_budget_is_read(const struct router_budget *budget, int64_t month)
+{
+    for (int i = 0; i < 2; i++)
+        if (budget->months[i].month == month)
+            return budget->months[i].is_read;
+    return false;
 }
 
 /* ---- the database ---- */

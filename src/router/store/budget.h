@@ -13,6 +13,10 @@
  * further request; requests that run go on.  So a budget is exceeded by at most the tokens of
  * the requests that ran when it was reached, and with several routers also by those of requests
  * that began in the up to three seconds in which a router hears of the others' tokens.
+ *
+ * A clock may jump to another month and come back, so the two months that were used last are
+ * kept.  A month that was not kept is read from the database within a second or so
+ * (router_sync_second).
  * Thread: the router's lock is held, unless a comment says otherwise.
  */
 #ifndef ROUTER_STORE_BUDGET_H
@@ -26,11 +30,14 @@ int64_t router_month_begin_ms(int64_t month);
 int64_t router_month_after(int64_t month);
 
 struct router_budget {
-    int64_t month; /* 0: nothing yet */
-    int64_t known, pending;
+    struct router_month {
+        int64_t month; /* 0: nothing yet */
+        int64_t known, pending;
+        bool is_read; /* `known` came from the database */
+    } months[2];      /* the first is the one that was used last */
 };
 
-/* Tokens of the month of wall_ms; the month before is forgotten. */
+/* Tokens of the month of wall_ms. */
 int64_t router_budget_used(struct router_budget *budget, int64_t wall_ms);
 /* Tokens were counted at that time; `tokens` may be less than 0, to correct an earlier count.
  */
@@ -39,6 +46,9 @@ void router_budget_count(struct router_budget *budget, int64_t wall_ms, int64_t 
 void router_budget_written(struct router_budget *budget, int64_t wall_ms, int64_t tokens);
 /* What the database has. */
 void router_budget_set(struct router_budget *budget, int64_t month, int64_t known);
+/* The database was read, and has nothing else of this key than what is known. */
+void router_budget_keep(struct router_budget *budget, int64_t month);
+bool router_budget_is_read(const struct router_budget *budget, int64_t month);
 
 /* ---- the database.  Thread: its own, inside a transaction ---- */
 

@@ -145,7 +145,7 @@ void router_keys_merge(struct router_keys *keys, struct router_key *known,
 {
     known->joins = read->joins;
     router_keys_change(keys, known, &(struct router_key_change){.given = ~0U, .to = *read});
-    router_budget_set(&known->month, read->month.month, read->month.known);
+    router_budget_set(&known->month, read->month.months[0].month, read->month.months[0].known);
     if (memcmp(known->hash, read->hash, LR_SHA256_LEN) == 0 &&
         known->old_until_ms == read->old_until_ms)
         return;
@@ -310,10 +310,10 @@ lr_code router_key_check_month(struct router_key *key, int64_t wall_ms, uint32_t
     if (key->tokens_per_month == 0 || used < (int64_t)key->tokens_per_month)
         return LR_OK;
     router_key_next_month(wall_ms, next);
-    *retry_s =
-        (uint32_t)((router_month_begin_ms(router_month_after(key->month.month)) - wall_ms) /
-                   1000) +
-        1;
+    *retry_s = (uint32_t)((router_month_begin_ms(router_month_after(router_month_of(wall_ms))) -
+                           wall_ms) /
+                          1000) +
+               1;
     return lr_fail(err, LR_RATE_LIMITED,
                    "key %s has used %lld of its %llu tokens per month; the next month begins "
                    "on %s 00:00 UTC, and an admin can raise \"tokens_per_month\"",
@@ -555,7 +555,17 @@ lr_code router_keys_load_month(struct router_keys *keys, struct router_sql *sql,
                                int64_t wall_ms, struct lr_error *err)
 {
     int64_t month = router_month_of(wall_ms);
+    keys->month = month;
     for (size_t i = 0; i < keys->count; i++)
         router_budget_set(&keys->all[i]->month, month, 0);
     return router_month_read(sql, month, NULL, load_month, keys, err);
+}
+
+bool router_keys_lack_month(const struct router_keys *keys, int64_t wall_ms)
+{
+    int64_t month = router_month_of(wall_ms);
+    size_t i = 0;
+    while (i < keys->count && router_budget_is_read(&keys->all[i]->month, month))
+        i++;
+    return i < keys->count;
 }

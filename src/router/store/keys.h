@@ -97,6 +97,7 @@ struct router_keys {
     size_t count, capacity;
     struct lr_strmap by_hash; /* of secrets that were valid once, too */
     struct lr_strmap by_id;
+    int64_t month;    /* whose tokens were read (router_keys_load_month); 0: none */
     uint32_t routers; /* that share the database: each has this part of a key's limits */
     /* The texts of this key's requests are kept no longer; NULL: nobody asks. */
     void (*on_texts_off)(void *arg, const struct router_key *key);
@@ -199,6 +200,9 @@ void router_keys_change(struct router_keys *keys, struct router_key *key,
 /* The tokens of this month of every key.  Thread: the database's, or before the start. */
 LR_MUST_USE lr_code router_keys_load_month(struct router_keys *keys, struct router_sql *sql,
                                            int64_t wall_ms, struct lr_error *err);
+
+/* The month is none of those whose tokens were read.  Lock held. */
+bool router_keys_lack_month(const struct router_keys *keys, int64_t wall_ms);
 
 /* For router_store_submit. */
 LR_MUST_USE lr_code router_key_rotate(struct router_sql *sql, const char *id,

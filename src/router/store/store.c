@@ -55,6 +55,7 @@ struct router_store {
     void *on_change_arg;
     uint64_t looked_ms;
     _Atomic(enum follow) follows;
+    _Atomic bool must_look;
 };
 
 bool router_store_can_share(const char *database)
@@ -121,6 +122,11 @@ bool router_store_is_shared(const struct router_store *store)
 void router_store_follow(struct router_store *store, bool is_alive)
 {
     atomic_store(&store->follows, is_alive ? FOLLOWS : FOLLOWS_LAST);
+}
+
+void router_store_look(struct router_store *store)
+{
+    atomic_store(&store->must_look, true);
 }
 
 void router_store_on_change(struct router_store *store, router_store_changed_fn fn, void *arg)
@@ -331,7 +337,7 @@ static void look_for_changes(struct router_store *store)
     bool is_due =
         is_shared ? store->sql->backend->changed(store->sql) || silent_ms >= LOOK_MS
                   : follows == FOLLOWS_LAST || (follows == FOLLOWS && silent_ms >= FLUSH_MS);
-    if (!is_due)
+    if (!atomic_exchange(&store->must_look, false) && !is_due)
         return;
     if (follows == FOLLOWS_LAST)
         atomic_store(&store->follows, FOLLOWS_NOBODY);

@@ -89,6 +89,8 @@ void router_store_on_change(struct router_store *store, router_store_changed_fn 
 /* The router before this one still writes into the database, or (is_alive false) has just
  * ended: fn is called every quarter of a second, and once more at its end. */
 void router_store_follow(struct router_store *store, bool is_alive);
+/* The function of router_store_on_change is called soon. */
+void router_store_look(struct router_store *store);
 bool router_store_is_shared(const struct router_store *store);
 
 /* Runs in a transaction on the database's thread. */

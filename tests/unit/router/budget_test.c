@@ -44,6 +44,30 @@ static void a_budget_counts_each_token_once_and_begins_anew(void **state)
     assert_int_equal(router_budget_used(&b, dec_1_2026), 0);
 }
 
+static void a_month_is_as_it_was_when_the_clock_comes_back(void **state)
+{
+    struct router_budget b = {0};
+    int64_t now = dec_1_2026 - 5000, later = dec_1_2026 + 5000, latest = dec_1_2026 * 2;
+    (void)state;
+    router_budget_set(&b, 202611, 100);
+    router_budget_count(&b, now, 30);
+    assert_int_equal(router_budget_used(&b, later), 0);
+    assert_false(router_budget_is_read(&b, 202612));
+    router_budget_count(&b, later, 7);
+    assert_int_equal(router_budget_used(&b, now), 130);
+    assert_true(router_budget_is_read(&b, 202611));
+    assert_int_equal(router_budget_used(&b, later), 7);
+    assert_int_equal(router_budget_used(&b, latest), 0);
+    /* Two months were used since: this one is read again, before its tokens are written. */
+    assert_int_equal(router_budget_used(&b, now), 0);
+    assert_false(router_budget_is_read(&b, 202611));
+    router_budget_set(&b, 202611, 100);
+    router_budget_written(&b, now, 30);
+    assert_int_equal(router_budget_used(&b, now), 130);
+    router_budget_keep(&b, 202611);
+    assert_int_equal(router_budget_used(&b, now), 130);
+}
+
 static void a_key_is_refused_until_the_next_month(void **state)
 {
     struct router_key key = {.id = "key-1", .tokens_per_month = 10};
@@ -95,6 +119,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(months_are_those_of_the_calendar),
         cmocka_unit_test(a_budget_counts_each_token_once_and_begins_anew),
+        cmocka_unit_test(a_month_is_as_it_was_when_the_clock_comes_back),
         cmocka_unit_test(a_key_is_refused_until_the_next_month),
         cmocka_unit_test(requests_at_once_are_shared_by_routers),
         cmocka_unit_test(durations_are_as_openai_writes_them),
