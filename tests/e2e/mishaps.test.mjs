@@ -20,7 +20,7 @@ import {
   tempDir,
   until,
 } from './support.mjs';
-import { keep, makeKey } from './fleet.mjs';
+import { keep, makeGated, makeKey } from './fleet.mjs';
 
 const fails = async (args, message, code = 1) => {
   const error = await promisify(execFile)(BIN, args, { timeout: 60000 }).then(
@@ -129,16 +129,85 @@ test('a node with a wrong token or none logs how to get one; another problem is 
   await until('the reason has changed, and is said', () => /router\.trouble.*not issued here/.test(early.log));
 });
 
+// A router whose disk can be full: a limit on the size of its files instead of a disk of our own makes writes fail in
+// the same place.  `room` is that limit from its first moment.
+async function startOnDisk(dir, { port = 0, room = 'unlimited', args = '' } = {}) {
+  const listen = `--listen 127.0.0.1:${port} --allow-cpu-nodes --data-dir ${dir} ${args}`;
+  const limit = `trap '' XFSZ; exec prlimit --fsize=${room}: ${BIN} router ${listen}`;
+  const router = keep(await launch(['-c', limit], { match: /listening on (http:\/\/\S+)/, bin: 'bash' }));
+  router.url = router.found[1];
+  router.fill = () => {
+    execFileSync('prlimit', [
+      '--pid',
+      `${router.pid}`,
+      `--fsize=${fs.statSync(path.join(dir, 'router.db-wal')).size}:`,
+    ]);
+    return until(
+      'it is full',
+      async () => (await call(`${router.url}/v0/keys`, { body: { name: 'x' } })).status === 503,
+    );
+  };
+  router.free = () => execFileSync('prlimit', ['--pid', `${router.pid}`, '--fsize=unlimited:']);
+  return router;
+}
+const asks = (router, model, key) =>
+  call(`${router.url}/v1/chat/completions`, { key: key.key, body: { model, ...say('hello') } });
+const counted = async (router, key) =>
+  (await call(`${router.url}/v0/usage?key=${key.id}`)).json.usage?.reduce(
+    (n, u) => n + u.prompt_tokens + u.completion_tokens,
+    0,
+  );
+const spent = async (router, key) =>
+  (await call(`${router.url}/v0/self`, { key: key.key })).json.limits.tokens_per_month.used;
+
+test('usage that a killed router could not write to a full disk is stored as soon as the disk has room, without a restart', async () => {
+  const dir = tempDir('full');
+  const first = await startOnDisk(dir);
+  keep(await startNode(first, { args: ['--model', makeEcho('m')] }));
+  await until('the node is online', async () => (await online(first)) === 1);
+  await register(first, 'm');
+  const key = await makeKey(first, { tokens_per_month: 1000000 });
+  const cost = (await asks(first, 'm', key)).json.usage.total_tokens;
+  await first.fill();
+  for (let i = 0; i < 5; i++) assert.equal((await asks(first, 'm', key)).status, 200);
+  await first.stop('SIGKILL');
+  const room = fs.statSync(path.join(dir, 'router.db-wal')).size;
+  const second = await startOnDisk(dir, { port: new URL(first.url).port, room });
+  await until('the node is back', async () => (await online(second)) === 1);
+  assert.match(second.log, /store\.journal_unread .*free space on its disk/);
+  for (let i = 0; i < 4; i++) assert.equal((await asks(second, 'm', key)).status, 200);
+  second.free();
+  await until('all are counted', async () => (await counted(second, key)) === 10 * cost);
+  await until('also in the budget', async () => (await spent(second, key)) === 10 * cost);
+  assert.equal(second.log.match(/store\.journal_unread/g).length, 1, 'said once');
+  await until('it has a journal of its own', () => /store\.journal file=/.test(second.log));
+});
+
+test('usage of a draining router that is killed is stored by its successor, without a restart', async () => {
+  const slow = makeGated('slow');
+  const dir = tempDir('heir');
+  const first = await startOnDisk(dir);
+  keep(await startNode(first, { args: ['--model', makeEcho('m'), '--model', slow.model] }));
+  await until('the node is online', async () => (await online(first)) === 1);
+  for (const model of ['m', 'slow']) await register(first, model);
+  const key = await makeKey(first, { tokens_per_month: 1000000 });
+  const cost = (await asks(first, 'm', key)).json.usage.total_tokens;
+  slow.open(0);
+  const cut = asks(first, 'slow', key).catch(() => undefined);
+  await until('it runs', async () => (await nodes(first))[0].models.some((m) => m.inflight > 0));
+  await first.fill();
+  for (let i = 0; i < 5; i++) assert.equal((await asks(first, 'm', key)).status, 200);
+  const second = keep(await startRouter({ dir, args: ['--allow-cpu-nodes', '--takeover'] }));
+  await until('the first one drains', () => /router\.drain/.test(first.log));
+  await first.stop('SIGKILL');
+  await cut;
+  await until('all are counted', async () => (await counted(second, key)) === 6 * cost);
+  await until('also in the budget', async () => (await spent(second, key)) === 6 * cost);
+});
+
 test('a full disk: requests are served, changes are refused with a suggested action, and no usage is lost', async () => {
   const dir = tempDir('full');
-  // A limit on the size of its files instead of a disk of our own: the write fails in the same place.
-  const router = keep(
-    await launch(['-c', `trap '' XFSZ; exec ${BIN} router --listen 127.0.0.1:0 --allow-cpu-nodes --data-dir ${dir}`], {
-      match: /listening on (http:\/\/\S+)/,
-      bin: 'bash',
-    }),
-  );
-  router.url = router.found[1];
+  const router = await startOnDisk(dir);
   keep(await startNode(router, { args: ['--model', makeEcho('m')] }));
   await until('the node is online', async () => (await online(router)) === 1);
   await register(router, 'm');

@@ -13,7 +13,7 @@
 #include "router/store/usage_journal.h"
 
 enum {
-    LOOK_MS = 2000, /* a net under the other routers' words */
+    LOOK_MS = 2000, /* a net under the other routers' words; for journals, too */
     FLUSH_MS = 250, /* usage older than this is on disk (a restart loses less than 1 s) */
     MIGRATE_FACTOR =
         12,          /* a step over a large table takes longer than a statement of every day */
@@ -47,6 +47,8 @@ struct router_store {
     struct work *first, **last;
     struct router_records records;
     struct router_usage_journal journal;
+    const char *journals;     /* the folder of it and of others; borrowed from the caller */
+    uint64_t next_journal_ms; /* when to look for the journals of others again */
     router_store_usage_fn on_usage;
     void *on_usage_arg;
     struct router_store_stats stats;
@@ -137,6 +139,7 @@ void router_store_on_change(struct router_store *store, router_store_changed_fn 
 
 void router_store_journal(struct router_store *store, const char *folder)
 {
+    store->journals = folder;
     router_usage_journal_open(&store->journal, store->sql, folder);
 }
 
@@ -345,6 +348,19 @@ static void look_for_changes(struct router_store *store)
     store->on_change(store->on_change_arg, store->sql);
 }
 
+/* Less often where the database is slow to say that it has no room. */
+static void look_at_journals(struct router_store *store)
+{
+    uint64_t now = lr_clock_ms(NULL);
+    if (store->journals == NULL || now < store->next_journal_ms ||
+        atomic_load(&store->is_hurried))
+        return;
+    if (router_usage_journal_look(&store->journal, store->sql, store->journals, &store->lock))
+        router_store_look(store); /* budgets count what was stored */
+    uint64_t end = lr_clock_ms(NULL);
+    store->next_journal_ms = end + LOOK_MS + 4 * (end - now);
+}
+
 /* Lock held: everything that waits, until the database fails. */
 static void write_last(struct router_store *store)
 {
@@ -391,6 +407,7 @@ static void *run(void *arg)
             flushed_ms = now;
         }
         (void)pthread_mutex_unlock(&store->lock);
+        look_at_journals(store);
         look_for_changes(store);
         (void)pthread_mutex_lock(&store->lock);
     }

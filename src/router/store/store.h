@@ -57,7 +57,8 @@ bool router_store_can_share(const char *database);
 struct router_sql *router_store_sql(struct router_store *store);
 
 /* Usage records that wait for the database are kept in this folder, too, and those that a
- * killed process has left there are stored now.  Before router_store_start. */
+ * killed process has left there are stored now or when the database takes them.  Before
+ * router_store_start; the folder's name is borrowed until the store is closed. */
 void router_store_journal(struct router_store *store, const char *folder);
 
 /* fn(arg, rows, count) on the database's thread after these rows were committed.  Before

@@ -71,11 +71,10 @@ static lr_code write_rows(struct router_sql *sql, struct router_usage *rows, siz
 /* A journal without its row in the database belongs to another database: the row is made before
  * the file, and removed after the file. */
 static lr_code recover(struct router_sql *sql, const struct router_usage_journal_file *file,
-                       struct lr_error *err)
+                       size_t *count, struct lr_error *err)
 {
     char id[sizeof(file->id)];
     int64_t written = -1;
-    size_t count;
     (void)snprintf(id, sizeof(id), "%.*s", (int)sizeof(id) - 1, file->id);
     lr_code code = ROUTER_SQL(sql, "SELECT written FROM usage_journals WHERE id = $1",
                               router_row_number, &written, err, ROUTER_Z(id));
@@ -85,14 +84,14 @@ static lr_code recover(struct router_sql *sql, const struct router_usage_journal
                        "database, or remove the file to give its records up");
     if (code != LR_OK)
         return code;
-    struct router_usage *rows = copy_rows(file, (uint64_t)written, &count);
+    struct router_usage *rows = copy_rows(file, (uint64_t)written, count);
     if (rows == NULL)
         return lr_fail(err, LR_OUT_OF_RAM, "no memory for usage records");
-    if (count != 0)
-        code = write_rows(sql, rows, count, id, err);
+    if (*count != 0)
+        code = write_rows(sql, rows, *count, id, err);
     free(rows);
-    if (code == LR_OK && count != 0)
-        lr_log_info(NULL, "store.recovered usage=%zu", count);
+    if (code == LR_OK && *count != 0)
+        lr_log_info(NULL, "store.recovered usage=%zu", *count);
     return code;
 }
 
@@ -104,72 +103,97 @@ static void remove_file(struct router_sql *sql, const char *path, const char *id
     (void)ignored; /* a row of some bytes stays */
 }
 
-/* The file is removed, or left alone where its records could not be stored. */
-static void recover_file(struct router_sql *sql, const char *path)
+static lr_code read_file(struct router_sql *sql, const char *path,
+                         char id[sizeof(((struct router_usage_journal_file *)0)->id)],
+                         size_t *count, struct lr_error *err)
 {
     struct lr_file_map map;
+    lr_code code = lr_file_map(path, &map, err);
+    if (code != LR_OK)
+        return code;
+    const struct router_usage_journal_file *file = (const void *)map.data;
+    if (map.len < sizeof(*file)) /* its process ended while it was made */
+        code = LR_OK;
+    else if (memcmp(file->magic, MAGIC, sizeof(file->magic)) != 0 ||
+             file->row_bytes != sizeof(struct router_usage))
+        code = lr_fail(err, LR_UNSUPPORTED,
+                       "another release wrote it: start that release once more, or remove "
+                       "the file to give its records up");
+    else
+        code = recover(sql, file, count, err);
+    if (map.len >= sizeof(*file))
+        (void)snprintf(id, sizeof(file->id), "%.*s", (int)sizeof(file->id) - 1, file->id);
+    lr_file_unmap(&map);
+    return code;
+}
+
+/* The file is removed, or left alone where its records could not be stored.  Gives the number
+ * of records that the database has now. */
+static size_t recover_file(struct router_usage_journal *journal, struct router_sql *sql, int i,
+                           const char *path)
+{
     struct lr_error err;
     char id[sizeof(((struct router_usage_journal_file *)0)->id)] = "";
+    size_t count = 0;
+    unsigned bit = 1U << i;
     if (!lr_file_exists(path))
-        return;
-    lr_code code = lr_file_map(path, &map, &err);
+        return 0;
+    lr_code code = read_file(sql, path, id, &count, &err);
+    if (code == LR_CONFLICT || code == LR_UNSUPPORTED)
+        journal->left |= bit;
     if (code == LR_OK) {
-        const struct router_usage_journal_file *file = (const void *)map.data;
-        if (map.len < sizeof(*file)) /* its process ended while it was made */
-            code = LR_OK;
-        else if (memcmp(file->magic, MAGIC, sizeof(file->magic)) != 0 ||
-                 file->row_bytes != sizeof(struct router_usage))
-            code = lr_fail(&err, LR_UNSUPPORTED,
-                           "another release wrote it: start that release once more, or remove "
-                           "the file to give its records up");
-        else
-            code = recover(sql, file, &err);
-        if (map.len >= sizeof(*file))
-            (void)snprintf(id, sizeof(id), "%.*s", (int)sizeof(id) - 1, file->id);
-        lr_file_unmap(&map);
-    }
-    if (code != LR_OK)
-        lr_log_error(NULL, "store.journal_unread file=%s reason=%s", path, err.text);
-    else
+        journal->told &= ~bit;
         remove_file(sql, path, id);
+        return count;
+    }
+    if ((journal->told & bit) == 0)
+        lr_log_error(NULL, "store.journal_unread file=%s reason=%s", path, err.text);
+    journal->told |= bit;
+    return 0;
 }
 
 /* ---- this process's ---- */
 
-static lr_code begin(struct router_usage_journal *journal, struct router_sql *sql,
-                     struct lr_error *err)
+static lr_code make(struct router_usage_journal *journal, struct router_sql *sql,
+                    struct router_usage_journal_file **out, struct lr_error *err)
 {
     void *memory;
     lr_random_base62(journal->id, sizeof(journal->id) - 1);
     lr_code code = ROUTER_SQL(sql, "INSERT INTO usage_journals (id, written) VALUES ($1, 0)",
                               NULL, NULL, err, ROUTER_Z(journal->id));
-    if (code == LR_OK)
-        code = lr_file_share(journal->path, sizeof(*journal->file), &memory, err);
     if (code != LR_OK)
         return code;
-    journal->file = memory;
-    journal->file->row_bytes = sizeof(struct router_usage);
-    memcpy(journal->file->id, journal->id, sizeof(journal->id));
-    memcpy(journal->file->magic, MAGIC, sizeof(journal->file->magic));
+    code = lr_file_share(journal->path, sizeof(**out), &memory, err);
+    if (code != LR_OK) {
+        remove_file(sql, journal->path, journal->id);
+        if (code == LR_UNSUPPORTED)
+            lr_file_unlock(&journal->lock);
+        journal->left |= code == LR_UNSUPPORTED ? ~0U : 0;
+        return code;
+    }
+    *out = memory;
+    (*out)->row_bytes = sizeof(struct router_usage);
+    memcpy((*out)->id, journal->id, sizeof(journal->id));
+    memcpy((*out)->magic, MAGIC, sizeof((*out)->magic));
     return LR_OK;
 }
 
-void router_usage_journal_open(struct router_usage_journal *journal, struct router_sql *sql,
-                               const char *folder)
+/* Reads the journals that no process has, and locks one that is free for this process. */
+static size_t visit(struct router_usage_journal *journal, struct router_sql *sql,
+                    const char *folder)
 {
     char path[LR_PATH_MAX], lock_path[LR_PATH_MAX];
-    struct lr_error err;
-    *journal = (struct router_usage_journal){.lock.fd = -1};
-    (void)lr_fail(&err, LR_CONFLICT, "all %d journals are in use", ROUTER_JOURNALS);
+    size_t count = 0;
     for (int i = 0; i < ROUTER_JOURNALS; i++) {
         struct lr_file_lock lock;
         (void)snprintf(path, sizeof(path), "%.3900s/usage-%d.journal", folder, i);
         (void)snprintf(lock_path, sizeof(lock_path), "%.3900s/usage-%d.lock", folder, i);
-        if (journal->lock.fd >= 0 && !lr_file_exists(path))
+        bool is_left = (journal->left & 1U << i) != 0;
+        if (is_left || (journal->lock.fd >= 0 && !lr_file_exists(path)))
             continue;
-        if (lr_file_lock(lock_path, &lock, &err) != LR_OK)
-            continue; /* a router that hands over */
-        recover_file(sql, path);
+        if (lr_file_lock(lock_path, &lock, NULL) != LR_OK)
+            continue; /* this router, or one that hands over */
+        count += recover_file(journal, sql, i, path);
         if (journal->lock.fd >= 0 || lr_file_exists(path)) {
             lr_file_unlock(&lock);
             continue;
@@ -177,12 +201,44 @@ void router_usage_journal_open(struct router_usage_journal *journal, struct rout
         journal->lock = lock;
         memcpy(journal->path, path, sizeof(path));
     }
-    lr_code code = journal->lock.fd >= 0 ? begin(journal, sql, &err) : LR_UNAVAILABLE;
-    if (code != LR_OK)
+    return count;
+}
+
+static lr_code begin(struct router_usage_journal *journal, struct router_sql *sql,
+                     struct router_usage_journal_file **out, struct lr_error *err)
+{
+    *out = NULL;
+    return journal->lock.fd >= 0
+               ? make(journal, sql, out, err)
+               : lr_fail(err, LR_CONFLICT, "all %d journals are in use", ROUTER_JOURNALS);
+}
+
+void router_usage_journal_open(struct router_usage_journal *journal, struct router_sql *sql,
+                               const char *folder)
+{
+    struct lr_error err;
+    *journal = (struct router_usage_journal){.lock.fd = -1};
+    (void)visit(journal, sql, folder);
+    if (begin(journal, sql, &journal->file, &err) != LR_OK)
         lr_log_warn(NULL,
                     "store.no_journal reason=%s (usage of the last moment is lost if this "
                     "process is killed)",
                     err.text);
+}
+
+/* Records that wait already are in memory only. */
+bool router_usage_journal_look(struct router_usage_journal *journal, struct router_sql *sql,
+                               const char *folder, pthread_mutex_t *lock)
+{
+    struct router_usage_journal_file *made;
+    size_t count = visit(journal, sql, folder);
+    if (journal->file == NULL && begin(journal, sql, &made, NULL) == LR_OK) {
+        (void)pthread_mutex_lock(lock);
+        journal->file = made;
+        (void)pthread_mutex_unlock(lock);
+        lr_log_info(NULL, "store.journal file=%s", journal->path);
+    }
+    return count != 0;
 }
 
 void router_usage_journal_add(struct router_usage_journal *journal, struct router_usage *row)

@@ -9,11 +9,15 @@
  * or not, and is counted exactly once.
  *
  * A data folder has up to eight journals, because a router that hands over still writes.  Each
- * has a lock; the journal of a process that has ended is read at the next start.
+ * has a lock.  The journal of a process that has ended is read at the next start, and while a
+ * router runs: the process may have been this router's predecessor, and the database may have
+ * had no room for the records before.
  * Thread: the owner's lock is held, unless a comment says otherwise.
  */
 #ifndef ROUTER_STORE_USAGE_JOURNAL_H
 #define ROUTER_STORE_USAGE_JOURNAL_H
+
+#include <pthread.h>
 
 #include "base/file.h"
 #include "router/store/store.h"
@@ -28,6 +32,8 @@ struct router_usage_journal {
     char path[LR_PATH_MAX];
     char id[24];   /* random: its row in usage_journals */
     uint64_t last; /* number of the newest record */
+    unsigned told; /* bits: a reason why the journal of that number waits was logged */
+    unsigned left; /* bits: that journal is of no use to this process, whatever comes */
 };
 
 /* Makes a journal in the folder, and gives the records of those whose processes have ended to
@@ -35,6 +41,11 @@ struct router_usage_journal {
  * begins. */
 void router_usage_journal_open(struct router_usage_journal *journal, struct router_sql *sql,
                                const char *folder);
+/* While the router runs: gives the records of those whose processes have ended since to the
+ * database, and makes the journal that could not be made before.  True: records were stored.
+ * `lock` is the owner's, and not held.  Thread: the database's. */
+bool router_usage_journal_look(struct router_usage_journal *journal, struct router_sql *sql,
+                               const char *folder, pthread_mutex_t *lock);
 /* Gives the record its number and keeps it, if there is room. */
 void router_usage_journal_add(struct router_usage_journal *journal, struct router_usage *row);
 /* The records up to this number are committed. */
