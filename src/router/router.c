@@ -64,6 +64,8 @@ static lr_code read_settings(struct router *r, struct lr_error *err)
     sched->promised_ms = lr_settings_ms(s, "keep-alive");
     r->wrong_keys =
         (struct router_tries){.per_minute = ROUTER_WRONG_KEYS_PER_MINUTE, .what = "wrong keys"};
+    r->sign_ins = (struct router_tries){.per_minute = ROUTER_SIGN_IN_STEPS_PER_MINUTE,
+                                        .what = "requests to sign in"};
     router_sessions_init(&r->sessions, lr_settings_ms(s, "session-idle"),
                          lr_settings_ms(s, "session-life"));
     bool has_tls = lr_settings_str(s, "tls-cert") != NULL;
@@ -176,6 +178,8 @@ static lr_code open_store(struct router *r, struct lr_error *err)
         code = router_silences_load(&r->alerts.silences, sql, lr_clock_wall_ms(NULL), err);
     if (code == LR_OK && router_store_is_shared(r->store))
         code = router_fleet_name(sql, r->sessions.fleet, err);
+    if (code == LR_OK && router_oidc_is_on(&r->oidc))
+        code = router_sign_in_key(sql, r->oidc.cookie_key, err);
     return code == LR_OK ? load_sessions(r, sql, err) : code;
 }
 

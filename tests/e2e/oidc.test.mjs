@@ -1,7 +1,9 @@
 // Signing in to the dashboard with a real OpenID provider.
 import assert from 'node:assert/strict';
+import { createHmac } from 'node:crypto';
 import fs from 'node:fs';
 import path from 'node:path';
+import { DatabaseSync } from 'node:sqlite';
 import { after, before, test } from 'node:test';
 import { Browser, makeKey, SECRET, startProvider } from '../support/oidc.mjs';
 import { startBrowser } from './browser.mjs';
@@ -141,6 +143,96 @@ test('the answer of the provider is taken once, by the browser that began, with 
     assert.ok([400, 401].includes(refused.status), `${query}: ${refused.status}`);
     assert.doesNotMatch(await refused.text(), /<b>/);
   }
+});
+
+// A router with a provider of its own, so that its counters are this test's.
+const startOwn = async (t, more = []) => {
+  const own = await startProvider({ people });
+  t.after(() => own.close());
+  const settings = [...args.map((a) => (a === provider.issuer ? own.issuer : a)), ...more];
+  const it = keep(await startRouter({ args: settings }));
+  own.open([it.url]);
+  return { own, it };
+};
+
+test('nobody makes a sign-in up: 80 answers with a cookie and a state of their own reach the provider never', async (t) => {
+  const { own, it } = await startOwn(t);
+  const one = new Browser();
+  await one.fetch(`${it.url}/v0/oidc/start`);
+  const name = one.cookie(it.url).split('=')[0];
+  for (let i = 0; i < 80; i++) {
+    const value = `${i}`.padStart(43, 'x');
+    const made = [value, `${value}.${Math.floor(Date.now() / 1000)}.${value}`][i % 2];
+    const state = createHmac('sha256', made).update('state').digest('base64url');
+    const answer = await fetch(`${it.url}/v0/oidc/callback?code=made-up&state=${state}`, {
+      headers: { cookie: `${name}=${made}` },
+      redirect: 'manual',
+    });
+    assert.equal(answer.status, 401, await answer.text());
+  }
+  assert.equal(own.counts['/token'] ?? 0, 0);
+  assert.equal((await me(await signedIn('ada', it), it)).role, 'admin');
+});
+
+test('an answer of the provider is used once, also when it comes twice at the same time', async (t) => {
+  const { own, it } = await startOwn(t);
+  const browser = new Browser();
+  const callback = await browser.follow(`${it.url}/v0/oidc/start`, 'ada', (url) =>
+    url.startsWith(`${it.url}/v0/oidc/callback`),
+  );
+  const headers = { cookie: browser.cookie(it.url) };
+  const answers = await Promise.all(Array.from({ length: 8 }, () => fetch(callback, { headers, redirect: 'manual' })));
+  assert.deepEqual(answers.map((a) => a.status).sort(), [302, ...Array(7).fill(401)]);
+  assert.match(await answers.find((a) => a.status === 401).text(), /was used already/);
+  assert.equal(own.counts['/token'], 1);
+});
+
+test('an address signs in thirty times a minute, and another address does not wait for it', async (t) => {
+  const { own, it } = await startOwn(t, ['--trusted-proxy', '127.0.0.0/8']);
+  const from = (address) => ({ headers: { 'x-forwarded-for': address, 'x-forwarded-proto': 'http' } });
+  let refused;
+  for (let i = 0; i < 61 && !refused; i++) {
+    const browser = new Browser();
+    const start = await browser.fetch(`${it.url}/v0/oidc/start`, from('198.51.100.7'));
+    if (start.status === 429) refused = start;
+    else {
+      const state = new URL(start.headers.get('location')).searchParams.get('state');
+      const at = `${it.url}/v0/oidc/callback?code=made-up&state=${state}`;
+      const answer = await browser.fetch(at, from('198.51.100.7'));
+      if (answer.status === 429) refused = answer;
+    }
+  }
+  assert.ok(Number(refused.headers.get('retry-after')) >= 1);
+  assert.match(await refused.text(), /60 requests to sign in a minute came from 198\.51\.100\.7/);
+  assert.ok(own.counts['/token'] >= 30 && own.counts['/token'] < 61, `${own.counts['/token']}`);
+  assert.equal((await new Browser().fetch(`${it.url}/v0/oidc/start`, from('198.51.100.8'))).status, 302);
+});
+
+test('without its database a router refuses an answer of the provider and says why', async (t) => {
+  const dir = tempDir('router');
+  const own = await startProvider({ people });
+  t.after(() => own.close());
+  const settings = [...args.map((a) => (a === provider.issuer ? own.issuer : a)), '--database-timeout', '1s'];
+  const it = keep(await startRouter({ args: settings, dir }));
+  own.open([it.url]);
+  const browser = new Browser();
+  const callback = await browser.follow(`${it.url}/v0/oidc/start`, 'ada', (url) =>
+    url.startsWith(`${it.url}/v0/oidc/callback`),
+  );
+  const headers = { cookie: browser.cookie(it.url) };
+  const other = new DatabaseSync(path.join(dir, 'router.db'));
+  other.exec('BEGIN IMMEDIATE');
+  const refused = await fetch(callback, { headers, redirect: 'manual' });
+  other.exec('ROLLBACK');
+  other.close();
+  assert.equal(refused.status, 503);
+  assert.match(await refused.text(), /signing in needs the database/);
+  assert.equal(own.counts['/token'] ?? 0, 0);
+  const later = await until('the database is back', async () => {
+    const answer = await fetch(callback, { headers, redirect: 'manual' });
+    return answer.status !== 503 && answer;
+  });
+  assert.equal(later.status, 302, 'the answer was not used up');
 });
 
 test('signing out ends the session here and leads to the provider, which ends its own', async () => {

@@ -1,4 +1,5 @@
-/* router/access/tries.h - how many wrong keys may come from an address.
+/* router/access/tries.h - how many wrong keys, and how many steps of sign-ins with an
+ * OpenID provider, may come from an address.
  *
  * Each address has a bucket that holds a minute's tries and refills evenly.  Of IPv6 the
  * network /64 counts, which one person may own whole.  The table is bounded: the address that
@@ -13,6 +14,8 @@
 enum {
     ROUTER_TRIERS_MAX = 256,
     ROUTER_WRONG_KEYS_PER_MINUTE = 10,
+    /* A sign-in has two: to the provider, and back.  An office may share one address. */
+    ROUTER_SIGN_IN_STEPS_PER_MINUTE = 60,
 };
 
 struct router_tries {

@@ -7,19 +7,22 @@
  */
 #include <stdio.h>
 
-#include "base/random.h"
 #include "router/http/api.h"
 #include "router/http/session_store.h"
 #include "router/http/state.h"
 
-enum { SIGN_IN_S = 600, PAGE_BYTES = 8 << 10 }; /* a person has ten minutes at the provider */
+enum {
+    PAGE_BYTES = 8 << 10,
+    CLOCKS_MS = 10 * 60000, /* the clocks of two routers may differ by this much */
+};
 
 /* In the request's memory. */
 struct work {
     struct net_request *req;
     struct router *router;
     struct router_oidc_task task;
-    char cookie[ROUTER_SESSION_RANDOM + 1];
+    char cookie[ROUTER_OIDC_COOKIE];
+    bool is_first;                         /* the state was not used before */
     char value[ROUTER_SESSION_RANDOM + 1]; /* of the session */
     struct router_caller caller;
 };
@@ -67,7 +70,7 @@ static void set_cookie(struct router *r, struct net_request *req, const char *va
                                                    .value = value,
                                                    .path = "/v0/oidc",
                                                    .same_site = "Lax",
-                                                   .life_s = SIGN_IN_S});
+                                                   .life_s = ROUTER_OIDC_LIFE_S});
 }
 
 static void redirect(struct net_request *req, const char *url)
@@ -137,6 +140,19 @@ static struct work *prepare(struct router *r, struct net_request *req, net_loop_
     return w;
 }
 
+/* RATE_LIMITED: each step may cost a request to the provider, with this router's secret. */
+static lr_code count_step(struct router *r, struct net_request *req, struct lr_error *err)
+{
+    uint32_t retry_s;
+    router_lock(r);
+    lr_code code =
+        router_try(&r->sign_ins, router_access(req)->from, lr_clock_ms(NULL), &retry_s, err);
+    router_unlock(r);
+    if (code != LR_OK)
+        net_response_retry_after(req, retry_s);
+    return code;
+}
+
 /* ---- to the provider ---- */
 
 static void begun(void *arg)
@@ -155,10 +171,16 @@ lr_code router_api_oidc_start(struct router *r, struct net_request *req, struct 
     struct work *w = prepare(r, req, begun, err);
     if (w == NULL)
         return err->code;
-    lr_random_base62(w->cookie, ROUTER_SESSION_RANDOM);
+    router_oidc_cookie_make(lr_str_z(r->oidc.cookie_key), lr_clock_wall_ms(NULL) / 1000,
+                            w->cookie);
     router_oidc_flow_make(lr_str_z(w->cookie), &w->task.flow);
     w->task.is_begin = true;
-    return router_oidc_submit(&r->oidc, &w->task, err);
+    lr_code code = count_step(r, req, err);
+    if (code == LR_OK)
+        code = router_oidc_submit(&r->oidc, &w->task, err);
+    if (code != LR_OK)
+        answer_page(r, req, err);
+    return LR_OK;
 }
 
 /* ---- and back ---- */
@@ -202,11 +224,11 @@ static lr_code check_answer(struct router *r, struct net_request *req, struct wo
     cookie_name(r, name);
     if (net_request_header(req, "Cookie", &header))
         (void)router_cookie_find(header, lr_str_z(name), &cookie);
-    if (cookie.len != ROUTER_SESSION_RANDOM)
-        return lr_fail(err, LR_UNAUTHENTICATED,
-                       "this browser has begun no sign-in here in the last %d minutes: begin "
-                       "again, and let the browser keep cookies of this site",
-                       SIGN_IN_S / 60);
+    lr_code code = router_oidc_cookie_check(lr_str_z(r->oidc.cookie_key), cookie,
+                                            lr_clock_wall_ms(NULL) / 1000,
+                                            r->oidc.config.skew_ms / 1000, err);
+    if (code != LR_OK)
+        return code;
     router_oidc_flow_make(cookie, &w->task.flow);
     if (!net_request_query_get(req, "state", &value) ||
         !lr_str_eq_secret(value, lr_str_z(w->task.flow.state)))
@@ -232,6 +254,36 @@ static lr_code check_answer(struct router *r, struct net_request *req, struct wo
     return LR_OK;
 }
 
+/* Thread: the database's. */
+static lr_code use_state(struct router_sql *sql, void *arg, struct lr_error *err)
+{
+    struct work *w = arg;
+    int64_t now = lr_clock_wall_ms(NULL);
+    int64_t life = ROUTER_OIDC_LIFE_S * 1000LL + 2 * w->router->oidc.config.skew_ms + CLOCKS_MS;
+    return router_sign_in_use(sql, lr_str_z(w->task.flow.state), now + life, now, &w->is_first,
+                              err);
+}
+
+/* Not before the database has the state as used: another router could use it again. */
+static void state_used(void *arg, const struct lr_error *err)
+{
+    struct work *w = arg;
+    struct lr_error e;
+    lr_code code = LR_OK;
+    if (err != NULL)
+        code = lr_fail(&e, LR_UNAVAILABLE,
+                       "signing in needs the database, which must note that this answer of the "
+                       "OpenID provider was used: %.300s",
+                       err->text);
+    else if (!w->is_first)
+        code = lr_fail(&e, LR_UNAUTHENTICATED,
+                       "this answer of the OpenID provider was used already: begin again");
+    if (code == LR_OK)
+        code = router_oidc_submit(&w->router->oidc, &w->task, &e);
+    if (code != LR_OK)
+        answer_page(w->router, w->req, &e);
+}
+
 lr_code router_api_oidc_callback(struct router *r, struct net_request *req,
                                  struct lr_error *err)
 {
@@ -240,8 +292,10 @@ lr_code router_api_oidc_callback(struct router *r, struct net_request *req,
         return err->code;
     lr_code code = check_answer(r, req, w, err);
     if (code == LR_OK)
-        code = router_oidc_submit(&r->oidc, &w->task, err);
-    if (code != LR_OK)
+        code = count_step(r, req, err);
+    if (code == LR_OK)
+        router_store_quietly(r->store, use_state, net_request_loop(req), state_used, w);
+    else
         answer_page(r, req, err);
     return LR_OK;
 }

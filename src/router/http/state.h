@@ -97,6 +97,7 @@ struct router {
     struct router_keys keys;
     struct router_sessions sessions;
     struct router_tries wrong_keys; /* by address */
+    struct router_tries sign_ins;   /* with the OpenID provider, by address */
     struct router_registry registry;
     struct router_nodes nodes;
     struct router_dispatch dispatch;

@@ -1,6 +1,9 @@
 #include "router/oidc/flow.h"
 
+#include <stdio.h>
+
 #include "base/base64.h"
+#include "base/random.h"
 #include "base/sha256.h"
 #include "hub/url.h"
 
@@ -13,20 +16,52 @@ static void encode(const unsigned char digest[LR_SHA256_LEN], char out[ROUTER_OI
     lr_buf_free(&text);
 }
 
-static void derive(struct lr_str cookie, const char *use, char out[ROUTER_OIDC_TEXT])
+static void sign(struct lr_str key, struct lr_str text, char out[ROUTER_OIDC_TEXT])
 {
     unsigned char digest[LR_SHA256_LEN];
-    struct lr_str part = lr_str_z(use);
-    lr_hmac_sha256(cookie, &part, 1, digest);
+    lr_hmac_sha256(key, &text, 1, digest);
     encode(digest, out);
+}
+
+void router_oidc_cookie_make(struct lr_str key, int64_t now_s, char out[ROUTER_OIDC_COOKIE])
+{
+    char random[ROUTER_OIDC_TEXT], text[ROUTER_OIDC_COOKIE], signature[ROUTER_OIDC_TEXT];
+    lr_random_base62(random, ROUTER_OIDC_TEXT - 1);
+    (void)snprintf(text, sizeof(text), "%s.%lld", random, (long long)now_s);
+    sign(key, lr_str_z(text), signature);
+    (void)snprintf(out, ROUTER_OIDC_COOKIE, "%s.%lld.%s", random, (long long)now_s, signature);
+}
+
+lr_code router_oidc_cookie_check(struct lr_str key, struct lr_str cookie, int64_t now_s,
+                                 int64_t skew_s, struct lr_error *err)
+{
+    struct lr_str random = {0}, time = {0}, rest = cookie;
+    char signature[ROUTER_OIDC_TEXT];
+    int64_t made_s = 0;
+    bool has_form = lr_str_split(&rest, '.', &random) && lr_str_split(&rest, '.', &time) &&
+                    rest.len == ROUTER_OIDC_TEXT - 1 && lr_str_i64(time, &made_s);
+    if (has_form)
+        sign(key, lr_str(cookie.ptr, random.len + 1 + time.len), signature);
+    if (!has_form || !lr_str_eq_secret(rest, lr_str_z(signature)))
+        return lr_fail(err, LR_UNAUTHENTICATED,
+                       "this browser has begun no sign-in here in the last %d minutes: begin "
+                       "again, and let the browser keep cookies of this site",
+                       ROUTER_OIDC_LIFE_S / 60);
+    int64_t age_s = now_s - made_s;
+    if (age_s < -skew_s || age_s > ROUTER_OIDC_LIFE_S + skew_s)
+        return lr_fail(err, LR_UNAUTHENTICATED,
+                       "the sign-in began %lld s ago by this router's clock, and takes from 0 "
+                       "to %d s (oidc-clock-skew %lld s): begin again",
+                       (long long)age_s, ROUTER_OIDC_LIFE_S, (long long)skew_s);
+    return LR_OK;
 }
 
 void router_oidc_flow_make(struct lr_str cookie, struct router_oidc_flow *out)
 {
     unsigned char digest[LR_SHA256_LEN];
-    derive(cookie, "state", out->state);
-    derive(cookie, "nonce", out->nonce);
-    derive(cookie, "verifier", out->verifier);
+    sign(cookie, LR_STR_LIT("state"), out->state);
+    sign(cookie, LR_STR_LIT("nonce"), out->nonce);
+    sign(cookie, LR_STR_LIT("verifier"), out->verifier);
     lr_sha256_of(lr_str_z(out->verifier), digest);
     encode(digest, out->challenge);
 }

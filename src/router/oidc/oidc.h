@@ -17,6 +17,7 @@
 
 #include "net/loop.h"
 #include "router/oidc/provider.h"
+#include "router/store/sign_ins.h"
 
 /* Something to do for a request of a browser; the caller owns it until done was called. */
 struct router_oidc_task {
@@ -37,7 +38,8 @@ struct router_oidc_task {
 
 struct router_oidc {
     struct router_oidc_config config;
-    struct router_oidc_provider provider; /* thread: the sign-in thread */
+    char cookie_key[ROUTER_SIGN_IN_KEY + 1]; /* of the database; set before the loops run */
+    struct router_oidc_provider provider;    /* thread: the sign-in thread */
     pthread_t thread;
     bool is_running;
     _Atomic bool is_stopping;

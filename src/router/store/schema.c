@@ -186,6 +186,12 @@ static const char *const step_18[] = {
     NULL,
 };
 
+/* States of sign-ins with an OpenID provider that were used (store/sign_ins.h). */
+static const char *const step_19[] = {
+    "CREATE TABLE sign_ins (state TEXT PRIMARY KEY, until_ms BIGINT NOT NULL)",
+    NULL,
+};
+
 /* From step 10 on: .is_additive = true wherever possible. */
 static const struct router_schema_step steps[] = {
     {.statements = step_1},
@@ -206,6 +212,7 @@ static const struct router_schema_step steps[] = {
     {.statements = step_16, .is_additive = true},
     {.statements = step_17, .is_additive = true},
     {.statements = step_18, .is_additive = true},
+    {.statements = step_19, .is_additive = true},
 };
 
 struct secrets {

@@ -12,6 +12,7 @@
  *   retention.c  removes old records
  *   keys.c     API keys and their limits
  *   sessions.c sessions of the dashboard
+ *   sign_ins.c sign-ins with an OpenID provider that are under way
  *   budget.c   tokens by month and key
  *   responses.c  stored responses of the Responses API
  *   outbox.c   messages about alerts

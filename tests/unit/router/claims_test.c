@@ -172,6 +172,35 @@ static void state_nonce_and_verifier_tell_nothing_about_each_other(void **state)
     assert_string_not_equal(one.challenge, one.verifier);
 }
 
+static void only_a_cookie_of_the_last_minutes_signed_with_this_key_is_taken(void **state)
+{
+    struct lr_str key = LR_STR_LIT("key");
+    char cookie[ROUTER_OIDC_COOKIE], changed[ROUTER_OIDC_COOKIE];
+    (void)state;
+    router_oidc_cookie_make(key, NOW, cookie);
+    for (int64_t age = -60; age <= 660; age += 60)
+        assert_int_equal(router_oidc_cookie_check(key, lr_str_z(cookie), NOW + age, 60, NULL),
+                         LR_OK);
+    static const int64_t wrong[] = {-61, 661, -10000000, 10000000};
+    for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++)
+        assert_int_equal(
+            router_oidc_cookie_check(key, lr_str_z(cookie), NOW + wrong[i], 60, NULL),
+            LR_UNAUTHENTICATED);
+    assert_int_equal(
+        router_oidc_cookie_check(LR_STR_LIT("other"), lr_str_z(cookie), NOW, 60, NULL),
+        LR_UNAUTHENTICATED);
+    for (size_t i = 0; cookie[i] != '\0'; i++) {
+        memcpy(changed, cookie, sizeof(changed));
+        changed[i] = changed[i] == '1' ? '2' : '1';
+        assert_int_equal(router_oidc_cookie_check(key, lr_str_z(changed), NOW, 60, NULL),
+                         LR_UNAUTHENTICATED);
+        assert_int_equal(router_oidc_cookie_check(key, lr_str(cookie, i), NOW, 60, NULL),
+                         LR_UNAUTHENTICATED);
+    }
+    assert_int_equal(router_oidc_cookie_check(key, lr_str(NULL, 0), NOW, 60, NULL),
+                     LR_UNAUTHENTICATED);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -179,6 +208,7 @@ int main(void)
         cmocka_unit_test(groups_become_roles),
         cmocka_unit_test(names_have_no_control_characters_and_no_unverified_address),
         cmocka_unit_test(state_nonce_and_verifier_tell_nothing_about_each_other),
+        cmocka_unit_test(only_a_cookie_of_the_last_minutes_signed_with_this_key_is_taken),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -381,6 +381,7 @@ static void a_database_of_the_first_version_becomes_the_newest_with_what_it_hold
                                        "DROP TABLE routers",
                                        "DROP TABLE schema_additions",
                                        "DROP TABLE sessions",
+                                       "DROP TABLE sign_ins",
                                        "DROP TABLE facts",
                                        "ALTER TABLE keys DROP COLUMN viewer",
                                        "DROP TABLE silences",
