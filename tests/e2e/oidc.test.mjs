@@ -7,8 +7,8 @@ import { DatabaseSync } from 'node:sqlite';
 import { after, before, test } from 'node:test';
 import { Browser, makeKey, SECRET, startProvider } from '../support/oidc.mjs';
 import { startBrowser } from './browser.mjs';
-import { keep } from './fleet.mjs';
-import { call, startRouter, tempDir, until } from './support.mjs';
+import { fleet, keep } from './fleet.mjs';
+import { call, makeEcho, startRouter, tempDir, until } from './support.mjs';
 
 const people = {
   ada: { email: 'ada@example.com', email_verified: true, groups: ['staff', 'router admins'] },
@@ -146,11 +146,13 @@ test('the answer of the provider is taken once, by the browser that began, with 
 });
 
 // A router with a provider of its own, so that its counters are this test's.
-const startOwn = async (t, more = []) => {
+const startOwn = async (t, more = [], from = []) => {
   const own = await startProvider({ people });
   t.after(() => own.close());
   const settings = [...args.map((a) => (a === provider.issuer ? own.issuer : a)), ...more];
-  const it = keep(await startRouter({ args: settings }));
+  const it = from.length
+    ? (await fleet(...from, { args: settings })).router
+    : keep(await startRouter({ args: settings }));
   own.open([it.url]);
   return { own, it };
 };
@@ -233,6 +235,31 @@ test('without its database a router refuses an answer of the provider and says w
     return answer.status !== 503 && answer;
   });
   assert.equal(later.status, 302, 'the answer was not used up');
+});
+
+test('a person who signed in reads, cancels and deletes the own stored responses, and nobody else does', async (t) => {
+  const model = makeEcho('m');
+  const { it } = await startOwn(t, [], [1, model]);
+  const ada = await signedIn('ada', it);
+  const una = await signedIn('una', it);
+  const { csrf } = await me(ada, it);
+  const ask = (more) =>
+    ada.api(it, '/v1/responses', { method: 'POST', csrf, body: { model: 'm', input: 'Hello', ...more } });
+  const made = await ask({});
+  assert.equal(made.status, 200, made.text);
+  const at = `/v1/responses/${made.json.id}`;
+  assert.equal((await una.api(it, at)).status, 404);
+  const read = await until('it is stored', async () => {
+    const seen = await ada.api(it, at);
+    return seen.status === 200 && seen;
+  });
+  assert.equal(read.json.id, made.json.id);
+  assert.equal((await ada.api(it, `${at}/input_items`)).json.data.length, 1);
+  const long = await ask({ background: true });
+  const cancelled = await ada.api(it, `/v1/responses/${long.json.id}/cancel`, { method: 'POST', csrf });
+  assert.equal(cancelled.status, 200, cancelled.text);
+  assert.equal((await ada.api(it, at, { method: 'DELETE', csrf })).status, 200);
+  assert.equal((await ada.api(it, at)).status, 404);
 });
 
 test('signing out ends the session here and leads to the provider, which ends its own', async () => {

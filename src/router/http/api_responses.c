@@ -95,7 +95,7 @@ static lr_code begin(struct router *r, struct net_request *req, struct asking **
         return LR_OUT_OF_RAM;
     a->arena = net_request_arena(req);
     a->id = access->match.tail;
-    a->view = router_keeper_view(&r->keeper, lr_str_z(router_caller_name(&access->caller)));
+    a->view = router_keeper_view(&r->keeper, lr_str_z(router_caller_id(&access->caller)));
     return LR_OK;
 }
 
