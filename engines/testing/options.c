@@ -59,6 +59,7 @@ static bool read_member(struct testing_options *o, struct lr_str key, const stru
         {"say_time", &o->say_time},   {"say_version", &o->say_version},
         {"noise", &o->noise},         {"fill", &o->fill},
         {"spread", &o->spread},       {"say_weights", &o->say_weights},
+        {"shout", &o->shout},
     };
     for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++)
         if (lr_str_eq_z(key, numbers[i].name))

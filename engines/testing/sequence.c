@@ -191,6 +191,9 @@ lr_code testing_submit(struct lr_engine_model *model, const struct lr_engine_req
         sequence_free(s);
         return lr_fail(err, LR_OUT_OF_RAM, "no memory for a request");
     }
+    for (size_t i = 0; model->options.shout && i < s->answer_len; i++)
+        if (s->answer[i] >= 'a' && s->answer[i] <= 'z')
+            s->answer[i] = (char)(s->answer[i] - 'a' + 'A');
     s->poisoned = holds(s->answer, s->answer_len, model->options.poison);
     if (model->options.say_version)
         answer_with(s, LR_TESTING_VERSION);

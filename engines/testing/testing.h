@@ -60,6 +60,7 @@ struct testing_options {
     bool spread; /* sequences get their tokens one by one over step_ms instead of all at once */
     bool say_version; /* the answer is the library's version */
     bool say_weights; /* the answer is "artifact" or "safetensors": what was loaded */
+    bool shout;       /* the answer is in capital letters: other weights than without */
     bool noise;       /* writes to stdout and stderr */
     enum testing_stage hang;
     enum testing_stage crash;

@@ -9,6 +9,7 @@
 #include "net/logs.h"
 #include "net/settings.h"
 #include "net/url.h"
+#include "router/fleet/differ.h"
 #include "router/http/session_store.h"
 #include "router/http/state.h"
 #include "router/observe/limits.h"
@@ -408,6 +409,7 @@ static void take_figures(struct router *r)
     (void)router_alert_watch(&r->alerts, ROUTER_ALERT_DATABASE_FAILED, fails, trouble);
     if (router_alert_watch(&r->alerts, ROUTER_ALERT_CERTIFICATE_ENDS, ends, certificate))
         lr_log_warn(NULL, "tls.ends reason=%s", certificate);
+    router_watch_weights(&r->nodes, &r->registry, &r->alerts);
     router_watch_budgets(&r->keys, &r->alerts, lr_clock_wall_ms(NULL));
     router_history_sample(&r->history, &r->nodes, &r->registry, lr_clock_ms(NULL));
     struct router_history_rows *rows =

@@ -231,6 +231,22 @@ lr_code wire_accepted_decode(struct lr_str body, struct wire_accepted *out,
     return wire_cursor_done(&c) ? LR_OK : wire_malformed(err, "accepted");
 }
 
+void wire_weights_encode(struct lr_buf *buf, const struct wire_weights *m)
+{
+    size_t start = wire_event_begin(buf, WIRE_WEIGHTS, 0);
+    wire_put_str(buf, m->fingerprint);
+    wire_frame_end(buf, start);
+}
+
+lr_code wire_weights_decode(struct lr_str body, struct wire_weights *out, struct lr_error *err)
+{
+    struct wire_cursor c = event_cursor(body, NULL);
+    out->fingerprint = wire_get_str(&c);
+    return wire_cursor_done(&c) && out->fingerprint.len <= WIRE_WEIGHTS_MAX
+               ? LR_OK
+               : wire_malformed(err, "weights");
+}
+
 void wire_error_encode(struct lr_buf *buf, enum wire_type type, const struct wire_error *m)
 {
     size_t start = wire_event_begin(buf, type, 0);

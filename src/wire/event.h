@@ -13,7 +13,12 @@
 #include "llm-router/engine.h"
 #include "wire/frame.h"
 
-enum { WIRE_TOP_MAX = 20, WIRE_TOKEN_BYTES_MAX = 64 << 10, WIRE_VECTOR_MAX = 1 << 16 };
+enum {
+    WIRE_TOP_MAX = 20,
+    WIRE_TOKEN_BYTES_MAX = 64 << 10,
+    WIRE_VECTOR_MAX = 1 << 16,
+    WIRE_WEIGHTS_MAX = 64, /* bytes of a fingerprint */
+};
 
 enum { WIRE_EVENT_HEAD_LEN = 16 };
 
@@ -82,6 +87,10 @@ struct wire_error {
     bool retryable; /* another node may succeed */
 };
 
+struct wire_weights {
+    struct lr_str fingerprint; /* at most WIRE_WEIGHTS_MAX bytes */
+};
+
 struct wire_log {
     int32_t level; /* as in lr_engine_host.log */
     struct lr_str event;
@@ -101,6 +110,7 @@ void wire_done_encode(struct lr_buf *buf, const struct wire_done *m);
 void wire_prefill_encode(struct lr_buf *buf, const struct wire_prefill *m);
 void wire_loading_encode(struct lr_buf *buf, const struct wire_loading *m);
 void wire_accepted_encode(struct lr_buf *buf, const struct wire_accepted *m);
+void wire_weights_encode(struct lr_buf *buf, const struct wire_weights *m);
 void wire_error_encode(struct lr_buf *buf, enum wire_type type, const struct wire_error *m);
 /* The first event of a request that the node does not take. */
 void wire_refused_encode(struct lr_buf *buf, uint64_t request, const struct lr_error *why);
@@ -124,6 +134,8 @@ LR_MUST_USE lr_code wire_loading_decode(struct lr_str body, struct wire_loading 
                                         struct lr_error *err);
 LR_MUST_USE lr_code wire_accepted_decode(struct lr_str body, struct wire_accepted *out,
                                          struct lr_error *err);
+LR_MUST_USE lr_code wire_weights_decode(struct lr_str body, struct wire_weights *out,
+                                        struct lr_error *err);
 LR_MUST_USE lr_code wire_error_decode(struct lr_str body, struct wire_error *out,
                                       struct lr_error *err);
 LR_MUST_USE lr_code wire_log_decode(struct lr_str body, struct wire_log *out,
@@ -144,7 +156,8 @@ static inline bool wire_event_is_last(enum wire_type type)
 
 static inline bool wire_is_event(enum wire_type type)
 {
-    return (type >= WIRE_LOADING && type <= WIRE_REFUSED) || type == WIRE_VECTOR;
+    return (type >= WIRE_LOADING && type <= WIRE_REFUSED) || type == WIRE_VECTOR ||
+           type == WIRE_WEIGHTS;
 }
 
 /* ---- the head of an event, without the rest ---- */

@@ -42,7 +42,9 @@ void wire_sampling_write(struct lr_json_writer *w, const struct lr_sampling_defa
         lr_json_member_u64(w, "top_k", sampling->top_k);
 }
 
-static void write_model(struct lr_json_writer *w, const struct wire_fleet_model *m, bool full)
+/* A join goes to a router whose protocol is not known yet. */
+static void write_model(struct lr_json_writer *w, const struct wire_fleet_model *m, bool full,
+                        uint32_t protocol)
 {
     lr_json_begin_object(w);
     lr_json_member_str(w, "id", m->id);
@@ -69,6 +71,8 @@ static void write_model(struct lr_json_writer *w, const struct wire_fleet_model 
     lr_json_member_u64(w, "load_ms", m->load_ms);
     lr_json_member_u64(w, "prefill_us", m->prefill_us);
     lr_json_member_u64(w, "step_us", m->step_us);
+    if (!full && protocol >= WIRE_SINCE_WEIGHTS)
+        put_text(w, "weights", m->weights);
     if (full) {
         put_text(w, "chat_template", m->chat_template);
         lr_json_member_bool(w, "harmony", m->is_harmony);
@@ -118,7 +122,7 @@ static void write_state(struct lr_json_writer *w, const struct wire_heartbeat *m
     lr_json_member_bool(w, "draining", m->is_draining);
     lr_json_member_array(w, "models");
     for (size_t i = 0; i < m->model_count; i++)
-        write_model(w, &m->models[i], full);
+        write_model(w, &m->models[i], full, m->protocol);
     lr_json_end_array(w);
     lr_json_member_array(w, "pools");
     for (size_t i = 0; i < m->pool_count; i++) {
@@ -279,6 +283,7 @@ static bool take_model(const struct lr_json *v, struct wire_fleet_model *m,
         .load_ms = take_number(v, "load_ms", UINT32_MAX, out),
         .prefill_us = take_number(v, "prefill_us", UINT32_MAX, out),
         .step_us = take_number(v, "step_us", UINT32_MAX, out),
+        .weights = take_text(v, "weights", out),
         .chat_template = take_text(v, "chat_template", out),
         .is_harmony = read_flag(v, "harmony"),
         .bos_token = take_text(v, "bos_token", out),

@@ -50,6 +50,8 @@ struct wire_fleet_model {
     /* Measured by the node, so that a router that has just started need not guess: time to
      * load, and moving averages per token.  0: never measured. */
     uint64_t load_ms, prefill_us, step_us;
+    struct lr_str weights;       /* fingerprint (model/fingerprint.h); in heartbeats only, since
+                                    WIRE_SINCE_WEIGHTS.  Empty: not known */
     struct lr_str chat_template; /* text; empty: the default */
     bool is_harmony;
     struct lr_str bos_token, eos_token, unk_token, pad_token;

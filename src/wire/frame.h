@@ -58,9 +58,11 @@ enum wire_type {
     WIRE_LOST = 74,     /* wire_lost: its worker died; the owner may submit it again */
     WIRE_REFUSED = 75,  /* wire_error: the node did not take it */
 
-    WIRE_PING = 76,   /* empty: the link is alive; each second, node to router */
-    WIRE_VECTOR = 77, /* wire_vector: an event, the result of EMBED and RERANK; never sent to a
-                         router that has asked for no such thing */
+    WIRE_PING = 76,    /* empty: the link is alive; each second, node to router */
+    WIRE_VECTOR = 77,  /* wire_vector: an event, the result of EMBED and RERANK; never sent to a
+                          router that has asked for no such thing */
+    WIRE_WEIGHTS = 78, /* wire_weights: an event, which weights make what follows; to a router
+                          since WIRE_SINCE_WEIGHTS */
 };
 
 struct wire_frame {

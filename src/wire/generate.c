@@ -1,6 +1,7 @@
 #include "wire/generate.h"
 
 #include "wire/bytes.h"
+#include "wire/event.h"
 
 void wire_generate_defaults(struct wire_generate *g)
 {
@@ -33,14 +34,21 @@ static void put_sampling(struct lr_buf *buf, const struct lr_sampling *s)
 /* ---- SUBMIT ----
  *
  *   u64 request   u64 deadline_ms   u32 generated   u32 cohort   u8 entry   u8 flags   u16 zero
- *   request_id   model   trace   leaves          a node reads up to here
+ *   request_id   model   trace   leaves
+ *   with FLAG_WEIGHTS: weights                    a node reads up to here
  *   sampling   ...   constraint
  *   with FLAG_VECTOR: u8 kind   u32 dimensions   the segments of the document
  *   the generated tokens, last, so that a continuation changes only the frame's end
  */
 
 enum { AT_REQUEST = 0, AT_GENERATED = 16 };
-enum { FLAG_NO_QUEUE = 1, FLAG_IGNORE_STOP = 2, FLAG_HAS_IDS = 4, FLAG_VECTOR = 8 };
+enum {
+    FLAG_NO_QUEUE = 1,
+    FLAG_IGNORE_STOP = 2,
+    FLAG_HAS_IDS = 4,
+    FLAG_VECTOR = 8,
+    FLAG_WEIGHTS = 16,
+};
 
 static void put_node_part(struct lr_buf *buf, const struct wire_generate *g)
 {
@@ -52,12 +60,15 @@ static void put_node_part(struct lr_buf *buf, const struct wire_generate *g)
     wire_put_u8(buf, (uint8_t)((g->no_queue ? FLAG_NO_QUEUE : 0) |
                                (g->ignore_stop ? FLAG_IGNORE_STOP : 0) |
                                (g->prompt_ids != NULL ? FLAG_HAS_IDS : 0) |
-                               (g->kind != LR_REQUEST_GENERATE ? FLAG_VECTOR : 0)));
+                               (g->kind != LR_REQUEST_GENERATE ? FLAG_VECTOR : 0) |
+                               (g->weights.len != 0 ? FLAG_WEIGHTS : 0)));
     wire_put_u16(buf, 0);
     wire_put_str(buf, lr_str_sub(g->request_id, 0, WIRE_REQUEST_ID_MAX));
     wire_put_str(buf, g->model);
     wire_put_str(buf, g->trace);
     wire_put_str(buf, lr_str_sub(g->leaves, 0, WIRE_REQUEST_ID_MAX));
+    if (g->weights.len != 0)
+        wire_put_str(buf, lr_str_sub(g->weights, 0, WIRE_WEIGHTS_MAX));
 }
 
 static void put_segments(struct lr_buf *buf, const struct lr_segment *segments, size_t count)
@@ -129,12 +140,15 @@ static uint8_t get_node_part(struct wire_cursor *c, struct wire_submit *out)
     out->model = wire_get_str(c);
     out->trace = wire_get_str(c);
     out->leaves = wire_get_str(c);
+    if ((flags & FLAG_WEIGHTS) != 0)
+        out->weights = wire_get_str(c);
     out->entry = (enum wire_entry)entry;
     out->no_queue = (flags & FLAG_NO_QUEUE) != 0;
     c->failed = c->failed || entry > WIRE_ENTRY_COHORT ||
                 out->request_id.len > WIRE_REQUEST_ID_MAX ||
                 out->model.len > WIRE_MODEL_ID_MAX || out->trace.len > WIRE_TRACE_MAX ||
-                out->leaves.len > WIRE_REQUEST_ID_MAX || out->generated_count > WIRE_IDS_MAX ||
+                out->leaves.len > WIRE_REQUEST_ID_MAX || out->weights.len > WIRE_WEIGHTS_MAX ||
+                out->generated_count > WIRE_IDS_MAX ||
                 out->generated_count > (size_t)(c->end - c->at) / 4;
     return flags;
 }
@@ -244,6 +258,7 @@ lr_code wire_submit_decode(struct lr_arena *arena, struct lr_str body,
         .model = head.model,
         .trace = head.trace,
         .leaves = head.leaves,
+        .weights = head.weights,
         .deadline_ms = head.deadline_ms,
         .entry = head.entry,
         .cohort = head.cohort,

@@ -32,10 +32,12 @@ struct wire_generate {
     uint64_t id;              /* the sender's number for the generation; binary form only */
     struct lr_str request_id; /* written on every log line */
     struct lr_str model;
-    struct lr_str trace;  /* traceparent; empty: none; binary form only */
-    struct lr_str leaves; /* request_id of the generation that this one replaces; empty: none;
-                             binary form only */
-    uint64_t deadline_ms; /* from now: begin by then or fail; 0: no deadline */
+    struct lr_str trace;   /* traceparent; empty: none; binary form only */
+    struct lr_str leaves;  /* request_id of the generation that this one replaces; empty: none;
+                              binary form only */
+    struct lr_str weights; /* fingerprint of the weights that made generated[]; empty: not
+                              known; binary form only, since WIRE_SINCE_WEIGHTS */
+    uint64_t deadline_ms;  /* from now: begin by then or fail; 0: no deadline */
     struct lr_str cache_scope;         /* empty: no sharing */
     const struct lr_segment *segments; /* the prompt, or else prompt_ids */
     size_t segment_count;
@@ -63,7 +65,7 @@ struct wire_generate {
 /* The beginning of a WIRE_SUBMIT or WIRE_SWAP: the only part that a node reads. */
 struct wire_submit {
     uint64_t request;
-    struct lr_str request_id, model, trace, leaves; /* borrowed from the body */
+    struct lr_str request_id, model, trace, leaves, weights; /* borrowed from the body */
     uint64_t deadline_ms;
     uint32_t generated_count;
     enum wire_entry entry;

@@ -34,7 +34,9 @@ enum {
 
 /* The first common protocol with which a neighbour is sent this. */
 enum wire_since {
-    WIRE_SINCE_CLOCK = 3, /* the sender's wall clock in a heartbeat and in its answer */
+    WIRE_SINCE_CLOCK = 3,   /* the sender's wall clock in a heartbeat */
+    WIRE_SINCE_WEIGHTS = 3, /* the fingerprint of a model's weights: in a heartbeat, in a SUBMIT
+                               that continues an answer, and as WIRE_WEIGHTS */
 };
 
 enum { WIRE_LINK_NAME_MAX = 32 };

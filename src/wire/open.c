@@ -52,6 +52,8 @@ void wire_open_encode(struct lr_buf *buf, enum wire_type type, const struct wire
     lr_json_member_z(&w, "engine_version", m->engine_version);
     lr_json_member_u64(&w, "abi_version", m->abi_version);
     lr_json_member_z(&w, "model_dir", m->model_dir);
+    lr_json_member_z(&w, "format", m->format);
+    lr_json_member_z(&w, "weights", m->weights);
     lr_json_member_bool(&w, "downloaded", m->is_downloaded);
     lr_json_member_z(&w, "blobs", m->blobs);
     lr_json_member_array(&w, "devices");
@@ -127,6 +129,8 @@ lr_code wire_open_decode(struct lr_arena *arena, struct lr_str body, struct wire
     out->engine_version = get_text(arena, root, "engine_version");
     out->abi_version = get_u32(root, "abi_version");
     out->model_dir = get_text(arena, root, "model_dir");
+    out->format = get_text(arena, root, "format");
+    out->weights = get_text(arena, root, "weights");
     (void)lr_json_bool(lr_json_get(root, "downloaded"), &out->is_downloaded);
     out->blobs = get_text(arena, root, "blobs");
     if (out->library == NULL)

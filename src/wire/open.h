@@ -19,6 +19,9 @@ struct wire_open {
     /* "" for an engine that needs no model; NULL in a probe that only asks whether the library
      * is an engine */
     const char *model_dir;
+    /* With WIRE_OPEN: the format of the model's files, and the fingerprint that the node has of
+     * them (model/fingerprint.h): the worker opens no others.  NULL: not checked. */
+    const char *format, *weights;
     /* Which files links in model_dir may name (base/sandbox.h). */
     bool is_downloaded;
     const char *blobs; /* NULL: none */

@@ -6,6 +6,7 @@
 #include "base/clock.h"
 #include "base/fail.h"
 #include "base/os/fd.h"
+#include "model/fingerprint.h"
 #include "plugin/library.h"
 #include "wire/event.h"
 #include "wire/generate.h"
@@ -118,6 +119,24 @@ static void add_tick(struct worker *w, uint64_t now)
     w->last_tick_ns = now;
 }
 
+/* The files that the engine opens are those that the node has described: a folder may have been
+ * replaced since.  CONFLICT: it was. */
+static lr_code check_weights(const struct wire_open *m, struct lr_error *err)
+{
+    char found[MODEL_FINGERPRINT_LEN + 1];
+    enum model_format format;
+    if (m->weights == NULL || m->format == NULL ||
+        !model_format_find(lr_str_z(m->format), &format))
+        return LR_OK;
+    lr_code code = model_fingerprint_of(m->model_dir, format, m->options.filename, found, err);
+    if (code == LR_OK && strcmp(found, m->weights) != 0)
+        code = lr_fail(err, LR_CONFLICT,
+                       "the files in %.300s are not those that the node has described "
+                       "(fingerprint %s, expected %.40s): they were replaced",
+                       m->model_dir, found, m->weights);
+    return code;
+}
+
 static void handle_open(struct worker *w, struct lr_str body)
 {
     struct wire_open m;
@@ -132,10 +151,14 @@ static void handle_open(struct worker *w, struct lr_str body)
             lr_fail(&err, LR_INTERNAL, "a worker opens only one model, and a probe opens none");
     if (code == LR_OK)
         code = open_library(w, &m, &err);
+    if (code == LR_OK && check_weights(&m, &err) == LR_CONFLICT)
+        code = LR_CONFLICT; /* of files that cannot be read the engine says more */
     if (code == LR_OK) {
         w->host.api = w->api;
         code = w->api->open(&w->host.table, m.model_dir, &m.options, &w->model, &err);
     }
+    if (code == LR_OK) /* replaced while they were read */
+        code = check_weights(&m, &err);
     /* Probe again: now the answer says what the model really holds. */
     if (code == LR_OK)
         code = w->api->probe(m.model_dir, &m.options, &need, &err);

@@ -1,37 +1,13 @@
 // A worker dies.  Its answers continue at once and together, the request that killed it is found,
 // and afterwards the fleet is in the same state as before.
 import assert from 'node:assert/strict';
-import fs from 'node:fs';
 import { test } from 'node:test';
 import { allIdle, fleet, makeFaulty, metric } from './fleet.mjs';
 import { takeFrames, TYPE, VERSION } from '../support/link.mjs';
+import { killWorkers, workersOf } from '../support/workers.mjs';
 import { call, LONG, makeEcho, nodes, say, sleep, stopwatch, stream, until } from './support.mjs';
 
 const STREAMS = 16;
-
-const workersOf = (node) =>
-  fs
-    .readdirSync('/proc')
-    .filter((p) => /^\d+$/.test(p))
-    .map(Number)
-    .filter((pid) => {
-      try {
-        const parent = Number(fs.readFileSync(`/proc/${pid}/stat`, 'latin1').split(') ').pop().split(' ')[1]);
-        return (
-          parent === node.child.pid && fs.readFileSync(`/proc/${pid}/cmdline`, 'latin1').split('\0')[1] === 'worker'
-        );
-      } catch {
-        return false;
-      }
-    });
-
-async function killWorkers(node) {
-  const pids = await until('a worker runs', () => {
-    const p = workersOf(node);
-    return p.length > 0 && p;
-  });
-  pids.forEach((pid) => process.kill(pid, 'SIGKILL'));
-}
 
 // Everybody online, every model ready, no slot taken, no heartbeat refused, longer than a
 // node may be silent.

@@ -73,6 +73,7 @@ export default {
   'kind.no_engine': 'No engine',
   'kind.model_waiting': 'Model waits for a retry',
   'kind.model_failed': 'Model failed',
+  'kind.model_differs': 'One name, two models',
   'kind.engine_refused': 'Engine refused',
   'kind.engine_disk': 'Disk keeps an engine from running',
   'kind.reload_failed': 'Reload failed',

@@ -82,6 +82,8 @@ export default {
   'advice.model_waiting':
     'ノードは 5 分以内の間隔で自動的に再試行します。メッセージが示す原因を取り除き、モデルをロードするとすぐに再試行されます。',
   'advice.model_failed': 'メッセージが示す原因を取り除き、モデルをもう一度ロードしてください。',
+  'advice.model_differs':
+    'すべてのノードで同じ名前に同じファイルを置くか、別の名前で登録してください。それまで、あるノードで始まった応答はほかのノードでは続きません。',
   'advice.engine_refused': 'このリリース用のエンジンを入れるか、そのフォルダーを削除してください。',
   'advice.engine_disk':
     'ノードは自動的に再試行します。data-dir のディスクの空きを増やすか、ディスクを修復してください。エンジンのビルドが原因ではありません。',
@@ -108,6 +110,7 @@ export default {
   'kind.no_engine': 'エンジンなし',
   'kind.model_waiting': 'モデルの再試行待ち',
   'kind.model_failed': 'モデルの失敗',
+  'kind.model_differs': '同じ名前で異なるモデル',
   'kind.engine_refused': 'エンジンの拒否',
   'kind.engine_disk': 'ディスクの障害によるエンジンの停止',
   'kind.reload_failed': '再ロードの失敗',

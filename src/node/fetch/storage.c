@@ -162,6 +162,7 @@ static void undescribe(struct node_model *m)
     m->chat_template = NULL;
     model_descriptor_close(m->descriptor);
     m->descriptor = NULL;
+    m->weights[0] = '\0';
     m->engine = NULL;
     node_forget_need(m);
     m->skip_artifact = false;
@@ -226,6 +227,8 @@ struct node_model *node_storage_add(struct node_storage *storage, const char *id
     lr_code code = model_descriptor_open(where, wanted, filename, &m->descriptor, &err);
     if (code == LR_OK)
         code = compile_template(m, &err);
+    if (code == LR_OK)
+        code = model_fingerprint(m->descriptor, m->weights, &err);
     m->described++;
     if (code == LR_OK) {
         resolve(m);
@@ -269,6 +272,31 @@ static void reopen_soon(struct node_model *m, const char *format, const char *wh
         (void)node_storage_reopen(m);
     else
         node_model_unload(m, why);
+}
+
+void node_storage_notice(struct node_model *m)
+{
+    if (m->descriptor == NULL || m->folder == NULL || m->registered_as[0] != '\0')
+        return;
+    uint64_t now = node_folder_signature(m->folder);
+    if (now == 0 || now == m->described_signature)
+        return;
+    lr_log_warn(NULL, "model.files_changed model=%s dir=%s", m->id, m->folder);
+    LR_COPY(m->registered_as, lr_str_z(model_format_name(m->descriptor->format)));
+}
+
+bool node_storage_is_replaced(struct node_model *m, const struct lr_error *why)
+{
+    const struct model_descriptor *d = m->descriptor;
+    char now[MODEL_FINGERPRINT_LEN + 1];
+    if (why->code != LR_CONFLICT || d == NULL)
+        return false;
+    const char *file = d->format == MODEL_FORMAT_GGUF ? lr_path_base(d->primary) : NULL;
+    if (model_fingerprint_of(d->model_dir, d->format, file, now, NULL) != LR_OK ||
+        strcmp(now, m->weights) == 0)
+        return false;
+    LR_COPY(m->registered_as, lr_str_z(model_format_name(d->format)));
+    return true;
 }
 
 void node_storage_registered(struct node_model *m, struct lr_str format)

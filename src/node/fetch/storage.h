@@ -70,6 +70,12 @@ void node_storage_replaced(struct node_model *model, const char *format);
 /* The registered format takes effect, or the new files do.  False: its files are not usable. */
 bool node_storage_reopen(struct node_model *model);
 
+/* Marks a model whose files have changed since they were described: the next load describes
+ * them anew. */
+void node_storage_notice(struct node_model *model);
+/* A worker found other files than those described (`why`).  True: it is so, and the model is
+ * marked in the same way. */
+bool node_storage_is_replaced(struct node_model *model, const struct lr_error *why);
 /* Looks at its folder again: what lacked files or was judged may be usable now.  Nothing runs.
  */
 void node_storage_look(struct node_model *model);

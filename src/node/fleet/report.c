@@ -44,6 +44,7 @@ static void describe(const struct node_model *m, struct lr_error *fault,
         .load_ms = m->load_ms,
         .prefill_us = m->prefill_us,
         .step_us = m->step_us,
+        .weights = lr_str_z(m->weights),
         .engine = m->engine != NULL ? lr_str_z(m->engine->name) : lr_str(NULL, 0),
     };
     node_model_kv(m, &out->kv_used, &out->kv_total);

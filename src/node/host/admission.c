@@ -206,6 +206,9 @@ void node_describe_open(const struct node_model *model, const struct node_librar
         .engine_version = library->version,
         .abi_version = library->abi,
         .model_dir = model->descriptor != NULL ? model->descriptor->model_dir : "",
+        .format =
+            model->descriptor != NULL ? model_format_name(model->descriptor->format) : NULL,
+        .weights = model->weights[0] != '\0' ? model->weights : NULL,
         .is_downloaded = model->is_downloaded,
         .blobs = model->blobs,
         .options = models->options,
@@ -512,12 +515,16 @@ void node_admit(struct node_model *model)
     if (model->state == NODE_MODEL_WAITING)
         node_storage_look(model); /* what it failed with may lie there no more */
     bool is_at_rest = model->state == NODE_MODEL_PRESENT || model->state == NODE_MODEL_WAITING;
+    if (is_at_rest)
+        node_storage_notice(model);
     if (is_at_rest && model->registered_as[0] != '\0' && !node_storage_reopen(model)) {
         err.code = model->reason_code;
         (void)snprintf(err.text, sizeof(err.text), "%s", model->reason);
         node_model_fail_waiting(model, &err);
         return;
     }
+    if (is_at_rest)
+        node_generations_check(model);
     if (is_at_rest) {
         model->wants_probe = model->is_tight;
         bool was_short = model->reason_code == LR_OUT_OF_VRAM;

@@ -209,7 +209,8 @@ static void load_failed(struct node_model *model, const struct node_worker *w, c
     bool was_told = err.code != LR_OK;
     bool is_refused =
         !w->replica->is_swapping && node_pool_refused(model, w->pool, w->library, &err);
-    if (is_refused || node_artifact_refused(model, &err)) {
+    if (is_refused || node_artifact_refused(model, &err) ||
+        node_storage_is_replaced(model, &err)) {
         node_model_move(model, NODE_MODEL_PRESENT, &err);
         return;
     }

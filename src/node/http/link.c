@@ -199,7 +199,10 @@ static lr_code on_submit(struct node_link *l, const struct wire_frame *frame,
         return LR_OK;
     }
     struct node_model *model = node_need_model(l->node, ask.model, &why);
-    struct node_sink sink = {.ctx = s, .on_event = on_event, .takes_lost = true};
+    struct node_sink sink = {.ctx = s,
+                             .on_event = on_event,
+                             .takes_lost = true,
+                             .takes_weights = l->protocol >= WIRE_SINCE_WEIGHTS};
     if (model == NULL ||
         node_generation_take(model, frame->bytes, &ask, sink, &s->request, &why) != LR_OK) {
         drop(s);

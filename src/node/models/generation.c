@@ -262,7 +262,20 @@ static bool is_full(const struct node_model *model, const struct node_generation
                node_replicas_slots(model) + SLOTS_BEYOND + makes_room;
 }
 
-static lr_code check_admission(const struct node_model *model, bool no_queue,
+/* Whether weights that are not the model's made the tokens that are to be continued. */
+static lr_code check_weights(const struct node_model *model, struct lr_str weights,
+                             size_t tokens, struct lr_error *err)
+{
+    if (tokens == 0 || weights.len == 0 || model->weights[0] == '\0' ||
+        lr_str_eq_z(weights, model->weights))
+        return LR_OK;
+    return lr_fail(err, LR_CONFLICT,
+                   "the answer was begun with other files of model \"%s\" (fingerprint "
+                   "" LR_STR_FMT "; here they have %s): another model has the name now",
+                   model->id, LR_STR_ARG(weights), model->weights);
+}
+
+static lr_code check_admission(const struct node_model *model, const struct wire_submit *ask,
                                const struct node_generation *leaves, struct lr_error *err)
 {
     if (model->models->is_draining)
@@ -279,10 +292,10 @@ static lr_code check_admission(const struct node_model *model, bool no_queue,
         return lr_fail(err, LR_RATE_LIMITED,
                        "%u requests wait for model \"%s\" already (setting node-queue)",
                        model->queue_count, model->id);
-    if (no_queue && is_full(model, leaves))
+    if (ask->no_queue && is_full(model, leaves))
         return lr_fail(err, LR_RATE_LIMITED, "busy: all %u slots of model \"%s\" are taken",
                        node_replicas_slots(model), model->id);
-    return LR_OK;
+    return check_weights(model, ask->weights, ask->generated_count, err);
 }
 
 /* The tokens that the owner gave: the frame's last. */
@@ -322,7 +335,9 @@ static lr_code create(struct node_model *model, struct lr_str frame,
     g->last_event_ms = node_now(models);
     g->ask = *ask;
     g->ask.request_id = lr_str_z(g->name);
-    g->ask.model = g->ask.trace = g->ask.leaves = (struct lr_str){0};
+    if (ask->generated_count != 0)
+        LR_COPY(g->weights, ask->weights);
+    g->ask.model = g->ask.trace = g->ask.leaves = g->ask.weights = (struct lr_str){0};
     lr_buf_init(&g->generated, WIRE_IDS_MAX * sizeof(uint32_t));
     wire_submit_address(g->frame, g->id);
     keep_given(g);
@@ -341,7 +356,7 @@ lr_code node_generation_take(struct node_model *model, struct lr_str frame,
     struct node_models *models = model->models;
     struct node_generation *leaves = find_named(model, ask->leaves);
     *out = NULL;
-    lr_code code = check_admission(model, ask->no_queue, leaves, err);
+    lr_code code = check_admission(model, ask, leaves, err);
     if (code == LR_OK)
         code = create(model, frame, ask, sink, out, err);
     if (code != LR_OK)
@@ -420,6 +435,35 @@ static void send_frame(struct node_generation *g, struct node_proc *proc)
     g->frame = NULL;
 }
 
+/* Weights that make the next tokens: those of the model, whose workers open no others. */
+static void note_weights(struct node_generation *g)
+{
+    const struct node_model *model = g->model;
+    struct wire_weights m = {.fingerprint = lr_str_z(model->weights)};
+    struct lr_buf event;
+    LR_COPY(g->weights, m.fingerprint);
+    if (!g->sink.takes_weights || m.fingerprint.len == 0)
+        return;
+    lr_buf_init(&event, EVENT_BYTES);
+    wire_weights_encode(&event, &m);
+    tell_encoded(g, &event);
+    lr_buf_free(&event);
+}
+
+void node_generations_check(struct node_model *model)
+{
+    struct lr_error err;
+    for (struct node_generation *g = model->queue; g != NULL;) {
+        if (check_weights(model, lr_str_z(g->weights), token_count(g), &err) == LR_OK) {
+            g = g->next;
+        } else {
+            /* Its owner may end others with it: begun anew, and continuations come first. */
+            node_generation_fail(g, &err, g->sink.takes_lost);
+            g = model->queue;
+        }
+    }
+}
+
 void node_generation_submit(struct node_generation *g, struct node_worker *worker)
 {
     static const enum node_generation_state next[NODE_GENERATION_OVER + 1] = {
@@ -439,6 +483,7 @@ void node_generation_submit(struct node_generation *g, struct node_worker *worke
         g->attempt = attempt;
     if (!node_generation_move(g, next[g->state]))
         return;
+    note_weights(g);
     send_frame(g, worker->proc);
     if (g->state == NODE_GENERATION_STOPPING)
         send_cancel(g);

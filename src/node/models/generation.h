@@ -53,6 +53,7 @@ struct node_sink {
     void (*on_event)(void *ctx, const struct wire_frame *frame);
     bool has_connection; /* of its own: each event is a write */
     bool takes_lost;     /* the owner holds the tokens: WIRE_LOST where the worker dies */
+    bool takes_weights;  /* the owner is told which weights make its tokens: WIRE_WEIGHTS */
 };
 
 enum node_generation_state {
@@ -96,6 +97,8 @@ struct node_generation {
     struct node_model *model;
     struct wire_submit ask; /* its texts are empty but for request_id, which is `name` */
     char name[WIRE_REQUEST_ID_MAX + 1];
+    char weights[WIRE_WEIGHTS_MAX + 1]; /* fingerprint of those that made its tokens; "": it has
+                                         * none yet, or nobody knows */
     char *frame; /* owned: the WIRE_SUBMIT, prompt and all; NULL once an owner with takes_lost
                   * need not have it sent again */
     size_t frame_len;
@@ -155,6 +158,10 @@ void node_generation_cancel(struct node_generation *generation);
 void node_generation_stop(struct node_generation *generation);
 
 /* ---- for the model and its workers ---- */
+
+/* Of those that wait, generations whose tokens other weights made end with CONFLICT: they go on
+ * elsewhere or nowhere (docs/promises.md, same-weights). */
+void node_generations_check(struct node_model *model);
 
 /* Into the worker, which is sent the frame. */
 void node_generation_submit(struct node_generation *generation, struct node_worker *worker);

@@ -29,7 +29,7 @@
 
 #include "chat/prompt.h"
 #include "jinja/jinja.h"
-#include "model/descriptor.h"
+#include "model/fingerprint.h"
 #include "node/models/breaker.h"
 #include "node/models/generation.h"
 #include "node/models/ledger.h"
@@ -57,11 +57,12 @@ struct node_model {
     char *id;                   /* owned */
     enum node_model_state state;
     char reason[NODE_REASON_MAX];
-    lr_code reason_code;                  /* of the reason */
-    struct model_descriptor *descriptor;  /* owned; NULL for an engine without a model */
-    uint64_t described;                   /* how often it was: routers are told anew */
-    struct node_engine *engine;           /* borrowed from the registry; NULL: none fits */
-    struct jinja_template *chat_template; /* owned; NULL: the default */
+    lr_code reason_code;                     /* of the reason */
+    struct model_descriptor *descriptor;     /* owned; NULL for an engine without a model */
+    uint64_t described;                      /* how often it was: routers are told anew */
+    char weights[MODEL_FINGERPRINT_LEN + 1]; /* of the described files; "": not known */
+    struct node_engine *engine;              /* borrowed from the registry; NULL: none fits */
+    struct jinja_template *chat_template;    /* owned; NULL: the default */
     struct chat_model chat;
     int64_t created;    /* seconds since 1970 */
     char *folder;       /* owned: where its files are looked for; NULL: nowhere */

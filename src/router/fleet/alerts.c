@@ -49,7 +49,8 @@ static bool is_about_model(enum router_alert_kind kind)
 {
     return kind == ROUTER_ALERT_WATCHDOG_KILL || kind == ROUTER_ALERT_WORKER_DIED ||
            kind == ROUTER_ALERT_DOWNLOAD_FAILED || kind == ROUTER_ALERT_NO_ENGINE ||
-           kind == ROUTER_ALERT_MODEL_WAITING || kind == ROUTER_ALERT_MODEL_FAILED;
+           kind == ROUTER_ALERT_MODEL_WAITING || kind == ROUTER_ALERT_MODEL_FAILED ||
+           kind == ROUTER_ALERT_MODEL_DIFFERS;
 }
 
 /* The page of the dashboard that shows more: of the model, of the node, or of all nodes. */
@@ -256,6 +257,18 @@ static void settle_on(struct router_alerts *alerts, struct router_alert *a,
     tell(alerts, a);
 }
 
+void router_alerts_settle_gone(struct router_alerts *alerts, enum router_alert_kind kind)
+{
+    for (size_t i = 0; i < ROUTER_ALERTS_MAX; i++) {
+        struct router_alert *a = &alerts->all[i];
+        if (a->id == 0 || a->kind != kind || alerts->registry == NULL ||
+            router_registry_find(alerts->registry, lr_str_z(a->subject)) != NULL)
+            continue;
+        a->node_count = 0;
+        settle(alerts, a);
+    }
+}
+
 void router_alert_settle(struct router_alerts *alerts, enum router_alert_kind kind,
                          const struct router_node *node, struct lr_str subject)
 {
@@ -264,6 +277,28 @@ void router_alert_settle(struct router_alerts *alerts, enum router_alert_kind ki
         settle_on(alerts, a, node);
     else if (a != NULL)
         settle(alerts, a);
+}
+
+/* Whether a new alert displaces none that is open. */
+static bool has_room(const struct router_alerts *alerts)
+{
+    for (size_t i = 0; i < ROUTER_ALERTS_MAX; i++)
+        if (alerts->all[i].id == 0 || !router_alert_is_open(&alerts->all[i]))
+            return true;
+    return false;
+}
+
+bool router_alert_is_told(struct router_alerts *alerts, enum router_alert_kind kind,
+                          const struct router_node *node, struct lr_str subject,
+                          struct lr_str message)
+{
+    const struct router_alert *a = find(alerts, kind, node == NULL, subject);
+    if (a == NULL)
+        return !has_room(alerts);
+    const struct router_alert_node *on = node != NULL ? find_node(a, node->id) : NULL;
+    const char *told = node == NULL ? a->message : on != NULL ? on->message : "";
+    return router_alert_is_open(a) &&
+           lr_str_eq_z(lr_str_sub(message, 0, ROUTER_REASON_MAX - 1), told);
 }
 
 bool router_alert_watch(struct router_alerts *alerts, enum router_alert_kind kind,
@@ -532,15 +567,6 @@ static bool has_open_worker_alert(const struct router_alerts *alerts)
             (a->kind == ROUTER_ALERT_WORKER_DIED || a->kind == ROUTER_ALERT_WATCHDOG_KILL))
             return true;
     }
-    return false;
-}
-
-/* Whether a new alert displaces none that is open. */
-static bool has_room(const struct router_alerts *alerts)
-{
-    for (size_t i = 0; i < ROUTER_ALERTS_MAX; i++)
-        if (alerts->all[i].id == 0 || !router_alert_is_open(&alerts->all[i]))
-            return true;
     return false;
 }
 

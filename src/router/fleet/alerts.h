@@ -58,6 +58,9 @@ enum { ROUTER_ALERTS_MAX = 100 };
       "the message names, then load the model to retry at once")                               \
     X(MODEL_FAILED,     "model_failed",     "error",   true,                                   \
       "remove the cause that the message names, then load the model again")                    \
+    X(MODEL_DIFFERS,    "model_differs",    "error",   true,                                   \
+      "give every node the same files under one name, or register the others by another name; " \
+      "until then an answer that one of them began does not go on on the others")              \
     X(ENGINE_REFUSED,   "engine_refused",   "error",   true,                                   \
       "install a build of this engine for this release, or remove its folder")                 \
     X(ENGINE_DISK,      "engine_disk",      "error",   true,                                   \
@@ -126,6 +129,13 @@ void router_alert_raise(struct router_alerts *alerts, enum router_alert_kind kin
 /* The state is over on this node, and on all nodes where this was the last one. */
 void router_alert_settle(struct router_alerts *alerts, enum router_alert_kind kind,
                          const struct router_node *node, struct lr_str subject);
+/* Alerts of this kind about models that are not registered any more are over. */
+void router_alerts_settle_gone(struct router_alerts *alerts, enum router_alert_kind kind);
+/* Whether the alert is open on the node (NULL: about the router) with these words, or the table
+ * is full of others: raising it tells nothing new. */
+bool router_alert_is_told(struct router_alerts *alerts, enum router_alert_kind kind,
+                          const struct router_node *node, struct lr_str subject,
+                          struct lr_str message);
 /* About the router itself: raised when it begins and settled when it ends.  True: it has begun
  * now. */
 bool router_alert_watch(struct router_alerts *alerts, enum router_alert_kind kind,

@@ -37,6 +37,13 @@ static bool is_replaced(const struct router_dispatch *d, const struct router_mod
                              strcmp(other->path, model->path) != 0);
 }
 
+/* A node of a release before, and an engine without files, say nothing of weights. */
+static bool has_weights(const struct router_replica *replica, const struct router_ticket *t)
+{
+    return t == NULL || t->weights[0] == '\0' || replica->weights[0] == '\0' ||
+           strcmp(replica->weights, t->weights) == 0;
+}
+
 static size_t find_replicas(void *arg, const struct router_schedule *schedule,
                             const struct router_ticket *t, struct router_candidate *out,
                             size_t capacity)
@@ -48,18 +55,33 @@ static size_t find_replicas(void *arg, const struct router_schedule *schedule,
     size_t count = 0;
     const struct router_replica *bound =
         t != NULL && t->bound != NULL ? replica_on(t->bound, model) : NULL;
-    bool is_bound = bound != NULL && !bound->is_waiting;
+    bool is_bound = bound != NULL && !bound->is_waiting && has_weights(bound, t);
     if (is_replaced(d, model))
         return 0;
     for (size_t at = 0;
          count < capacity && (node = router_nodes_next(d->nodes, &at)) != NULL;) {
         struct router_replica *replica = replica_on(node, model);
-        bool is_able = replica != NULL && (t == NULL || replica->requests == 0 ||
-                                           (replica->requests >> t->kind & 1) != 0);
+        bool is_able =
+            replica != NULL && has_weights(replica, t) &&
+            (t == NULL || replica->requests == 0 || (replica->requests >> t->kind & 1) != 0);
         if (is_able && (!is_bound || node == t->bound))
             out[count++] = (struct router_candidate){.node = node, .replica = replica};
     }
     return drop_waiting(out, count);
+}
+
+/* Every node that has the model has other weights, whether it can serve now or not. */
+static bool is_hopeless(void *arg, const struct router_ticket *t)
+{
+    const struct router_dispatch *d = arg;
+    const struct router_node *node;
+    for (size_t at = 0; (node = router_nodes_next(d->nodes, &at)) != NULL;) {
+        const struct router_replica *replica =
+            router_node_replica(node, lr_str_z(t->model->folded));
+        if (replica != NULL && has_weights(replica, t))
+            return false;
+    }
+    return true;
 }
 
 bool router_has_another(struct router_ticket *t)
@@ -75,6 +97,16 @@ bool router_has_another(struct router_ticket *t)
 }
 
 /* ---- what a refusal says ---- */
+
+/* Nodes that could serve the model's new requests. */
+static size_t count_able(const struct router_dispatch *d, const struct router_model *model)
+{
+    const struct router_node *node;
+    size_t count = 0;
+    for (size_t at = 0; (node = router_nodes_next(d->nodes, &at)) != NULL;)
+        count += replica_on(node, model) != NULL;
+    return count;
+}
 
 lr_code router_refuse_nobody(const struct router_dispatch *d, const struct router_model *model,
                              struct lr_error *err)
@@ -123,7 +155,14 @@ static void explain(const struct router_ticket *t, enum router_refusal why,
                       (unsigned long long)(t->dispatch->sched.queue_timeout_ms / 1000));
         break;
     case ROUTER_REFUSE_NOBODY:
-        (void)router_refuse_nobody(t->dispatch, model, err);
+        if (t->weights[0] != '\0' && count_able(t->dispatch, model) != 0)
+            (void)lr_fail(err, LR_UNAVAILABLE,
+                          "the answer cannot be continued: the files of model \"%.100s\" were "
+                          "replaced while it was made, and no node has those it was begun with "
+                          "(fingerprint %.8s): send the request again",
+                          model->id, t->weights);
+        else
+            (void)router_refuse_nobody(t->dispatch, model, err);
         break;
     case ROUTER_REFUSE_DELETED:
         (void)lr_fail(err, LR_NOT_FOUND, "model \"%s\" was deleted", model->id);
@@ -201,7 +240,7 @@ void router_ticket_forget(struct router_ticket *t)
 void router_dispatch_init(struct router_dispatch *d)
 {
     static const struct router_sched_host host = {find_replicas, tell_granted, tell_refused,
-                                                  tell_preempted};
+                                                  tell_preempted, is_hopeless};
     d->sched.host = &host;
     d->sched.ctx = d;
 }

@@ -186,6 +186,7 @@ static void take_load(struct router_replica *replica, const struct wire_fleet_mo
 {
     LR_COPY(replica->state, m->state);
     LR_COPY(replica->reason, m->reason);
+    LR_COPY(replica->weights, m->weights);
     replica->can_run = m->can_run;
     replica->is_loaded = m->is_loaded;
     replica->is_pinned = m->is_pinned;

@@ -26,6 +26,7 @@ void router_target_set(struct router_target *out, const struct router_node *node
     memcpy(out->name, node->name, sizeof(out->name));
     memcpy(out->url, node->url, sizeof(out->url));
     memcpy(out->secret, node->secret, sizeof(out->secret));
+    out->protocol = node->protocol;
 }
 
 struct router_target *router_targets(const struct router_nodes *nodes, struct lr_str folded,

@@ -21,6 +21,7 @@ struct router_dispatch;
 struct router_target {
     char id[48], name[64];
     char url[288], secret[96];
+    uint32_t protocol; /* common with it, as its join said */
 };
 
 /* With the lock held. */

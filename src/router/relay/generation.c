@@ -356,9 +356,18 @@ static bool is_hopeless(struct router_generation *g, lr_code why)
     return cannot_load && router_generation_tokens(g) == 0 && !router_has_another(&g->ticket);
 }
 
+/* The node has other weights than those that made the tokens: no trouble of the node, which is
+ * asked again when it reports the right ones. */
+static bool has_other_weights(const struct router_generation *g, lr_code why)
+{
+    return why == LR_CONFLICT && g->ticket.weights[0] != '\0';
+}
+
 static void on_error(struct router_generation *g, const struct wire_error *m)
 {
-    if (m->retryable && !is_hopeless(g, m->error.code))
+    if (m->retryable && has_other_weights(g, m->error.code))
+        try_again(g, ROUTER_BUSY, &m->error);
+    else if (m->retryable && !is_hopeless(g, m->error.code))
         try_again(g, ROUTER_FAILED, &m->error);
     else
         fail(g, &m->error);
@@ -372,7 +381,8 @@ static void on_refused(struct router_generation *g, struct lr_error *why)
         why->code = status == 400 ? LR_INVALID_ARGUMENT : LR_TOO_LARGE;
         fail(g, why);
     } else {
-        try_again(g, status == 429 ? ROUTER_BUSY : ROUTER_FAILED, why);
+        bool is_well = status == 429 || has_other_weights(g, why->code);
+        try_again(g, is_well ? ROUTER_BUSY : ROUTER_FAILED, why);
     }
 }
 
@@ -424,6 +434,14 @@ static void on_accepted(struct router_generation *g, struct lr_str body)
         router_swap_confirmed(&g->ticket, m.has_swapped);
 }
 
+/* Which weights make the tokens that follow.  A node of this protocol goes on with no others
+ * than those it was told of. */
+static void on_weights(struct router_generation *g, const struct wire_weights *m)
+{
+    if (router_generation_tokens(g) == 0)
+        LR_COPY(g->ticket.weights, m->fingerprint);
+}
+
 /* LR_OK, or why the event cannot be read. */
 static lr_code take_event(struct router_generation *g, const struct wire_frame *event,
                           struct lr_error *err)
@@ -436,6 +454,7 @@ static lr_code take_event(struct router_generation *g, const struct wire_frame *
         struct wire_lost lost;
         struct wire_prefill prefill;
         struct wire_loading loading;
+        struct wire_weights weights;
     } m;
     lr_code code = LR_OK;
     switch (event->type) {
@@ -465,6 +484,10 @@ static lr_code take_event(struct router_generation *g, const struct wire_frame *
         break;
     case WIRE_ACCEPTED:
         on_accepted(g, event->body);
+        break;
+    case WIRE_WEIGHTS:
+        if ((code = wire_weights_decode(event->body, &m.weights, err)) == LR_OK)
+            on_weights(g, &m.weights);
         break;
     case WIRE_PREFILL:
         if (wire_prefill_decode(event->body, &m.prefill, NULL) != LR_OK)
@@ -555,6 +578,7 @@ static struct wire_generate describe(const struct router_generation *g)
     ask.cache_scope = lr_str_z(router_caller_id(&call->access->caller));
     ask.generated = (const uint32_t *)(const void *)g->generated.data;
     ask.generated_count = router_generation_tokens(g);
+    ask.weights = lr_str_z(g->ticket.weights);
     ask.no_queue = true;
     ask.entry = g->entry;
     ask.cohort = g->cohort;
@@ -619,6 +643,8 @@ static void refuse(struct router_generation *g, const struct lr_error *err)
 static void ask_for_slot(struct router_generation *g, bool again)
 {
     struct lr_error err;
+    if (router_generation_tokens(g) == 0)
+        g->ticket.weights[0] = '\0'; /* it begins anew, with whichever */
     if (g->call->spans != NULL)
         g->asked_ns = now_ns(g);
     switch (router_admit(&g->ticket, again, &err)) {

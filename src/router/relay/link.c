@@ -33,7 +33,7 @@ struct router_link {
     struct router_links *links;
     const struct router_node *node;
     enum link_state state;
-    uint32_t protocol;     /* common with the node; 0: not open yet */
+    uint32_t protocol;     /* common with the node: as its join said, from 101 on as agreed */
     struct net_call *call; /* NULL: closed */
     int status;            /* of the node's answer; 0: none yet */
     uint64_t heard_ms;     /* the last frame */
@@ -150,13 +150,14 @@ static void on_headers(void *arg, int status, struct net_headers headers)
                    wire_link_parse(name, &protocol) &&
                    wire_protocol_common(protocol) == protocol;
     l->status = status;
-    if (is_ours) {
+    if (is_ours && protocol >= l->protocol) {
         l->protocol = protocol;
         move(l, LINK_OPEN, NULL);
     } else if (status == 101) { /* frames of no protocol that this router knows would follow */
         struct lr_error err;
         (void)lr_fail(&err, LR_UPSTREAM,
-                      "%s: the node agreed to a link, but not to a protocol of this router",
+                      "%s: the node agreed to a link, but not to the protocol that it joined "
+                      "with, or to none of this router",
                       l->url);
         move(l, LINK_CLOSED, &err);
     }
@@ -238,6 +239,7 @@ static lr_code open_link(struct router_links *links, const struct router_node *n
     l->links = links;
     l->heard_ms = net_loop_now_ms(links->net);
     l->node = node;
+    l->protocol = to->protocol; /* what waits for LINK_OPEN is written in it */
     lr_code code = net_call_start(links->client, &config, &l->call, err);
     if (code != LR_OK) {
         free(l);
@@ -285,6 +287,8 @@ lr_code router_link_submit(struct router_links *links, const struct router_node 
     if (ask->id == 0)
         return lr_fail(err, LR_OUT_OF_RAM, "no memory for a request");
     lr_buf_clear(frame);
+    if (l->protocol < WIRE_SINCE_WEIGHTS)
+        ask->weights = (struct lr_str){0};
     wire_submit_encode(frame, ask);
     if (frame->failed)
         code = lr_fail(err, LR_TOO_LARGE, "the request is larger than %d bytes", WIRE_BODY_MAX);

@@ -37,6 +37,7 @@ struct router_replica {
     char state[16];
     char reason[ROUTER_REASON_MAX];
     char engine[64], runtime[64], architecture[96], format[16];
+    char weights[72]; /* fingerprint of the model's files there; "": not known */
     bool can_run;
     bool is_loaded, is_pinned;
     bool is_waiting; /* the node could not load it and tries again: a last resort */

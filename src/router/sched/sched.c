@@ -156,9 +156,13 @@ static bool grant_next(struct router_sched *s, struct router_schedule *schedule,
 {
     struct router_queue *queue = &schedule->queues[priority];
     struct router_waiter *first = router_queue_peek(queue);
-    for (struct router_waiter *w = first; w != NULL; w = router_queue_next_key(queue, w)) {
+    for (struct router_waiter *w = first, *next; w != NULL; w = next) {
         struct router_ticket *t = (struct router_ticket *)(void *)w;
+        bool is_particular = t->weights[0] != '\0';
+        next = is_particular && w->next != NULL ? w->next : router_queue_next_key(queue, w);
         enum grant grant = try_grant(s, t, ROUTER_TICKET_GRANTED, w == first);
+        if (grant == GRANT_NOBODY && is_particular)
+            continue; /* what keeps it from going keeps no other ticket */
         if (grant == GRANT_OK && priority == ROUTER_LIVE)
             router_pressure_begun(&schedule->pressure, queue->count, s->now);
         if (grant == GRANT_OK)
@@ -286,11 +290,18 @@ static void watch_waiter(void *ctx, struct router_waiter *waiter)
     const struct watch *w = ctx;
     struct router_sched *s = w->s;
     struct router_ticket *t = (struct router_ticket *)(void *)waiter;
-    if (!w->has_nobody)
+    struct router_candidate any;
+    bool has_nobody = w->has_nobody, is_hopeless = false;
+    if (t->weights[0] != '\0') {
+        has_nobody = router_sched_candidates(s, t->schedule, t, s->now, &any, 1) == 0;
+        is_hopeless =
+            has_nobody && s->host->is_hopeless != NULL && s->host->is_hopeless(s->ctx, t);
+    }
+    if (!has_nobody)
         t->nobody_since_ms = 0;
     else if (t->nobody_since_ms == 0)
         t->nobody_since_ms = s->now;
-    if (w->has_nobody && s->now - t->nobody_since_ms >= NOBODY_GRACE_MS)
+    if (is_hopeless || (has_nobody && s->now - t->nobody_since_ms >= NOBODY_GRACE_MS))
         router_sched_drop(s, t, ROUTER_REFUSE_NOBODY);
     else if (s->queue_timeout_ms != 0 && t->priority == ROUTER_LIVE &&
              s->now - t->waiting_since_ms >= s->queue_timeout_ms)

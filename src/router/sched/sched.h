@@ -62,6 +62,9 @@ struct router_sched_host {
     void (*refuse)(void *ctx, struct router_ticket *ticket, enum router_refusal why);
     /* The owner of the ticket is to stop its generation, give the slot back and come again. */
     void (*preempt)(void *ctx, struct router_ticket *ticket);
+    /* No replica can serve the ticket, and none that is away can when it is back.  NULL: one
+     * may. */
+    bool (*is_hopeless)(void *ctx, const struct router_ticket *ticket);
 };
 
 struct router_sched {

@@ -77,6 +77,8 @@ struct router_ticket {
     char name[ROUTER_TICKET_NAME_MAX];         /* that nodes know the generation by */
     uint32_t prompt_tokens;                    /* estimated */
     uint32_t kind;                             /* LR_REQUEST_... */
+    char weights[72];                          /* fingerprint of those that made its tokens:
+                                                * it goes on with no others; "": any will do */
     const struct chat_prefix_hashes *prefixes; /* the owner's; NULL: none */
     const struct router_node *bound; /* the only node it may use as long as that node can run
                                       * it: there the request is under suspicion, and other

@@ -592,6 +592,67 @@ static void an_answer_never_goes_on_with_another_model_of_the_same_name(void **s
     let_go_of_deleted();
 }
 
+static struct router_replica *has(struct router_node *node, const char *weights)
+{
+    struct router_replica *replica = router_node_replica(node, LR_STR_LIT("demo"));
+    LR_COPY(replica->weights, lr_str_z(weights));
+    return replica;
+}
+
+static void an_answer_goes_on_where_the_weights_are_that_began_it(void **state)
+{
+    (void)state;
+    nodes[1] = join("node-two");
+    (void)has(nodes[0], "aaaa");
+    (void)has(nodes[1], "bbbb");
+    for (int i = 0; i < 4; i++) { /* whichever has less to do */
+        LR_COPY(tickets[i].weights, LR_STR_LIT("bbbb"));
+        assert_int_equal(admit(i, true), ROUTER_GRANTED);
+        assert_ptr_equal(tickets[i].node, nodes[1]);
+    }
+    assert_int_equal(admit(4, true), ROUTER_GRANTED); /* begins anew: any will do */
+    assert_ptr_equal(tickets[4].node, nodes[0]);
+}
+
+static void an_answer_whose_weights_are_away_waits_and_keeps_nobody_waiting(void **state)
+{
+    uint64_t now = lr_clock_ms(&time_.clock);
+    (void)state;
+    nodes[1] = join("node-two");
+    (void)has(nodes[0], "aaaa");
+    (void)has(nodes[1], "bbbb");
+    router_node_move(nodes[1], ROUTER_NODE_OFFLINE);
+    LR_COPY(tickets[0].weights, LR_STR_LIT("bbbb"));
+    assert_int_equal(admit(0, true), ROUTER_WAITING);
+    (void)admit(1, false); /* of the same key */
+    router_dispatch_watch(&d, now + 5000);
+    assert_int_equal(tickets[0].state, ROUTER_TICKET_QUEUED);
+    assert_true(router_ticket_holds(tickets[1].state));
+    router_node_move(nodes[1], ROUTER_NODE_ONLINE);
+    router_dispatch_watch(&d, now + 9000);
+    assert_int_equal(tickets[0].state, ROUTER_TICKET_GRANTED);
+    assert_ptr_equal(tickets[0].node, nodes[1]);
+}
+
+static void an_answer_whose_weights_no_node_has_any_more_is_refused_and_told_why(void **state)
+{
+    (void)state;
+    (void)has(nodes[0], "aaaa");
+    LR_COPY(tickets[0].weights, LR_STR_LIT("bbbb"));
+    assert_int_equal(admit(0, true), ROUTER_WAITING);
+    router_dispatch_watch(&d, lr_clock_ms(&time_.clock) + 250);
+    assert_int_equal(tickets[0].state, ROUTER_TICKET_REFUSED);
+    assert_int_equal(tickets[0].refusal.code, LR_UNAVAILABLE);
+    assert_non_null(strstr(tickets[0].refusal.text, "were replaced while it was made"));
+}
+
+static void a_node_that_says_nothing_of_its_weights_is_taken_as_before(void **state)
+{
+    (void)state;
+    LR_COPY(tickets[0].weights, LR_STR_LIT("bbbb"));
+    assert_int_equal(admit(0, true), ROUTER_GRANTED);
+}
+
 static void a_new_request_of_a_deleted_model_is_told_so(void **state)
 {
     struct lr_error err;
@@ -628,6 +689,10 @@ int main(void)
         TEST(a_node_is_avoided_longer_each_time_in_a_row),
         TEST(what_fails_together_counts_once),
         TEST(a_doubted_node_gets_one_request_until_that_brings_a_token),
+        TEST(an_answer_goes_on_where_the_weights_are_that_began_it),
+        TEST(an_answer_whose_weights_are_away_waits_and_keeps_nobody_waiting),
+        TEST(an_answer_whose_weights_no_node_has_any_more_is_refused_and_told_why),
+        TEST(a_node_that_says_nothing_of_its_weights_is_taken_as_before),
         TEST(a_busy_node_is_full_not_ill),
         TEST(without_a_node_a_new_one_is_refused_and_one_that_ran_waits),
         TEST(a_request_of_a_deleted_model_goes_on_when_its_node_is_back),

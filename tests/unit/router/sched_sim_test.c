@@ -323,7 +323,7 @@ static void run(uint64_t until_ms)
 
 static int setup(void **state)
 {
-    static const struct router_sched_host host = {replicas, tell, tell_refused, tell};
+    static const struct router_sched_host host = {replicas, tell, tell_refused, tell, NULL};
     (void)state;
     memset(&w, 0, sizeof(w));
     w.dice = w.batch_dice = 1;

@@ -203,9 +203,31 @@ static void a_node_that_does_not_say_what_a_model_can_do_generates_text(void **s
     assert_string_equal(err.text, "model \"bert\" ranks no documents; it can: embed");
 }
 
+static void what_a_neighbour_of_the_protocol_before_does_not_know_is_not_sent(void **state)
+{
+    struct wire_fleet_model m = {.id = LR_STR_LIT("demo"),
+                                 .state = LR_STR_LIT("ready"),
+                                 .weights = LR_STR_LIT("0123abcd")};
+    struct wire_heartbeat sent = {.models = &m, .model_count = 1};
+    struct lr_buf text;
+    (void)state;
+    lr_buf_init(&text, 1 << 16);
+    for (sent.protocol = 2; sent.protocol <= WIRE_PROTOCOL; sent.protocol++) {
+        lr_buf_clear(&text);
+        wire_heartbeat_write(&text, &sent);
+        struct wire_heartbeat got = heartbeat_of(lr_buf_z(&text));
+        bool has = sent.protocol >= WIRE_SINCE_WEIGHTS;
+        assert_true(lr_str_eq_z(got.models[0].weights, has ? "0123abcd" : ""));
+        assert_int_equal(strstr(lr_buf_z(&text), "weights") != NULL, has);
+    }
+    lr_buf_free(&text);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(
+            what_a_neighbour_of_the_protocol_before_does_not_know_is_not_sent, begin, end),
         cmocka_unit_test_setup_teardown(a_number_out_of_range_is_left_out_alone, begin, end),
         cmocka_unit_test_setup_teardown(an_engine_with_too_many_slots_costs_its_slots_only,
                                         begin, end),

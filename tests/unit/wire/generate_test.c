@@ -50,6 +50,7 @@ static struct wire_generate sample(void)
 
 static void check_equal(const struct wire_generate *a, const struct wire_generate *b)
 {
+    assert_true(lr_str_eq(a->weights, b->weights));
     assert_int_equal(a->segment_count, b->segment_count);
     for (size_t i = 0; i < a->segment_count; i++) {
         assert_true(lr_str_eq(lr_str(a->segments[i].text, a->segments[i].len),
@@ -140,6 +141,7 @@ static void a_node_reads_the_beginning_and_passes_the_rest_on(void **state)
     lr_arena_init(&arena, 1 << 20);
     sent.leaves = lr_str_z("other");
     sent.trace = lr_str_z("00-1-2-03");
+    sent.weights = lr_str_z("0123456789abcdef");
     sent.no_queue = true;
     sent.entry = WIRE_ENTRY_COHORT;
     sent.cohort = 4;
@@ -152,6 +154,7 @@ static void a_node_reads_the_beginning_and_passes_the_rest_on(void **state)
     assert_true(lr_str_eq(head.model, sent.model));
     assert_true(lr_str_eq(head.trace, sent.trace));
     assert_true(lr_str_eq_z(head.leaves, "other"));
+    assert_true(lr_str_eq(head.weights, sent.weights));
     assert_int_equal(head.deadline_ms, 30000);
     assert_int_equal(head.generated_count, 3);
     assert_int_equal(head.entry, WIRE_ENTRY_COHORT);
