@@ -59,13 +59,20 @@ static const char *runtime_of(const struct model_identity *id)
     return id->model_type[0] != '\0' ? id->model_type : id->architecture;
 }
 
-static uint64_t context_of(const struct model_fields *f)
+/* The text part of a model that also sees or hears has its numbers in an object of its own. */
+static const struct lr_json *text_part(const struct model_fields *f)
+{
+    const struct lr_json *part = lr_json_get(f->object, "text_config");
+    return lr_json_is(part, LR_JSON_OBJECT) ? part : f->object;
+}
+
+static uint64_t context_of(const struct lr_json *config)
 {
     static const char *const keys[] = {"max_position_embeddings", "n_positions", "n_ctx",
                                        "max_sequence_length", "seq_length"};
     uint64_t tokens = 0;
     for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]); i++) {
-        if (lr_json_u64(lr_json_get(f->object, keys[i]), &tokens))
+        if (lr_json_u64(lr_json_get(config, keys[i]), &tokens))
             return tokens;
     }
     return 0;
@@ -73,30 +80,36 @@ static uint64_t context_of(const struct model_fields *f)
 
 /* For configs with these member names, which most have.  A sliding layer keeps only its
  * window. */
-static uint64_t kv_of(const struct model_fields *f, uint64_t tokens, bool is_gptoss)
+static uint64_t kv_of(const struct lr_json *config, uint64_t tokens, bool is_gptoss)
 {
     enum { LAYERS_MAX = 4096, WIDTH_MAX = 1 << 20, TOKENS_MAX = 1 << 26 };
     uint64_t layers = 0, heads = 0, kv_heads = 0, head_dim = 0, hidden = 0, window = 0;
-    (void)lr_json_u64(lr_json_get(f->object, "num_hidden_layers"), &layers);
-    (void)lr_json_u64(lr_json_get(f->object, "num_attention_heads"), &heads);
-    (void)lr_json_u64(lr_json_get(f->object, "hidden_size"), &hidden);
-    (void)lr_json_u64(lr_json_get(f->object, "sliding_window"), &window);
-    if (!lr_json_u64(lr_json_get(f->object, "num_key_value_heads"), &kv_heads))
+    (void)lr_json_u64(lr_json_get(config, "num_hidden_layers"), &layers);
+    (void)lr_json_u64(lr_json_get(config, "num_attention_heads"), &heads);
+    (void)lr_json_u64(lr_json_get(config, "hidden_size"), &hidden);
+    (void)lr_json_u64(lr_json_get(config, "sliding_window"), &window);
+    if (!lr_json_u64(lr_json_get(config, "num_key_value_heads"), &kv_heads))
         kv_heads = heads;
-    if (!lr_json_u64(lr_json_get(f->object, "head_dim"), &head_dim) && heads != 0)
+    if (!lr_json_u64(lr_json_get(config, "head_dim"), &head_dim) && heads != 0)
         head_dim = hidden / heads;
     if (layers > LAYERS_MAX || kv_heads > WIDTH_MAX || head_dim > WIDTH_MAX ||
         kv_heads * head_dim > WIDTH_MAX || tokens > TOKENS_MAX)
         return 0;
-    const struct lr_json *types = lr_json_get(f->object, "layer_types");
+    const struct lr_json *types = lr_json_get(config, "layer_types");
     uint64_t sliding = types == NULL && is_gptoss ? (layers + 1) / 2 : 0; /* like config.h */
+    uint64_t keyless = 0; /* recurrent layers keep a state of fixed size */
     for (size_t i = 0; lr_json_is(types, LR_JSON_ARRAY) && i < types->count; i++) {
-        struct lr_str type;
-        sliding +=
-            lr_json_str(&types->items[i], &type) && lr_str_eq_z(type, "sliding_attention");
+        struct lr_str type = {0};
+        (void)lr_json_str(&types->items[i], &type);
+        sliding += lr_str_eq_z(type, "sliding_attention");
+        keyless += lr_str_eq_z(type, "linear_attention") || lr_str_eq_z(type, "mamba") ||
+                   lr_str_eq_z(type, "conv");
     }
     if (window == 0 || window > tokens)
         window = tokens;
+    if (keyless > layers)
+        keyless = layers;
+    layers -= keyless;
     if (sliding > layers)
         sliding = layers;
     return 2 * 2 * kv_heads * head_dim * ((layers - sliding) * tokens + sliding * window);
@@ -122,8 +135,9 @@ static lr_code read_identity(struct model_fields *f, struct model_identity *out)
                        "architecture of this model is unknown",
                        f->file);
     (void)snprintf(out->runtime, sizeof(out->runtime), "%s", runtime_of(out));
-    out->context_tokens = context_of(f);
-    out->kv_bytes = kv_of(f, out->context_tokens, strcmp(out->runtime, "gptoss") == 0);
+    out->context_tokens = context_of(text_part(f));
+    out->kv_bytes =
+        kv_of(text_part(f), out->context_tokens, strcmp(out->runtime, "gptoss") == 0);
     return LR_OK;
 }
 

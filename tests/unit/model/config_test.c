@@ -245,6 +245,25 @@ static void the_runtime_comes_from_architectures_else_model_type(void **state)
                      LR_MODEL_CORRUPT);
 }
 
+static void the_text_part_of_a_model_with_images_says_context_and_kv_memory(void **state)
+{
+    (void)state;
+    struct model_identity id;
+    assert_int_equal(
+        model_identity_parse(
+            lr_str_z("{\"architectures\":[\"Qwen3_5ForConditionalGeneration\"],"
+                     "\"model_type\":\"qwen3_5\",\"vision_config\":{\"num_hidden_layers\":2},"
+                     "\"text_config\":{\"num_hidden_layers\":4,\"num_attention_heads\":8,"
+                     "\"num_key_value_heads\":2,\"head_dim\":16,\"hidden_size\":128,"
+                     "\"max_position_embeddings\":4096,\"layer_types\":[\"linear_attention\","
+                     "\"linear_attention\",\"linear_attention\",\"full_attention\"]}}"),
+            &id, &err),
+        LR_OK);
+    assert_int_equal(id.context_tokens, 4096);
+    /* K and V of one layer, at 2 bytes; the other layers keep no keys. */
+    assert_int_equal(id.kv_bytes, 2ull * 2 * 2 * 16 * 4096);
+}
+
 static void generation_config_gives_stop_ids_and_defaults(void **state)
 {
     (void)state;
@@ -302,6 +321,7 @@ int main(void)
         cmocka_unit_test(what_the_engine_has_no_code_for_is_unsupported),
         cmocka_unit_test(deep_and_oversized_json_is_refused),
         cmocka_unit_test(the_runtime_comes_from_architectures_else_model_type),
+        cmocka_unit_test(the_text_part_of_a_model_with_images_says_context_and_kv_memory),
         cmocka_unit_test(generation_config_gives_stop_ids_and_defaults),
         cmocka_unit_test(a_snapshot_may_lack_generation_config_but_not_config),
     };
