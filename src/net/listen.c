@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/file.h"
+#include "base/os/fd.h"
 #include "base/os/socket.h"
 #include "base/str.h"
 #include "net/guard.h"
@@ -207,6 +208,24 @@ lr_code net_listener_adopt(int fd, struct net_listener *out, struct lr_error *er
                    "descriptor %d is no listening TCP or Unix stream socket "
                    "(ListenStream=, Accept=no)",
                    fd);
+}
+
+lr_code net_listeners_copy(const struct net_listeners *from, struct net_listeners *out,
+                           struct lr_error *err)
+{
+    *out = (struct net_listeners){.count = 0};
+    for (size_t i = 0; i < from->count; i++) {
+        struct net_listener copy = from->all[i];
+        copy.fd = lr_fd_copy(copy.fd);
+        if (copy.fd < 0) {
+            lr_code code = lr_fail_errno(err, LR_IO, "listen: cannot keep %s", copy.host);
+            for (; out->count > 0; out->count--)
+                lr_socket_close(out->all[out->count - 1].fd);
+            return code;
+        }
+        out->all[out->count++] = copy;
+    }
+    return LR_OK;
 }
 
 void net_listener_close(struct net_listener *listener)

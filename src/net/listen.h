@@ -43,6 +43,10 @@ LR_MUST_USE lr_code net_listener_adopt(int fd, struct net_listener *out, struct 
  * name the address and the reason; the sockets bound until then stay the caller's. */
 LR_MUST_USE lr_code net_listeners_bind(struct net_listeners *listeners, struct lr_error *err);
 
+/* The same sockets once more.  IO: there is no descriptor left; nothing is copied. */
+LR_MUST_USE lr_code net_listeners_copy(const struct net_listeners *from,
+                                       struct net_listeners *out, struct lr_error *err);
+
 /* Closes the socket and removes the file of a Unix socket that is not shared. */
 void net_listener_close(struct net_listener *listener);
 void net_listeners_close(struct net_listeners *listeners);

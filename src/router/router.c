@@ -9,6 +9,7 @@
 #include "net/logs.h"
 #include "net/settings.h"
 #include "net/url.h"
+#include "router/drain.h"
 #include "router/fleet/differ.h"
 #include "router/http/session_store.h"
 #include "router/http/state.h"
@@ -18,9 +19,8 @@
 enum {
     SECOND_MS = 1000,
     WATCH_MS = 250,
-    DRAIN_LOOK_MS = 20,
-    TLS_LOOK_S = 5,       /* between two looks at the files of certificates */
-    LAST_BYTES_MS = 2000, /* for answers that are made but not yet read */
+    TLS_LOOK_S = 5,   /* between two looks at the files of certificates */
+    RETURN_MS = 3000, /* until a draining router has taken its place back */
 };
 
 /* ---- settings ---- */
@@ -152,7 +152,8 @@ static lr_code open_store(struct router *r, struct lr_error *err)
     char path[LR_PATH_MAX];
     lr_code code = lr_dir_create(dir, err);
     (void)snprintf(path, sizeof(path), "%s/router.lock", dir);
-    if (code == LR_OK && !take_lock(&r->takeover.data_lock, path, &r->data_lock))
+    if (code == LR_OK && r->data_lock.fd < 0 &&
+        !take_lock(&r->takeover.data_lock, path, &r->data_lock))
         code = lr_file_lock(path, &r->data_lock, err);
     if (database == NULL) {
         (void)snprintf(path, sizeof(path), "%s/router.db", dir);
@@ -275,6 +276,31 @@ static void forget_texts(void *arg, const struct router_key *key)
     router_journal_forget(&((struct router *)arg)->journal, key->id);
 }
 
+/* A router may run with the same data folder.  It gives way where the operator said so, and
+ * where it has only taken its place back (docs/adr/0092).  For that it needs a moment: then the
+ * lock is held, and nobody listens on the socket of the one that was killed. */
+static lr_code meet_running(struct router *r, bool takes_over, struct lr_error *err)
+{
+    const char *dir = lr_settings_str(r->settings, "data-dir");
+    char lock[LR_PATH_MAX], socket[LR_PATH_MAX];
+    struct lr_error locked;
+    struct lr_stat stat;
+    uint64_t until = lr_clock_ms(NULL) + RETURN_MS;
+    (void)snprintf(lock, sizeof(lock), "%.4000s/router.lock", dir);
+    (void)snprintf(socket, sizeof(socket), "%.4000s/router.sock", dir);
+    while (lr_dir_exists(dir) && lr_file_lock(lock, &r->data_lock, &locked) == LR_CONFLICT) {
+        lr_code code = router_takeover_ask(&r->takeover, dir, r->version, !takes_over, err);
+        if (router_takeover_is_preparing(&r->takeover) || (code != LR_OK && takes_over))
+            return code;
+        if (code != LR_OK || lr_clock_ms(NULL) >= until || !lr_stat(socket, &stat)) {
+            *err = locked;
+            return LR_CONFLICT;
+        }
+        lr_sleep_ms(WATCH_MS / 4);
+    }
+    return LR_OK; /* another reason why there is no lock is found once more */
+}
+
 lr_code router_create(struct net_loops *loops, const struct lr_settings *settings,
                       const char *version, bool takes_over, struct router **out,
                       struct lr_error *err)
@@ -302,10 +328,7 @@ lr_code router_create(struct net_loops *loops, const struct lr_settings *setting
     net_bus_init(&r->events);
     r->events.may_listen = router_may_listen;
     r->events.arg = r;
-    lr_code code =
-        takes_over ? router_takeover_ask(&r->takeover, lr_settings_str(settings, "data-dir"),
-                                         version, err)
-                   : LR_OK;
+    lr_code code = meet_running(r, takes_over, err);
     if (code == LR_OK)
         code = read_settings(r, err);
     if (code == LR_OK)
@@ -345,8 +368,12 @@ void router_destroy(struct router *r)
     net_timer_stop(r->watch);
     net_timer_stop(r->drain.timer);
     router_handover_stop(&r->handover);
-    net_server_destroy(r->server);
+    if (!r->drain.is_leaving)
+        net_server_destroy(r->server);
+    for (size_t i = 0; i < r->left_count; i++)
+        net_server_destroy(r->left[i].server);
     net_listeners_close(&r->listeners);
+    router_drop_kept(r);
     router_takeover_free(&r->takeover);
     if (r->store != NULL)
         router_history_store(
@@ -456,8 +483,7 @@ static void on_watch(void *arg)
     uint64_t now = lr_clock_ms(NULL);
     if (!r->drain.is_leaving) /* heartbeats go to the next router from now on */
         router_reach_watch(&r->reach, now);
-    if (r->drain.timer == NULL)
-        router_handover_look(&r->handover, now);
+    router_handover_look(&r->handover, now);
     if (router_takeover_look(&r->takeover))
         router_store_follow(r->store, false);
     router_dispatch_watch(&r->dispatch, now);
@@ -473,8 +499,9 @@ static void start_loop(void *arg)
             net_timer_start(loop->net, WATCH_MS, WATCH_MS, on_watch, loop->router);
 }
 
-static lr_code start_server(struct router *r, struct lr_error *err)
+lr_code router_serve(struct router *r, struct lr_error *err)
 {
+    struct net_server *server;
     struct net_server_config config = {
         .handler = {.arg = r,
                     .on_head = router_api_head,
@@ -487,14 +514,14 @@ static lr_code start_server(struct router *r, struct lr_error *err)
     /* A parsed chat takes up to sixteen times its body (chat/codec.h). */
     config.max_request_bytes = 16 * config.max_body_bytes + (1 << 20);
     if (code == LR_OK)
-        code = net_server_start(r->loops, &config, &r->server, err);
+        code = net_server_start(r->loops, &config, &server, err);
     net_tls_destroy(config.tls);
     if (code == LR_OK)
-        r->address = *net_listeners_main(net_server_listeners(r->server));
+        r->server = server;
     return code;
 }
 
-static struct router_memory memory_of(struct router *r)
+struct router_memory router_memory_of(struct router *r)
 {
     return (struct router_memory){.nodes = &r->nodes};
 }
@@ -522,7 +549,9 @@ lr_code router_start(struct router *r, char admin_key[64], struct lr_error *err)
     struct router_key admin = {.name = "first admin", .role = ROUTER_ADMIN};
     admin_key[0] = '\0';
     /* A start that fails must not keep a key that nobody has seen. */
-    lr_code code = start_server(r, err);
+    lr_code code = router_serve(r, err);
+    if (code == LR_OK)
+        r->address = *net_listeners_main(net_server_listeners(r->server));
     if (code == LR_OK && r->needs_key &&
         !router_keys_has_admin(&r->keys, lr_clock_wall_ms(NULL)))
         code = make_key(r, &admin, admin_key, err);
@@ -536,7 +565,7 @@ lr_code router_start(struct router *r, char admin_key[64], struct lr_error *err)
                 r->keys.count);
     router_store_on_change(r->store, router_sync, &r->sync);
     router_store_on_usage(r->store, router_sync_usage, &r->sync);
-    struct router_memory memory = memory_of(r);
+    struct router_memory memory = router_memory_of(r);
     if (router_takeover_is_preparing(&r->takeover))
         code = finish_takeover(r, &memory, err);
     else
@@ -550,126 +579,6 @@ lr_code router_start(struct router *r, char admin_key[64], struct lr_error *err)
     for (unsigned i = 0; code == LR_OK && i < r->loop_count; i++)
         net_loop_post(r->loop_states[i].net, start_loop, &r->loop_states[i]);
     return code;
-}
-
-static void on_left(void *arg);
-
-/* Stops listening; what is not answered after grace_ms is cut. */
-static void end_drain(struct router *r, uint32_t grace_ms)
-{
-    struct router_drain *drain = &r->drain;
-    if (drain->is_cut)
-        return;
-    drain->is_cut = true;
-    router_store_hurry(r->store);
-    router_oidc_cancel(&r->oidc);
-    if (!drain->is_leaving)
-        net_server_stop(r->server, grace_ms, drain->done, drain->arg);
-    else if (!drain->has_left)
-        net_server_leave(r->server, grace_ms, on_left, r);
-}
-
-static void on_left(void *arg)
-{
-    struct router *r = arg;
-    r->drain.has_left = true;
-}
-
-static uint64_t count_unanswered(const struct router *r)
-{
-    uint64_t count = 0;
-    for (unsigned i = 0; i < r->loop_count; i++)
-        count += atomic_load(&r->loop_states[i].relay.unanswered);
-    return count;
-}
-
-/* Background requests have no connection, so that the last connection may close before them. */
-static void look_at_drain(void *arg)
-{
-    struct router *r = arg;
-    struct router_drain *drain = &r->drain;
-    uint64_t unanswered = count_unanswered(r);
-    if (unanswered == 0 && !drain->is_leaving)
-        end_drain(r, LAST_BYTES_MS);
-    else if (lr_clock_ms(NULL) >= drain->deadline_ms)
-        end_drain(r, 0);
-    if (!drain->has_left || drain->is_done || (unanswered != 0 && !drain->is_cut))
-        return;
-    drain->is_done = true;
-    router_store_hurry(r->store);
-    drain->done(drain->arg);
-}
-
-static void begin_drain(struct router *r, uint32_t deadline_ms, net_loop_fn done, void *arg)
-{
-    bool is_limited = deadline_ms != NET_SERVER_NO_DEADLINE;
-    net_bus_end_all(&r->events);
-    r->drain = (struct router_drain){
-        .timer = net_timer_start(r->loop_states[0].net, 0, DRAIN_LOOK_MS, look_at_drain, r),
-        .deadline_ms = is_limited ? lr_clock_ms(NULL) + deadline_ms : UINT64_MAX,
-        .done = done,
-        .arg = arg,
-    };
-    lr_log_info(NULL, "router.drain calls=%llu deadline_ms=%u",
-                (unsigned long long)count_unanswered(r), is_limited ? deadline_ms : 0);
-}
-
-static void leave(struct router *r, uint32_t deadline_ms, net_loop_fn done, void *arg)
-{
-    begin_drain(r, deadline_ms, done, arg);
-    r->drain.is_leaving = true;
-    net_server_leave(r->server, NET_SERVER_NO_DEADLINE, on_left, r);
-}
-
-static void on_given(void *arg)
-{
-    struct router *r = arg;
-    leave(r, NET_SERVER_NO_DEADLINE, r->on_left, r->on_left_arg);
-}
-
-void router_offer(struct router *r, net_loop_fn done, void *arg)
-{
-    struct lr_error err;
-    r->on_left = done;
-    r->on_left_arg = arg;
-    r->handover = (struct router_handover){
-        .memory = memory_of(r),
-        .lock = &r->lock,
-        .server = r->server,
-        .folder = lr_settings_str(r->settings, "data-dir"),
-        .version = r->version,
-        .data_lock = r->data_lock.fd,
-        .database_lock = r->database_lock.fd,
-        .on_given = on_given,
-        .arg = r,
-    };
-    if (router_handover_start(&r->handover, &err) != LR_OK)
-        lr_log_warn(NULL, "router.no_handover reason=%s", err.text);
-}
-
-/* Another process has the sockets, too: a service manager. */
-static bool has_shared_sockets(const struct router *r)
-{
-    const struct net_listeners *listeners = net_server_listeners(r->server);
-    return listeners->count != 0 && listeners->all[0].is_shared;
-}
-
-void router_stop(struct router *r, uint32_t deadline_ms, net_loop_fn done, void *arg)
-{
-    struct router_drain *drain = &r->drain;
-    if (drain->timer != NULL && drain->deadline_ms == UINT64_MAX) {
-        drain->deadline_ms = lr_clock_ms(NULL) + deadline_ms;
-    } else if (drain->timer != NULL) {
-        end_drain(r, 0);
-    } else if (has_shared_sockets(r)) {
-        router_handover_leave(&r->handover);
-        router_handover_stop(&r->handover);
-        leave(r, deadline_ms, done, arg);
-    } else {
-        router_handover_stop(&r->handover);
-        atomic_store(&r->is_draining, true);
-        begin_drain(r, deadline_ms, done, arg);
-    }
 }
 
 void router_url(const struct router *r, char out[300])

@@ -30,6 +30,9 @@ LR_MUST_USE lr_code router_start(struct router *router, char admin_key[64],
  * router is out: done(arg), on loop 0.  After router_start, before the loops run. */
 void router_offer(struct router *router, net_loop_fn done, void *arg);
 
+/* Whether the process got everything, now or before.  Loop 0. */
+bool router_has_given_to(const struct router *router, int64_t pid);
+
 /* Takes no new request (503 with Retry-After), lets those that run finish within
  * deadline_ms, then stops listening and calls done(arg).  Where a service manager has the
  * sockets, too, new connections wait there for the next router instead.  Called once more, it

@@ -77,7 +77,11 @@ static void look_at_next(void *arg)
     char how[LR_EXIT_TEXT_LEN];
     if (!lr_subprocess_poll(&run->next))
         return;
-    lr_log_warn(NULL, "router.upgrade_failed how=%s", lr_exit_text(run->next.status, how));
+    (void)lr_exit_text(run->next.status, how);
+    if (router_has_given_to(run->router, run->next.pid))
+        lr_log_info(NULL, "router.successor_ended how=%s", how);
+    else
+        lr_log_warn(NULL, "router.upgrade_failed how=%s", how);
     run->next = (struct lr_subprocess){0};
     net_timer_stop(run->look);
     run->look = NULL;

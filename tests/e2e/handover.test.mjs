@@ -7,8 +7,23 @@ import path from 'node:path';
 import { test } from 'node:test';
 import { startLoad } from '../support/load.mjs';
 import { startPostgres } from '../support/postgres.mjs';
-import { fleet, keep, makeGated, makeKey } from './fleet.mjs';
-import { BIN, call, cli, LONG, makeEcho, nodes, say, sleep, startRouter, stream, tempDir, until } from './support.mjs';
+import { addNode, fleet, keep, makeGated, makeKey } from './fleet.mjs';
+import {
+  BIN,
+  call,
+  cli,
+  LONG,
+  makeEcho,
+  nodes,
+  online,
+  register,
+  say,
+  sleep,
+  startRouter,
+  stream,
+  tempDir,
+  until,
+} from './support.mjs';
 
 const PER_SECOND = LONG ? 500 : 50;
 const SETTLE_MS = LONG ? 5000 : 700; // of load before, between and after what is tested
@@ -181,6 +196,110 @@ test('if the new router fails before it is ready, the running router goes on, an
   assert.equal(fs.existsSync(socket), true);
   await next.stop();
   assert.equal(fs.existsSync(socket), false, 'the last router removes it');
+});
+
+const answersHi = async (router) => {
+  const { status, text } = await call(`${router.url}/v1/chat/completions`, { body: { model: 'swift', ...say('hi') } });
+  assert.equal(status, 200, text);
+};
+// A router that drains because of one stream, and the router that took over from it.
+async function handedOver(text = '0123456789'.repeat(3)) {
+  const gate = makeGated('slow');
+  const { router } = await fleet(1, gate.model, { nodeArgs: ['--model', makeEcho('swift')] });
+  await register(router, 'swift');
+  gate.open(5);
+  const running = await begin(router.url, { model: 'slow', ...say(text) });
+  const next = await takeOver(router);
+  const finish = async () => {
+    gate.open(1000);
+    const out = await running.done;
+    assert.deepEqual([out.status, out.error, out.text, out.done], [200, null, text, true]);
+    assert.deepEqual(await router.ended, { code: 0, signal: null });
+  };
+  return { router, next, finish };
+}
+const port = (router) => Number(new URL(router.url).port);
+
+test('a draining router whose successor is killed takes its place back without a refused request, and gives it to the next one', async () => {
+  const { router, next, finish } = await handedOver();
+  const key = await makeKey(next);
+  await next.stop('SIGKILL');
+  await answersHi(router);
+  await until('the node is online', () => isWhole(router, 1));
+  await until(
+    'it knows the new key',
+    async () => (await call(`${router.url}/v0/whoami`, { key: key.key })).json?.id === key.id,
+  );
+  assert.match(router.log, new RegExp(`router\\.took_back from_pid=${next.pid}`));
+  assert.equal(fs.readFileSync(path.join(router.dir, 'router.lock'), 'utf8').trim(), String(router.pid));
+  assert.equal((await makeKey(router)).role, 'api', 'it changes the database');
+  const third = await takeOver(router);
+  await answersHi(third);
+  await finish();
+  await until('the third router knows', () => /router\.predecessor_ended/.test(third.log));
+  assert.equal((await call(`${third.url}/v0/alerts`)).json.alerts.filter((a) => a.open).length, 0);
+});
+
+for (const [how, args] of [['by a plain start', []], ...(LONG ? [['by --takeover', ['--takeover']]] : [])])
+  test(`whoever starts next gets the sockets and the locks of a draining router whose successor was killed, ${how}`, async () => {
+    const { router, next, finish } = await handedOver();
+    await next.stop('SIGKILL');
+    const third = keep(
+      await startRouter({ dir: router.dir, port: port(router), args: ['--allow-cpu-nodes', ...args] }),
+    );
+    assert.equal(third.url, router.url);
+    await answersHi(third);
+    await assert.rejects(cli(['router', '--data-dir', router.dir]), /router\.lock is held by process/);
+    await finish();
+    await answersHi(third);
+  });
+
+test('a draining router does not come back when its successor has handed over itself', async () => {
+  const { router, next, finish } = await handedOver();
+  const gate = makeGated('gate');
+  await addNode(next, gate.model, { name: 'other' });
+  await until('both are online', async () => (await online(next)) === 2);
+  await register(next, 'gate');
+  gate.open(5);
+  const running = await begin(next.url, { model: 'gate', ...say('0123456789') });
+  const third = await takeOver(next);
+  await next.stop('SIGKILL');
+  await running.done.catch(() => undefined);
+  await answersHi(third);
+  await third.stop('SIGKILL');
+  const fourth = keep(await startRouter({ dir: router.dir, port: port(router), args: ['--allow-cpu-nodes'] }));
+  assert.equal(fourth.url, router.url);
+  await fourth.stop();
+  await assert.rejects(fetch(`${router.url}/livez`), 'nobody serves');
+  assert.doesNotMatch(router.log, /took_back/);
+  await finish();
+});
+
+test('a draining router does not come back when its successor is stopped', async () => {
+  const { router, next, finish } = await handedOver();
+  await next.stop();
+  await until('nobody serves', () =>
+    fetch(`${router.url}/livez`).then(
+      () => false,
+      () => true,
+    ),
+  );
+  await finish();
+  assert.doesNotMatch(router.log, /took_back/);
+});
+
+test('a router that was started for an upgrade and has handed over itself is no failed upgrade', async () => {
+  const gate = makeGated('slow');
+  const { router } = await fleet(1, gate.model);
+  gate.open(5);
+  const running = await begin(router.url, { model: 'slow', ...say('0123456789') });
+  process.kill(router.pid, 'SIGUSR2');
+  await until('it has handed over', () => /router\.handed_over/.test(router.log));
+  await until('the next one runs', async () => (await takeOver(router).catch(() => undefined)) !== undefined);
+  await until('the one between has ended', () => /router\.successor_ended how="exited with 0"/.test(router.log));
+  assert.doesNotMatch(router.log, /router\.upgrade_failed/);
+  gate.open(1000);
+  assert.equal((await running.done).done, true);
 });
 
 test('--takeover without a running router starts as usual', async () => {

@@ -18,6 +18,9 @@
 /* `to` becomes a second number of the file behind `from`; children do not inherit it. */
 bool lr_fd_replace(int from, int to);
 
+/* Another number of the same file, which children do not inherit; -1: there is none. */
+int lr_fd_copy(int fd);
+
 /* Waits up to timeout_ms (-1: for ever) until a pipe or a socket can be read or written, or its
  * other end is closed.  1: it can, 0: not in this time, -1: errno says why not. */
 enum { LR_FD_READABLE = 1, LR_FD_WRITABLE = 2 };

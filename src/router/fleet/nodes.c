@@ -300,6 +300,17 @@ static void hear(struct router_node *node, const struct wire_heartbeat *heartbea
     LR_COPY(node->ignored, lr_str_z(heartbeat->ignored));
 }
 
+void router_nodes_expect(struct router_nodes *nodes, uint64_t now_ms)
+{
+    struct router_node *node;
+    for (size_t at = 0; (node = router_nodes_next(nodes, &at)) != NULL;) {
+        if (!router_node_is_online(node))
+            continue;
+        node->heartbeat_ms = node->reached_ms = now_ms;
+        node->must_join = true;
+    }
+}
+
 bool router_node_reached(struct router_node *node, uint64_t now_ms, uint64_t offline_ms)
 {
     node->reached_ms = now_ms;

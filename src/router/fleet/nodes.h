@@ -103,6 +103,10 @@ static inline bool router_node_is_removed(const struct router_node *node)
 void router_nodes_init(struct router_nodes *nodes);
 void router_nodes_free(struct router_nodes *nodes);
 
+/* Nodes had no chance to send heartbeats here: the time of their silence begins now, and each
+ * is asked to join once more. */
+void router_nodes_expect(struct router_nodes *nodes, uint64_t now_ms);
+
 /* Known nodes, all offline until their first heartbeat. */
 LR_MUST_USE lr_code router_nodes_load(struct router_nodes *nodes, struct router_sql *sql,
                                       struct lr_error *err);

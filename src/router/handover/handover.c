@@ -21,7 +21,8 @@ static const struct lr_machine machine = {
         [ROUTER_HANDOVER_ALONE] = {"alone", TO(ASKED)},
         [ROUTER_HANDOVER_ASKED] = {"asked", TO(OFFERED) | TO(ALONE)},
         [ROUTER_HANDOVER_OFFERED] = {"offered", TO(GIVEN) | TO(ALONE)},
-        [ROUTER_HANDOVER_GIVEN] = {"given", 0},
+        [ROUTER_HANDOVER_GIVEN] = {"given", TO(OVER) | TO(ALONE)},
+        [ROUTER_HANDOVER_OVER] = {"over", 0},
     },
 };
 
@@ -55,7 +56,7 @@ void router_handover_stop(struct router_handover *h)
     h->listener = -1;
     if (h->peer >= 0)
         (void)close(h->peer);
-    if (h->state == ROUTER_HANDOVER_GIVEN)
+    if (h->state >= ROUTER_HANDOVER_GIVEN)
         return; /* the file is the new router's */
     if (lr_path_join(path, h->folder, LR_STR_LIT(ROUTER_HANDOVER_NAME), NULL) == LR_OK)
         (void)lr_unlink(path);
@@ -81,9 +82,9 @@ static lr_code offer(struct router_handover *h, struct lr_error *err)
     lr_buf_init(&text, LR_PASSING_TEXT_MAX);
     lr_json_writer_init(&w, &text);
     lr_json_begin_object(&w);
-    LR_JSON_MEMBERS(&w, LR_UINT("protocol", ROUTER_HANDOVER_PROTOCOL),
-                    LR_TEXT("version", h->version),
-                    LR_UINT("locks", h->database_lock >= 0 ? 2 : 1));
+    LR_JSON_MEMBERS(
+        &w, LR_UINT("protocol", ROUTER_HANDOVER_PROTOCOL), LR_TEXT("version", h->version),
+        LR_UINT("locks", h->database_lock >= 0 ? 2 : 1), LR_FLAG("was_left", h->was_left));
     lr_json_member_array(&w, "listeners");
     for (size_t i = 0; i < listeners->count; i++) {
         const struct net_listener *l = &listeners->all[i];
@@ -101,17 +102,11 @@ static lr_code offer(struct router_handover *h, struct lr_error *err)
     return code;
 }
 
-static lr_code refuse(struct router_handover *h, const struct router_words *words,
-                      struct lr_error *err)
+static void refuse(struct router_handover *h, const struct lr_error *err)
 {
     char reason[200];
     struct lr_buf text;
     struct lr_json_writer w;
-    (void)lr_fail(err, LR_UNSUPPORTED,
-                  "llm-router %s speaks protocol %llu of the handover, the running router "
-                  "(llm-router %s) protocol %d: stop the running router first",
-                  words->version, (unsigned long long)words->protocol, h->version,
-                  ROUTER_HANDOVER_PROTOCOL);
     LR_COPY(reason, lr_str_z(err->text));
     lr_buf_init(&text, LR_PASSING_TEXT_MAX);
     lr_json_writer_init(&w, &text);
@@ -119,7 +114,20 @@ static lr_code refuse(struct router_handover *h, const struct router_words *word
     if (answer(h, &text, NULL, 0, NULL) != LR_OK)
         lr_log_debug(NULL, "router.handover_refusal reason=%s", "was not heard");
     lr_buf_free(&text);
-    return LR_UNSUPPORTED;
+}
+
+static lr_code check_words(const struct router_handover *h, const struct router_words *words,
+                           struct lr_error *err)
+{
+    if (words->protocol != ROUTER_HANDOVER_PROTOCOL)
+        return lr_fail(err, LR_UNSUPPORTED,
+                       "llm-router %s speaks protocol %llu of the handover, the running router "
+                       "(llm-router %s) protocol %d: stop the running router first",
+                       words->version, (unsigned long long)words->protocol, h->version,
+                       ROUTER_HANDOVER_PROTOCOL);
+    return words->only_left && !h->was_left
+               ? lr_fail(err, LR_CONFLICT, "a router runs in this folder: give --takeover")
+               : LR_OK;
 }
 
 static lr_code write_memory(struct router_handover *h, int *file, struct lr_error *err)
@@ -154,6 +162,7 @@ void router_handover_leave(struct router_handover *h)
 static lr_code give(struct router_handover *h, struct lr_error *err)
 {
     int file;
+    h->on_giving(h->arg);
     lr_code code = write_memory(h, &file, err);
     if (code == LR_OK)
         code = lr_passing_send(h->peer, LR_STR_LIT("{\"go\":true}"), &file, 1, err);
@@ -166,8 +175,9 @@ static lr_code give(struct router_handover *h, struct lr_error *err)
 
 static void fail(struct router_handover *h, const struct lr_error *err, uint64_t now)
 {
-    lr_log_warn(NULL, "router.handover_failed pid=%ld goes_on=true reason=%s", (long)h->pid,
-                err->text);
+    if (err->code != LR_CONFLICT) /* a start by mistake, whose operator reads the reason */
+        lr_log_warn(NULL, "router.handover_failed pid=%ld goes_on=true reason=%s", (long)h->pid,
+                    err->text);
     move(h, ROUTER_HANDOVER_ALONE, now);
 }
 
@@ -186,8 +196,11 @@ static lr_code hear(struct router_handover *h, const struct lr_passed *heard, ui
     if (code != LR_OK)
         return code;
     if (h->state == ROUTER_HANDOVER_ASKED) {
-        code =
-            words.protocol == ROUTER_HANDOVER_PROTOCOL ? offer(h, err) : refuse(h, &words, err);
+        code = check_words(h, &words, err);
+        if (code != LR_OK)
+            refuse(h, err);
+        else
+            code = offer(h, err);
         if (code != LR_OK)
             return code;
         lr_log_info(NULL, "router.handover_offered pid=%ld version=%s", (long)h->pid,
@@ -201,18 +214,66 @@ static lr_code hear(struct router_handover *h, const struct lr_passed *heard, ui
     if (code != LR_OK)
         return code;
     move(h, ROUTER_HANDOVER_GIVEN, now);
+    h->given = h->pid;
+    h->says_bye = words.says_bye;
     lr_log_info(NULL, "router.handed_over pid=%ld", (long)h->pid);
     lr_service_tell("MAINPID=%ld", (long)h->pid);
     h->on_given(h->arg);
     return LR_OK;
 }
 
+void router_handover_forget(struct router_handover *h)
+{
+    if (h->folder != NULL && h->listener >= 0 && h->state == ROUTER_HANDOVER_GIVEN)
+        move(h, ROUTER_HANDOVER_OVER, h->since_ms);
+}
+
+/* The connection ends with the new router's process. */
+static bool is_bye(struct router_handover *h, bool *has_ended)
+{
+    struct lr_passed heard;
+    struct router_words words;
+    lr_code code = lr_passing_receive(h->peer, false, &heard, NULL);
+    *has_ended = code == LR_UNAVAILABLE;
+    for (size_t i = 0; code == LR_OK && i < heard.count; i++) /* nothing that was asked for */
+        (void)close(heard.fds[i]);
+    return code == LR_OK && router_words_read(&heard, &words, NULL) == LR_OK && words.is_bye;
+}
+
+/* A router of the release before says no "bye": whether it was killed is not known. */
+static void look_at_successor(struct router_handover *h, uint64_t now)
+{
+    struct lr_error err;
+    bool has_ended;
+    if (is_bye(h, &has_ended)) {
+        move(h, ROUTER_HANDOVER_OVER, now);
+        h->on_over(h->arg);
+    } else if (has_ended && !h->says_bye) {
+        move(h, ROUTER_HANDOVER_OVER, now);
+    } else if (has_ended && h->take_back(h->arg)) {
+        move(h, ROUTER_HANDOVER_ALONE, now);
+        lr_log_warn(NULL, "router.took_back from_pid=%ld", (long)h->given);
+        h->was_left = true;
+        lr_service_tell("MAINPID=%ld", (long)getpid());
+        (void)close(h->listener);
+        if (router_handover_start(h, &err) != LR_OK)
+            lr_log_warn(NULL, "router.no_handover reason=%s", err.text);
+    } else if (has_ended) {
+        move(h, ROUTER_HANDOVER_OVER, now);
+        h->on_over(h->arg);
+    }
+}
+
 void router_handover_look(struct router_handover *h, uint64_t now)
 {
     struct lr_passed heard;
     struct lr_error err;
-    if (h->folder == NULL || h->listener < 0 || h->state == ROUTER_HANDOVER_GIVEN)
+    if (h->folder == NULL || h->listener < 0 || h->state == ROUTER_HANDOVER_OVER)
         return;
+    if (h->state == ROUTER_HANDOVER_GIVEN) {
+        look_at_successor(h, now);
+        return;
+    }
     if (h->state == ROUTER_HANDOVER_ALONE)
         welcome(h, now);
     if (h->state == ROUTER_HANDOVER_ALONE)

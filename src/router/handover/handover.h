@@ -10,21 +10,26 @@
  *                                                listening sockets and the locks
  *   opens the database, loads it, makes
  *   everything that can fail
- *   {"ready":true}                       -->
+ *   {"ready":true,"says_bye":true}       -->
  *                                        <--     {"go":true} and its nodes
  *   accepts clients                              accepts no more, finishes what it has, ends
+ *   {"bye":true}                         -->     needs its sockets and locks no more
  *
- * The old router goes on as before whenever the new router ends or is too late:
+ * The old router goes on as before whenever the new router ends or is too late.  While it
+ * finishes what it has, it keeps its sockets and locks: a new router that ends without "bye"
+ * was killed, and the old router takes its place back (docs/adr/0092).  "bye" is said by a
+ * router that stops, or that gives way to the next one.
  *
- *   ALONE --a connection--> ASKED --its words--> OFFERED --"ready"--> GIVEN --> it ends
- *     ^                       |                     |
- *     +-------- an end -------+---------------------+
+ *   ALONE --a connection--> ASKED --its words--> OFFERED --"ready"--> GIVEN --"bye"--> OVER
+ *     ^                       |                     |                   |
+ *     +-------- an end -------+---------------------+---- an end -------+
  *
  * Moves of a handover:
  *   alone -> asked
  *   asked -> offered, alone
  *   offered -> given, alone
- *   given -> nothing
+ *   given -> over, alone
+ *   over -> nothing
  *
  * The new router ends with the reason if it fails:
  *
@@ -58,6 +63,7 @@ enum router_handover_state {
     ROUTER_HANDOVER_ASKED,
     ROUTER_HANDOVER_OFFERED,
     ROUTER_HANDOVER_GIVEN,
+    ROUTER_HANDOVER_OVER,
 };
 
 struct router_handover {
@@ -66,14 +72,20 @@ struct router_handover {
     pthread_mutex_t *lock; /* the router's: it guards the memory */
     const struct net_server *server;
     const char *folder, *version;
-    int data_lock;        /* descriptor, as the next one */
-    int database_lock;    /* -1: none */
-    net_loop_fn on_given; /* the new router has everything */
-    void *arg;
+    int data_lock;             /* descriptor, as the next one */
+    int database_lock;         /* -1: none */
+    net_loop_fn on_giving;     /* before the new router has everything */
+    net_loop_fn on_given;      /* it has */
+    net_loop_fn on_over;       /* sockets and locks are needed no more */
+    bool (*take_back)(void *); /* the new router was killed; false: it cannot be replaced */
+    void *arg;                 /* of these functions */
 
     enum router_handover_state state;
     int listener, peer; /* owned; -1: none */
     pid_t pid;          /* of the new router */
+    pid_t given;        /* of the last one that got everything */
+    bool says_bye;      /* the new router does */
+    bool was_left;      /* by a new router that was killed: anybody may take over */
     uint64_t since_ms;  /* of the state */
 };
 
@@ -85,6 +97,8 @@ LR_MUST_USE lr_code router_handover_start(struct router_handover *handover,
 void router_handover_leave(struct router_handover *handover);
 /* Several times a second. */
 void router_handover_look(struct router_handover *handover, uint64_t now_ms);
+/* The place is not taken back any more. */
+void router_handover_forget(struct router_handover *handover);
 /* A zeroed struct is fine, and one that was not started. */
 void router_handover_stop(struct router_handover *handover);
 
@@ -111,9 +125,11 @@ struct router_takeover {
 
 /* Nobody to take over from. */
 void router_takeover_init(struct router_takeover *takeover);
-/* Asks the router that runs in the folder; where none runs, the state stays NOBODY. */
+/* Asks the router that runs in the folder; where none runs, the state stays NOBODY.  only_left:
+ * it gives way only if it gave way before, and the router after it was killed. */
 LR_MUST_USE lr_code router_takeover_ask(struct router_takeover *takeover, const char *folder,
-                                        const char *version, struct lr_error *err);
+                                        const char *version, bool only_left,
+                                        struct lr_error *err);
 /* Gives each wanted listener the old router's socket for that address, if there is one. Sockets
  * of a service manager replace all that is wanted. */
 void router_takeover_sockets(struct router_takeover *takeover, struct net_listeners *wanted);
@@ -128,6 +144,8 @@ LR_MUST_USE lr_code router_takeover_finish(struct router_takeover *takeover,
                                            struct lr_error *err);
 /* Without a running router: what the router before has left with the service manager. */
 void router_takeover_recall(const struct router_memory *memory);
+/* This router stops or gives way: the old router, if it still runs, is not needed any more. */
+void router_takeover_bye(struct router_takeover *takeover);
 /* Several times a second.  True, once: the old router has ended. */
 bool router_takeover_look(struct router_takeover *takeover);
 void router_takeover_free(struct router_takeover *takeover);

@@ -83,7 +83,7 @@ void router_takeover_init(struct router_takeover *t)
 }
 
 lr_code router_takeover_ask(struct router_takeover *t, const char *folder, const char *version,
-                            struct lr_error *err)
+                            bool only_left, struct lr_error *err)
 {
     struct router_words words;
     struct lr_passed heard = {.count = 0};
@@ -98,10 +98,12 @@ lr_code router_takeover_ask(struct router_takeover *t, const char *folder, const
     move(t, ROUTER_TAKEOVER_ASKING);
     lr_buf_init(&text, LR_PASSING_TEXT_MAX);
     lr_json_writer_init(&w, &text);
-    LR_JSON_ITEM(&w, LR_UINT("protocol", ROUTER_HANDOVER_PROTOCOL),
-                 LR_TEXT("version", version));
+    LR_JSON_ITEM(&w, LR_UINT("protocol", ROUTER_HANDOVER_PROTOCOL), LR_TEXT("version", version),
+                 LR_FLAG("only_left", only_left));
     code = say(t, lr_buf_str(&text), &words, &heard, err);
     lr_buf_free(&text);
+    if (code == LR_OK && only_left && !words.was_left) /* the release before does not ask */
+        code = lr_fail(err, LR_CONFLICT, "it is in service");
     if (code == LR_OK)
         code = take_offer(t, &words, &heard, err);
     for (size_t i = 0; i < heard.count; i++)
@@ -164,7 +166,8 @@ lr_code router_takeover_finish(struct router_takeover *t, const struct router_me
 {
     struct router_words words;
     struct lr_passed heard = {.count = 0};
-    lr_code code = say(t, LR_STR_LIT("{\"ready\":true}"), &words, &heard, err);
+    lr_code code =
+        say(t, LR_STR_LIT("{\"ready\":true,\"says_bye\":true}"), &words, &heard, err);
     if (code == LR_OK && !words.is_go)
         code = lr_fail(err, LR_UPSTREAM, "the running router did not give way");
     if (code == LR_OK && heard.count != 0)
@@ -177,6 +180,13 @@ lr_code router_takeover_finish(struct router_takeover *t, const struct router_me
     drop_sockets(t);
     lr_log_info(NULL, "router.took_over pid=%ld version=%s", (long)t->pid, t->version);
     return LR_OK;
+}
+
+void router_takeover_bye(struct router_takeover *t)
+{
+    if (t->state == ROUTER_TAKEOVER_TAKEN &&
+        lr_passing_send(t->peer, LR_STR_LIT("{\"bye\":true}"), NULL, 0, NULL) != LR_OK)
+        lr_log_debug(NULL, "router.bye pid=%ld", (long)t->pid); /* it has just ended */
 }
 
 bool router_takeover_look(struct router_takeover *t)

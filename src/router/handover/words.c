@@ -41,6 +41,10 @@ lr_code router_words_read(const struct lr_passed *message, struct router_words *
         (void)lr_json_u64(lr_json_get(v, "locks"), &out->locks);
         out->is_ready = read_flag(v, "ready");
         out->is_go = read_flag(v, "go");
+        out->only_left = read_flag(v, "only_left");
+        out->was_left = read_flag(v, "was_left");
+        out->says_bye = read_flag(v, "says_bye");
+        out->is_bye = read_flag(v, "bye");
         list = lr_json_get(v, "listeners");
         for (uint32_t i = 0; lr_json_is(list, LR_JSON_ARRAY) && i < list->count; i++)
             read_listener(&list->items[i], &out->listeners);

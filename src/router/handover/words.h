@@ -13,6 +13,10 @@ struct router_words {
     uint64_t protocol; /* 0: not said */
     char version[32];
     bool is_ready, is_go;
+    bool only_left; /* the new router takes over only where the running one was left */
+    bool was_left;  /* the running router had given its place to one that was killed */
+    bool says_bye;  /* the new router will say "bye" before it ends */
+    bool is_bye;
     uint64_t locks;                 /* that follow the listeners' descriptors */
     struct net_listeners listeners; /* without descriptors */
 };

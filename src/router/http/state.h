@@ -40,11 +40,18 @@ struct router_drain {
     struct net_timer *timer; /* NULL: not draining */
     uint64_t deadline_ms;    /* UINT64_MAX: none */
     bool is_leaving;
-    bool has_left; /* and no connection is open any more */
-    bool is_cut;   /* the server was told to stop at once */
+    bool is_cut; /* the server was told to stop at once */
     bool is_done;
     net_loop_fn done;
     void *arg;
+};
+
+/* A server whose sockets another router has got.  It ends when its last connection is closed,
+ * also where this router has taken its place back and serves by another one. */
+enum { ROUTER_LEFT_MAX = 16 };
+struct router_left {
+    struct net_server *server; /* owned */
+    bool has_left;             /* no connection is open any more */
 };
 
 /* Loop state: what belongs to one loop.  Thread: that loop. */
@@ -61,7 +68,9 @@ struct router {
     struct net_loops *loops;         /* borrowed */
     struct router_loop *loop_states; /* owned, loop_count of them */
     unsigned loop_count;
-    struct net_server *server;
+    struct net_server *_Atomic server; /* owned, unless it is among those that were left */
+    struct router_left left[ROUTER_LEFT_MAX];
+    size_t left_count;
     struct net_timer *watch; /* on loop 0 */
     uint64_t seconds;        /* that loop 0 has counted */
     struct router_drain drain;
@@ -74,6 +83,7 @@ struct router {
     struct lr_file_lock database_lock; /* and a SQLite file that lies elsewhere */
     char version[32];
     struct net_listeners listeners; /* until the server has them */
+    struct net_listeners kept;      /* for a way back: of the server that was left last */
     struct net_listener address; /* that is told to others: a copy, the server has the socket */
     bool is_loopback;
     bool needs_key;

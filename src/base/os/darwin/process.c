@@ -71,6 +71,11 @@ bool lr_pipe(int out[2], int bytes)
     return true;
 }
 
+int lr_fd_copy(int fd)
+{
+    return fcntl(fd, F_DUPFD_CLOEXEC, 0);
+}
+
 bool lr_fd_replace(int from, int to)
 {
     if (dup2(from, to) < 0)

@@ -50,6 +50,11 @@ bool lr_pipe(int out[2], int bytes)
     return true;
 }
 
+int lr_fd_copy(int fd)
+{
+    return fcntl(fd, F_DUPFD_CLOEXEC, 0);
+}
+
 bool lr_fd_replace(int from, int to)
 {
     return dup3(from, to, O_CLOEXEC) >= 0;

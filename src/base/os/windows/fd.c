@@ -37,6 +37,12 @@ ssize_t pwrite(int fd, const void *bytes, size_t len, off_t at)
     return at_offset(fd, (void *)(uintptr_t)bytes, len, at, true);
 }
 
+/* Not of a socket. */
+int lr_fd_copy(int fd)
+{
+    return _dup(fd);
+}
+
 bool lr_fd_replace(int from, int to)
 {
     return _dup2(from, to) == 0;
