@@ -161,6 +161,8 @@ static lr_code open_store(struct router *r, struct lr_error *err)
     }
     if (code == LR_OK && !router_store_can_share(database))
         code = lock_file(r, database, err);
+    if (code == LR_OK && !router_store_can_share(database))
+        code = router_store_check_file(database, dir, err);
     if (code == LR_OK)
         code = router_store_open(database,
                                  (uint32_t)lr_settings_ms(r->settings, "database-timeout"),

@@ -109,6 +109,31 @@ test('a file that is no database is left unchanged, and the error suggests a fix
   assert.deepEqual(fs.readFileSync(file), before);
 });
 
+test('an empty database beside the data of a router is named and left as it is; an empty one alone is a new one', async () => {
+  const dir = tempDir('emptied');
+  const file = path.join(dir, 'router.db');
+  fs.writeFileSync(file, '');
+  const router = keep(await startRouter({ dir }));
+  const { id } = await makeKey(router);
+  await router.stop();
+  fs.renameSync(file, `${file}.backup`);
+  fs.writeFileSync(file, '');
+  await fails(
+    ['router', ...anywhere, '--data-dir', dir],
+    /router\.db is empty, but .*usage-0\.lock shows that a router has used it: put a backup in its place, or remove/,
+  );
+  assert.equal(fs.statSync(file).size, 0);
+  fs.renameSync(`${file}.backup`, file);
+  const again = keep(await startRouter({ dir }));
+  assert.equal((await call(`${again.url}/v0/keys`)).json.keys[0].id, id);
+  await again.stop('SIGKILL');
+  fs.rmSync(path.join(dir, 'usage-0.lock'));
+  fs.truncateSync(file);
+  await fails(['router', ...anywhere, '--data-dir', dir], /router\.db is empty, but .*router\.db-wal shows/);
+  fs.rmSync(file);
+  keep(await startRouter({ dir }));
+});
+
 test('a node with a wrong token or none logs how to get one; another problem is logged, too', async () => {
   const router = keep(await startRouter({ args: ['--require-key'] }));
   for (const token of ['lr-wrong', '']) {

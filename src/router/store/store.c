@@ -9,6 +9,7 @@
 #include "base/failpoint.h"
 #include "base/log.h"
 #include "base/os/cpu.h"
+#include "base/os/file.h"
 #include "router/store/records.h"
 #include "router/store/usage_journal.h"
 
@@ -64,6 +65,22 @@ bool router_store_can_share(const char *database)
 {
     return strncmp(database, "postgres://", 11) == 0 ||
            strncmp(database, "postgresql://", 13) == 0;
+}
+
+lr_code router_store_check_file(const char *database, const char *folder, struct lr_error *err)
+{
+    struct lr_stat file, log;
+    char trace[LR_PATH_MAX];
+    if (!lr_stat(database, &file) || file.size != 0)
+        return LR_OK;
+    (void)snprintf(trace, sizeof(trace), "%.4000s-wal", database);
+    bool has_log = lr_stat(trace, &log) && log.size != 0;
+    if (!has_log && !router_usage_journal_was_here(folder, trace))
+        return LR_OK;
+    return lr_fail(err, LR_CONFLICT,
+                   "%.200s is empty, but %.200s shows that a router has used it: put a backup "
+                   "in its place, or remove the empty file to begin with a new database",
+                   database, trace);
 }
 
 /* Two routers that start at once must not make the tables at once. */

@@ -51,6 +51,11 @@ struct router_usage {
 LR_MUST_USE lr_code router_store_open(const char *database, uint32_t timeout_ms,
                                       struct router_store **out, struct lr_error *err);
 
+/* SQLite makes a new database of an empty file.  CONFLICT: the file is empty, and a router has
+ * run with it or with the data folder, whose data are lost. */
+LR_MUST_USE lr_code router_store_check_file(const char *database, const char *folder,
+                                            struct lr_error *err);
+
 /* Whether several routers may use it at once. */
 bool router_store_can_share(const char *database);
 

@@ -204,6 +204,16 @@ static size_t visit(struct router_usage_journal *journal, struct router_sql *sql
     return count;
 }
 
+bool router_usage_journal_was_here(const char *folder, char path[LR_PATH_MAX])
+{
+    bool is_here = false;
+    for (int i = 0; i < ROUTER_JOURNALS && !is_here; i++) {
+        (void)snprintf(path, LR_PATH_MAX, "%.3900s/usage-%d.lock", folder, i);
+        is_here = lr_file_exists(path);
+    }
+    return is_here;
+}
+
 static lr_code begin(struct router_usage_journal *journal, struct router_sql *sql,
                      struct router_usage_journal_file **out, struct lr_error *err)
 {

@@ -41,6 +41,9 @@ struct router_usage_journal {
  * begins. */
 void router_usage_journal_open(struct router_usage_journal *journal, struct router_sql *sql,
                                const char *folder);
+/* Whether a router has run with this folder: *path is a file that it left. */
+bool router_usage_journal_was_here(const char *folder, char path[LR_PATH_MAX]);
+
 /* While the router runs: gives the records of those whose processes have ended since to the
  * database, and makes the journal that could not be made before.  True: records were stored.
  * `lock` is the owner's, and not held.  Thread: the database's. */
