@@ -2,6 +2,9 @@
  *
  *   GET /v0/link      Upgrade: llm-router-link/N      (the node's secret as a bearer token)
  *   101               Upgrade: llm-router-link/M      M is the lower of the two numbers
+ *   or                Upgrade: llm-router-link/M+sums    frames have checksums (wire/seal.h)
+ *
+ * A node that is reached without TLS answers with "+sums" from WIRE_SINCE_SUMS on.
  *
  * From then on both sides send frames (wire/frame.h):
  *
@@ -37,14 +40,15 @@ enum wire_since {
     WIRE_SINCE_CLOCK = 3,   /* the sender's wall clock in a heartbeat */
     WIRE_SINCE_WEIGHTS = 3, /* the fingerprint of a model's weights: in a heartbeat, in a SUBMIT
                                that continues an answer, and as WIRE_WEIGHTS */
+    WIRE_SINCE_SUMS = 3,    /* checksums of the frames of a link without TLS */
 };
 
 enum { WIRE_LINK_NAME_MAX = 32 };
 
-/* "llm-router-link/2" */
-void wire_link_name(uint32_t protocol, char out[WIRE_LINK_NAME_MAX]);
-/* The number in such a name; false for another name. */
-bool wire_link_parse(struct lr_str name, uint32_t *protocol);
+/* "llm-router-link/2", "llm-router-link/3+sums" */
+void wire_link_name(uint32_t protocol, bool has_sums, char out[WIRE_LINK_NAME_MAX]);
+/* What such a name says; false for another name.  has_sums may be NULL. */
+bool wire_link_parse(struct lr_str name, uint32_t *protocol, bool *has_sums);
 
 /* The protocol to use with a program that speaks `theirs`; 0: none in common. */
 uint32_t wire_protocol_common(uint64_t theirs);

@@ -1,13 +1,19 @@
 #include "wire/reader.h"
 
 #include "wire/bytes.h"
+#include "wire/seal.h"
 
 enum { KEEP_BYTES = 64 << 10 /* of memory, between two frames that were cut */ };
 
 void wire_reader_init(struct wire_reader *reader, size_t body_max)
 {
-    *reader = (struct wire_reader){0};
-    lr_buf_init(&reader->kept, WIRE_HEADER_LEN + body_max);
+    *reader = (struct wire_reader){.frame_max = WIRE_HEADER_LEN + body_max};
+    lr_buf_init(&reader->kept, WIRE_SEAL_LEAD + reader->frame_max + WIRE_SEAL_TAIL);
+}
+
+void wire_reader_expect_seals(struct wire_reader *reader)
+{
+    reader->is_sealed = true;
 }
 
 void wire_reader_free(struct wire_reader *reader)
@@ -27,19 +33,30 @@ static bool keep(struct wire_reader *r, size_t len)
     return !r->kept.failed && r->kept.len >= len;
 }
 
-static size_t frame_len(struct lr_str bytes)
+/* Bytes until the length of a frame is known. */
+static size_t head_len(const struct wire_reader *r)
 {
-    struct wire_cursor c = wire_cursor(bytes);
-    return WIRE_HEADER_LEN + (size_t)wire_get_u32(&c);
+    return WIRE_HEADER_LEN + (r->is_sealed ? (size_t)WIRE_SEAL_LEAD : 0);
+}
+
+/* Bytes of a frame whose head is there, with its seal. */
+static size_t frame_len(const struct wire_reader *r, struct lr_str bytes)
+{
+    struct wire_cursor c =
+        wire_cursor(r->is_sealed ? lr_str_sub(bytes, WIRE_SEAL_LEAD, bytes.len) : bytes);
+    return WIRE_HEADER_LEN + (size_t)wire_get_u32(&c) +
+           (r->is_sealed ? (size_t)WIRE_SEAL_LEAD + WIRE_SEAL_TAIL : 0);
 }
 
 static lr_code read_one(const struct wire_reader *r, struct lr_str *bytes,
                         struct wire_frame *out, bool *has, struct lr_error *err)
 {
-    if (bytes->len >= WIRE_HEADER_LEN && frame_len(*bytes) > r->kept.limit)
+    if (r->is_sealed)
+        return wire_seal_next(bytes, r->frame_max, out, has, err);
+    if (bytes->len >= WIRE_HEADER_LEN && frame_len(r, *bytes) > r->frame_max)
         return lr_fail(err, LR_INVALID_ARGUMENT,
                        "a frame of %zu bytes is over the limit of %zu",
-                       frame_len(*bytes) - WIRE_HEADER_LEN, r->kept.limit - WIRE_HEADER_LEN);
+                       frame_len(r, *bytes) - WIRE_HEADER_LEN, r->frame_max - WIRE_HEADER_LEN);
     return wire_frame_next(bytes, out, has, err);
 }
 
@@ -47,13 +64,13 @@ void wire_reader_give(struct wire_reader *reader, struct lr_str bytes)
 {
     struct lr_buf *kept = &reader->kept;
     reader->rest = bytes;
-    if (kept->len == 0 || reader->is_whole || !keep(reader, WIRE_HEADER_LEN))
+    if (kept->len == 0 || reader->is_whole || !keep(reader, head_len(reader)))
         return;
     struct lr_str head = lr_buf_str(kept);
     struct wire_frame frame;
     bool has, is_bad = read_one(reader, &head, &frame, &has, NULL) != LR_OK;
     reader->is_whole =
-        is_bad || keep(reader, frame_len(lr_buf_str(kept))); /* bad: _next says it */
+        is_bad || keep(reader, frame_len(reader, lr_buf_str(kept))); /* bad: _next says it */
 }
 
 lr_code wire_reader_next(struct wire_reader *reader, struct wire_frame *out, bool *has,
@@ -91,8 +108,9 @@ bool wire_reader_look(const struct wire_reader *reader, size_t *at, struct wire_
     }
     size_t skip = *at != 0 ? *at - 1 : 0;
     rest = lr_str_sub(rest, skip, rest.len);
+    size_t before = rest.len;
     if (read_one(reader, &rest, out, &has, NULL) != LR_OK || !has)
         return false;
-    *at = skip + out->bytes.len + 1;
+    *at = skip + (before - rest.len) + 1;
     return true;
 }

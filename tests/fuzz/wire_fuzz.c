@@ -8,6 +8,7 @@
 #include "wire/generate.h"
 #include "wire/open.h"
 #include "wire/reader.h"
+#include "wire/seal.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -128,6 +129,33 @@ static void read_in_pieces(struct lr_str all, size_t step)
     lr_buf_free(&line);
 }
 
+/* A peer that seals whatever it sends, and one that sends no seals where they are due. */
+static void read_sealed(struct lr_str all, size_t step)
+{
+    struct lr_buf sealed;
+    struct lr_str rest = all;
+    struct wire_frame frame;
+    bool has = true;
+    lr_buf_init(&sealed, 16 << 20);
+    while (wire_frame_next(&rest, &frame, &has, NULL) == LR_OK && has)
+        wire_seal(&sealed, frame.bytes);
+    lr_buf_add_str(&sealed, rest);
+    struct lr_str sent[] = {lr_buf_str(&sealed), all};
+    for (int i = 0; i < 2; i++) {
+        struct wire_reader reader;
+        lr_code code = LR_OK;
+        wire_reader_init(&reader, WIRE_BODY_MAX);
+        wire_reader_expect_seals(&reader);
+        for (size_t at = 0; code == LR_OK && at < sent[i].len; at += step) {
+            wire_reader_give(&reader, lr_str_sub(sent[i], at, at + step));
+            for (has = true; has && code == LR_OK;)
+                code = wire_reader_next(&reader, &frame, &has, NULL);
+        }
+        wire_reader_free(&reader);
+    }
+    lr_buf_free(&sealed);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     if (size == 0)
@@ -135,5 +163,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     struct lr_str rest = lr_str((const char *)data + 1, size - 1);
     decode_any(rest, data[0]);
     read_in_pieces(rest, 1 + (size_t)data[0] / 8);
+    read_sealed(rest, 1 + (size_t)data[0] / 8);
     return 0;
 }

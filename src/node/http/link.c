@@ -14,6 +14,7 @@
 #include "node/http/api.h"
 #include "wire/link.h"
 #include "wire/reader.h"
+#include "wire/seal.h"
 
 enum {
     OUT_BYTES = 64 << 20, /* of a router that has stopped reading, before it is left */
@@ -39,9 +40,11 @@ struct node_link {
     struct net_request *req;
     uint32_t protocol; /* common with the router */
     enum link_state state;
+    bool has_sums; /* frames have checksums, both ways */
     struct wire_reader in;
-    struct lr_buf out; /* events of the running batch, or what the socket did not take */
-    uint64_t out_from; /* bytes that were sent before those in `out` */
+    struct lr_buf out;    /* events of the running batch, or what the socket did not take */
+    struct lr_buf sealed; /* with has_sums: what the socket did not take, in place of `out` */
+    uint64_t out_from;    /* bytes that have left `out` */
     struct stream *streams;
     struct stream **by_index; /* owned: streams that may be cancelled, by the low half of their
                                  number */
@@ -71,6 +74,7 @@ static void bury_link(void *arg)
     struct node_link *l = arg;
     wire_reader_free(&l->in);
     lr_buf_free(&l->out);
+    lr_buf_free(&l->sealed);
     free(l->by_index);
     free(l);
 }
@@ -104,15 +108,28 @@ void node_links_end(struct node *node)
 
 /* ---- events ---- */
 
+static void forget_sent(struct node_link *l, size_t bytes)
+{
+    l->out_from += bytes;
+    lr_buf_consume(&l->out, bytes);
+}
+
 static void flush(void *arg)
 {
     struct node_link *l = arg;
-    lr_code code = l->out.failed ? LR_TOO_LARGE : LR_OK;
-    while (code == LR_OK && l->out.len != 0 && net_stream_queued(l->req) == 0) {
-        struct lr_str piece = lr_str_sub(lr_buf_str(&l->out), 0, PIECE_BYTES);
+    struct lr_buf *ready = l->has_sums ? &l->sealed : &l->out;
+    if (l->has_sums) {
+        wire_seal(&l->sealed, lr_buf_str(&l->out));
+        forget_sent(l, l->out.len);
+    }
+    lr_code code = l->out.failed || ready->failed ? LR_TOO_LARGE : LR_OK;
+    while (code == LR_OK && ready->len != 0 && net_stream_queued(l->req) == 0) {
+        struct lr_str piece = lr_str_sub(lr_buf_str(ready), 0, PIECE_BYTES);
         code = net_stream_write(l->req, piece);
-        l->out_from += piece.len;
-        lr_buf_consume(&l->out, piece.len);
+        if (l->has_sums)
+            lr_buf_consume(ready, piece.len);
+        else
+            forget_sent(l, piece.len);
     }
     if (code == LR_TOO_LARGE)
         on_gone(l); /* it does not read: its generations are for nobody */
@@ -271,7 +288,7 @@ static lr_code agree(struct node *node, struct net_request *req, uint32_t *commo
 {
     struct lr_str name;
     uint32_t theirs;
-    if (!net_request_wants_upgrade(req, &name) || !wire_link_parse(name, &theirs))
+    if (!net_request_wants_upgrade(req, &name) || !wire_link_parse(name, &theirs, NULL))
         return lr_fail(err, LR_INVALID_ARGUMENT,
                        "this is for routers, which ask with \"Upgrade: llm-router-link/%d\"",
                        WIRE_PROTOCOL);
@@ -295,12 +312,18 @@ lr_code node_api_link(struct node *node, struct net_request *req, struct lr_erro
         code = lr_fail(err, LR_OUT_OF_RAM, "no memory for a link");
     if (code != LR_OK)
         return code;
-    *l = (struct node_link){
-        .node = node, .req = req, .protocol = protocol, .flush = {.fn = flush, .arg = l}};
+    *l = (struct node_link){.node = node,
+                            .req = req,
+                            .protocol = protocol,
+                            .has_sums = protocol >= WIRE_SINCE_SUMS && !net_request_is_tls(req),
+                            .flush = {.fn = flush, .arg = l}};
     lr_buf_init(&l->out, OUT_BYTES);
+    lr_buf_init(&l->sealed, OUT_BYTES);
     wire_reader_init(&l->in, WIRE_BODY_MAX);
+    if (l->has_sums)
+        wire_reader_expect_seals(&l->in);
     LR_LIST_PUSH(&node->links, l, next, link);
-    wire_link_name(protocol, name);
+    wire_link_name(protocol, l->has_sums, name);
     net_request_on_gone(req, on_gone, l);
     net_stream_on_drain(req, flush, l);
     net_request_upgrade(req, name, &(struct net_body_sink){.arg = l, .on_data = on_data});

@@ -9,12 +9,15 @@
 #include "router/fleet/reach.h"
 #include "wire/link.h"
 #include "wire/reader.h"
+#include "wire/seal.h"
 
 enum {
     CONNECT_MS = 2000,
     OUT_BYTES = 128 << 20, /* that wait for a node which does not read */
     EVENT_BYTES = 1 << 20, /* a token with twenty alternatives is far below */
     FRAME_BYTES = 64 << 20,
+    SEALED_BYTES = 256 << 20, /* everything that waited for a link to open */
+    KEEP_BYTES = 1 << 20,     /* of memory, between two frames */
 };
 
 enum link_state { LINK_OPENING, LINK_OPEN, LINK_CLOSED };
@@ -37,6 +40,7 @@ struct router_link {
     struct net_call *call; /* NULL: closed */
     int status;            /* of the node's answer; 0: none yet */
     uint64_t heard_ms;     /* the last frame */
+    bool has_sums;         /* frames have checksums, both ways */
     struct wire_reader in;
     struct lr_buf out;       /* what waits for LINK_OPEN */
     struct lr_slots streams; /* struct router_stream by its number */
@@ -48,10 +52,22 @@ struct router_link {
 static void send(struct router_link *l, struct lr_str bytes)
 {
     /* What cannot be sent is on a connection that is broken: its end is on its way. */
+    struct lr_buf *sealed = &l->links->sealed;
     if (l->state == LINK_OPENING)
         lr_buf_add_str(&l->out, bytes);
-    else if (l->state == LINK_OPEN)
+    if (l->state != LINK_OPEN)
+        return;
+    if (!l->has_sums) {
         (void)!net_call_write(l->call, bytes);
+        return;
+    }
+    lr_buf_clear(sealed);
+    wire_seal(sealed, bytes);
+    /* Without memory nothing is sent: its streams go elsewhere after their silence. */
+    if (!sealed->failed)
+        (void)!net_call_write(l->call, lr_buf_str(sealed));
+    if (sealed->failed || sealed->capacity > KEEP_BYTES)
+        lr_buf_free(sealed);
 }
 
 static void bury(void *arg)
@@ -146,12 +162,16 @@ static void on_headers(void *arg, int status, struct net_headers headers)
     struct router_link *l = arg;
     struct lr_str name;
     uint32_t protocol = 0;
+    bool has_sums = false;
     bool is_ours = status == 101 && net_headers_get(headers, "Upgrade", &name) &&
-                   wire_link_parse(name, &protocol) &&
+                   wire_link_parse(name, &protocol, &has_sums) &&
                    wire_protocol_common(protocol) == protocol;
     l->status = status;
     if (is_ours && protocol >= l->protocol) {
         l->protocol = protocol;
+        l->has_sums = has_sums;
+        if (has_sums)
+            wire_reader_expect_seals(&l->in);
         move(l, LINK_OPEN, NULL);
     } else if (status == 101) { /* frames of no protocol that this router knows would follow */
         struct lr_error err;
@@ -220,7 +240,7 @@ static lr_code open_link(struct router_links *links, const struct router_node *n
     struct router_link *l = calloc(1, sizeof(*l));
     if (l == NULL)
         return lr_fail(err, LR_OUT_OF_RAM, "no memory for a link");
-    wire_link_name(WIRE_PROTOCOL, name);
+    wire_link_name(WIRE_PROTOCOL, false, name);
     (void)snprintf(l->url, sizeof(l->url), "%s", to->url);
     (void)snprintf(url, sizeof(url), "%s/v0/link", l->url);
     struct net_call_config config = {
@@ -324,11 +344,13 @@ void router_link_leave(struct router_stream *stream)
 void router_links_init(struct router_links *links)
 {
     lr_buf_init(&links->frame, FRAME_BYTES);
+    lr_buf_init(&links->sealed, SEALED_BYTES);
 }
 
 void router_links_free(struct router_links *links)
 {
     lr_buf_free(&links->frame);
+    lr_buf_free(&links->sealed);
     while (links->first != NULL) {
         struct router_link *l = links->first;
         links->first = l->next;

@@ -36,6 +36,7 @@ struct router_links {
 
     struct router_link *first; /* owned */
     struct lr_buf frame;       /* that is being written */
+    struct lr_buf sealed;      /* the same with its checksums, where the link has them */
 };
 
 /* One attempt of one generation; embedded in its owner. */

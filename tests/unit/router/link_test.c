@@ -127,7 +127,7 @@ static int teardown(void **state)
 static void node_opens(struct net_call *c)
 {
     char name[WIRE_LINK_NAME_MAX];
-    wire_link_name(WIRE_PROTOCOL, name);
+    wire_link_name(WIRE_PROTOCOL, false, name);
     struct net_header header = {LR_STR_LIT("Upgrade"), lr_str_z(name)};
     c->callbacks.on_headers(c->callbacks.arg, 101, (struct net_headers){&header, 1});
 }

@@ -10,6 +10,7 @@
 
 #include "wire/event.h"
 #include "wire/reader.h"
+#include "wire/seal.h"
 
 static void put_frame(struct lr_buf *out, enum wire_type type, size_t len)
 {
@@ -40,29 +41,81 @@ static void take_all(struct wire_reader *reader, struct lr_str piece, struct lr_
     lr_buf_free(&looked);
 }
 
-static void the_same_frames_come_out_wherever_the_stream_is_cut(void **state)
+static void put_frames(struct lr_buf *out)
 {
     static const size_t lengths[] = {0, 1, 7, 40, 0, 300, 9};
-    struct lr_buf sent, got;
-    (void)state;
-    lr_buf_init(&sent, 1 << 20);
-    lr_buf_init(&got, 1 << 20);
+    lr_buf_init(out, 1 << 20);
     for (size_t i = 0; i < sizeof(lengths) / sizeof(lengths[0]); i++)
-        put_frame(&sent, WIRE_TOKEN, lengths[i]);
-    struct lr_str all = lr_buf_str(&sent);
+        put_frame(out, WIRE_TOKEN, lengths[i]);
+}
+
+static void expect_frames_wherever_cut(struct lr_str frames, struct lr_str all, bool is_sealed)
+{
+    struct lr_buf got;
+    lr_buf_init(&got, 1 << 20);
     for (size_t a = 0; a <= all.len; a++)
         for (size_t b = a; b <= all.len; b += 1 + (all.len - a) / 16) {
             struct wire_reader reader;
             wire_reader_init(&reader, 300);
+            if (is_sealed)
+                wire_reader_expect_seals(&reader);
             lr_buf_clear(&got);
             take_all(&reader, lr_str_sub(all, 0, a), &got);
             take_all(&reader, lr_str_sub(all, a, b), &got);
             take_all(&reader, lr_str_sub(all, b, all.len), &got);
-            assert_true(lr_str_eq(all, lr_buf_str(&got)));
+            assert_true(lr_str_eq(frames, lr_buf_str(&got)));
             wire_reader_free(&reader);
         }
-    lr_buf_free(&sent);
     lr_buf_free(&got);
+}
+
+static void the_same_frames_come_out_wherever_the_stream_is_cut(void **state)
+{
+    struct lr_buf frames, sealed;
+    (void)state;
+    put_frames(&frames);
+    lr_buf_init(&sealed, 1 << 20);
+    wire_seal(&sealed, lr_buf_str(&frames));
+    expect_frames_wherever_cut(lr_buf_str(&frames), lr_buf_str(&frames), false);
+    expect_frames_wherever_cut(lr_buf_str(&frames), lr_buf_str(&sealed), true);
+    lr_buf_free(&frames);
+    lr_buf_free(&sealed);
+}
+
+/* The frames before the changed bit come out as they were; then the stream ends. */
+static void every_bit_that_changes_on_the_way_is_noticed(void **state)
+{
+    struct lr_buf frames, sent;
+    (void)state;
+    put_frames(&frames);
+    lr_buf_init(&sent, 1 << 20);
+    wire_seal(&sent, lr_buf_str(&frames));
+    for (size_t bit = 0; bit < 8 * sent.len; bit++) {
+        struct wire_reader reader;
+        struct wire_frame frame;
+        struct lr_error err;
+        size_t read = 0;
+        bool has = true;
+        lr_code code = LR_OK;
+        sent.data[bit / 8] = (char)(sent.data[bit / 8] ^ (1 << bit % 8));
+        wire_reader_init(&reader, 300);
+        wire_reader_expect_seals(&reader);
+        wire_reader_give(&reader, lr_buf_str(&sent));
+        while (code == LR_OK && has) {
+            code = wire_reader_next(&reader, &frame, &has, &err);
+            if (code == LR_OK && has) {
+                assert_true(lr_str_eq(frame.bytes, lr_str_sub(lr_buf_str(&frames), read,
+                                                              read + frame.bytes.len)));
+                read += frame.bytes.len;
+            }
+        }
+        assert_int_equal(code, LR_INVALID_ARGUMENT);
+        assert_non_null(strstr(err.text, "checksum"));
+        wire_reader_free(&reader);
+        sent.data[bit / 8] = (char)(sent.data[bit / 8] ^ (1 << bit % 8));
+    }
+    lr_buf_free(&frames);
+    lr_buf_free(&sent);
 }
 
 static void a_large_frame_byte_by_byte_is_copied_once_and_its_memory_goes(void **state)
@@ -145,6 +198,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_same_frames_come_out_wherever_the_stream_is_cut),
+        cmocka_unit_test(every_bit_that_changes_on_the_way_is_noticed),
         cmocka_unit_test(a_large_frame_byte_by_byte_is_copied_once_and_its_memory_goes),
         cmocka_unit_test(a_promised_length_takes_no_memory_before_its_bytes_come),
         cmocka_unit_test(another_version_and_a_body_over_the_limit_are_refused_at_the_header),

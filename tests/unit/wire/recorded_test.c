@@ -322,6 +322,7 @@ static void a_protocol_talks_to_its_neighbours_and_to_no_other(void **state)
 {
     char name[WIRE_LINK_NAME_MAX];
     uint32_t number = 0;
+    bool has_sums;
     (void)state;
     assert_int_equal(wire_protocol_common(WIRE_PROTOCOL), WIRE_PROTOCOL);
     assert_int_equal(wire_protocol_common(WIRE_PROTOCOL + 1), WIRE_PROTOCOL);
@@ -329,13 +330,19 @@ static void a_protocol_talks_to_its_neighbours_and_to_no_other(void **state)
     assert_int_equal(wire_protocol_common(1), 0); /* llm-router 0.1.0 */
     assert_int_equal(wire_protocol_common(0), 0);
     assert_int_equal(wire_protocol_common(UINT64_MAX), 0);
-    wire_link_name(7, name);
+    wire_link_name(7, false, name);
     assert_string_equal(name, "llm-router-link/7");
-    assert_true(wire_link_parse(lr_str_z(" llm-router-link/7 "), &number));
+    assert_true(wire_link_parse(lr_str_z(" llm-router-link/7 "), &number, NULL));
     assert_int_equal(number, 7);
-    assert_false(wire_link_parse(lr_str_z("websocket"), &number));
-    assert_false(wire_link_parse(lr_str_z("llm-router-link/"), &number));
-    assert_false(wire_link_parse(lr_str_z("llm-router-link/4294967296"), &number));
+    wire_link_name(3, true, name);
+    assert_string_equal(name, "llm-router-link/3+sums");
+    assert_true(wire_link_parse(lr_str_z(name), &number, &has_sums));
+    assert_true(number == 3 && has_sums);
+    assert_true(wire_link_parse(LR_STR_LIT("llm-router-link/2"), &number, &has_sums));
+    assert_true(number == 2 && !has_sums);
+    assert_false(wire_link_parse(lr_str_z("websocket"), &number, NULL));
+    assert_false(wire_link_parse(lr_str_z("llm-router-link/"), &number, NULL));
+    assert_false(wire_link_parse(lr_str_z("llm-router-link/4294967296"), &number, NULL));
 }
 
 int main(void)
