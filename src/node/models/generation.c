@@ -410,18 +410,12 @@ bool node_generation_keep_token(struct node_generation *g, uint32_t id)
     return !g->generated.failed;
 }
 
-static uint32_t token_count(const struct node_generation *g)
-{
-    return g->sink.takes_lost ? g->ask.generated_count
-                              : (uint32_t)(g->generated.len / sizeof(uint32_t));
-}
-
 /* A broken pipe is the worker's death, and its generations are looked after there. */
 static void send_frame(struct node_generation *g, struct node_proc *proc)
 {
     struct lr_str frame = lr_str(g->frame, g->frame_len);
     struct lr_buf *buf = &g->model->models->scratch;
-    uint32_t given = g->ask.generated_count, count = token_count(g);
+    uint32_t given = g->ask.generated_count, count = node_generation_given(g);
     if (count != given) {
         lr_buf_clear(buf);
         wire_submit_continue(buf, frame, given,
@@ -474,7 +468,7 @@ void node_generation_submit(struct node_generation *g, struct node_worker *worke
     struct node_attempt attempt = {
         .worker = worker,
         .submitted_ms = node_now(worker->models),
-        .given = token_count(g),
+        .given = node_generation_given(g),
         .entry = g->ask.entry,
         .probation = g->ask.entry == WIRE_ENTRY_COHORT ? WIRE_PROBATION_TOKENS : 0,
         .has_connection = g->sink.has_connection,

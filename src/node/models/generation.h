@@ -124,6 +124,14 @@ static inline bool node_generation_is_served(const struct node_generation *gener
            generation->state == NODE_GENERATION_STOPPING;
 }
 
+/* The tokens that its client has. */
+static inline uint32_t node_generation_given(const struct node_generation *generation)
+{
+    return generation->sink.takes_lost
+               ? generation->ask.generated_count
+               : (uint32_t)(generation->generated.len / sizeof(uint32_t));
+}
+
 /* A death in its first step would be blamed on it. */
 static inline bool node_generation_is_newcomer(const struct node_generation *generation)
 {

@@ -135,10 +135,10 @@ static bool may_enter(const struct node_generation *g, const struct node_worker 
     }
 }
 
-static bool has_slot(const struct node_replica *r)
+static bool has_room(const struct node_replica *r, uint32_t beyond)
 {
     uint32_t slots = r->worker->need.max_sequences;
-    return node_worker_load(r->worker) < (slots != 0 ? slots : SLOTS_UNKNOWN) + SLOTS_BEYOND;
+    return node_worker_load(r->worker) < (slots != 0 ? slots : SLOTS_UNKNOWN) + beyond;
 }
 
 /* The hashes of the prompt's prefixes, made once; NULL: there is nothing to choose by. */
@@ -185,11 +185,12 @@ static double cost_of(const struct node_replica *r, const struct chat_prefix_has
 }
 
 /* Replicas with room for one more request; 0: nothing can be sent. */
-static size_t list_open(struct node_model *model, struct node_replica *out[NODE_REPLICAS])
+static size_t list_open(struct node_model *model, uint32_t beyond,
+                        struct node_replica *out[NODE_REPLICAS])
 {
     size_t count = 0;
     for (size_t i = 0; i < NODE_REPLICAS; i++)
-        if (serves(&model->replicas[i]) && has_slot(&model->replicas[i]))
+        if (serves(&model->replicas[i]) && has_room(&model->replicas[i], beyond))
             out[count++] = &model->replicas[i];
     return count;
 }
@@ -199,15 +200,20 @@ struct pair {
     struct node_replica *replica;
 };
 
-/* The first in the queue that may go into a worker now, and the best of these workers. */
-static bool next_pair(struct node_model *model, struct pair *out)
+/* The first of these in the queue that may go into a worker now, and the best of the workers.
+ */
+static bool find_pair(struct node_model *model, bool begun, uint32_t beyond, struct pair *out)
 {
     struct node_replica *open[NODE_REPLICAS];
-    size_t count = list_open(model, open);
+    size_t count = list_open(model, beyond, open);
     bool suspect_waits = false, is_served = count != 0;
     for (struct node_generation *g = model->queue; g != NULL && is_served; g = g->next) {
         double least = 0;
         *out = (struct pair){.request = g};
+        if ((node_generation_given(g) != 0) != begun) {
+            suspect_waits = suspect_waits || g->ask.entry == WIRE_ENTRY_SUSPECT;
+            continue;
+        }
         is_served = false;
         const struct chat_prefix_hashes *prefixes = count > 1 ? prefixes_of(g) : NULL;
         for (size_t i = 0; i < count; i++) {
@@ -226,6 +232,19 @@ static bool next_pair(struct node_model *model, struct pair *out)
         suspect_waits = suspect_waits || g->ask.entry == WIRE_ENTRY_SUSPECT;
     }
     return false;
+}
+
+/* What goes beyond the slots waits for the end of another answer.  An answer that has begun and
+ * lost its worker therefore goes to a free slot only, here or in the worker that comes back; it
+ * is the first to get one, and meanwhile nothing goes beyond the slots to get it before. */
+static bool next_pair(struct node_model *model, struct pair *out)
+{
+    bool has_begun = false;
+    if (find_pair(model, true, 0, out))
+        return true;
+    for (const struct node_generation *g = model->queue; g != NULL && !has_begun; g = g->next)
+        has_begun = node_generation_given(g) != 0;
+    return find_pair(model, false, has_begun ? 0 : SLOTS_BEYOND, out);
 }
 
 /* Whether the replica of a later request may be another one than that of this request: there

@@ -64,6 +64,8 @@ static const struct {
     {"busy_total", "Times a node had no slot after all", AT(busy)},
     {"preempted_total", "Times an answer left its slot so that a key with less could begin",
      AT(preempted)},
+    {"recalled_total",
+     "Times an answer that waited on a node went to a free slot of another node", AT(recalled)},
     {"queue_full_total", "Requests refused because the queue was full", AT(queue_full)},
     {"rate_limited_total", "Requests refused by a key's limits", AT(rate_limited)},
 };

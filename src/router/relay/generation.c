@@ -101,6 +101,7 @@ static void trace_attempt(struct router_generation *g, enum router_outcome outco
 {
     static const char *const fates[] = {[ROUTER_BUSY] = "busy",
                                         [ROUTER_PREEMPTED] = "preempted",
+                                        [ROUTER_RECALLED] = "recalled",
                                         [ROUTER_LOST] = "worker_lost",
                                         [ROUTER_FAILED] = "failed"};
     struct router_attempt *a = &g->attempt;
@@ -194,16 +195,18 @@ static void count_retry(struct router_generation *g, enum router_outcome outcome
                         const struct lr_error *why)
 {
     static const enum router_step_kind steps[] = {
-        [ROUTER_BUSY] = ROUTER_STEP_BUSY,
-        [ROUTER_PREEMPTED] = ROUTER_STEP_PREEMPTED,
-        [ROUTER_LOST] = ROUTER_STEP_WORKER_LOST,
+        [ROUTER_BUSY] = ROUTER_STEP_BUSY,          [ROUTER_PREEMPTED] = ROUTER_STEP_PREEMPTED,
+        [ROUTER_RECALLED] = ROUTER_STEP_RECALLED,  [ROUTER_LOST] = ROUTER_STEP_WORKER_LOST,
         [ROUTER_FAILED] = ROUTER_STEP_FAILED_OVER,
     };
     struct router_metrics *metrics = metrics_of(g);
     struct lr_log_ctx log = log_of(g);
     router_log_step(g, steps[outcome], now_ns(g), why);
-    if (outcome == ROUTER_BUSY || outcome == ROUTER_PREEMPTED) {
-        router_count(outcome == ROUTER_BUSY ? &metrics->busy : &metrics->preempted, 1);
+    if (outcome == ROUTER_BUSY || outcome == ROUTER_PREEMPTED || outcome == ROUTER_RECALLED) {
+        router_count(outcome == ROUTER_BUSY       ? &metrics->busy
+                     : outcome == ROUTER_RECALLED ? &metrics->recalled
+                                                  : &metrics->preempted,
+                     1);
         return;
     }
     router_count(router_generation_tokens(g) != 0 ? &metrics->continuations : &metrics->retries,
@@ -232,10 +235,16 @@ static void try_again(struct router_generation *g, enum router_outcome outcome,
     fail(g, &err);
 }
 
-/* Another key holds less of the model: the generation waits for its turn and goes on. */
+/* Another key holds less of the model: the generation waits for its turn and goes on.  Or it
+ * waited on the node, and there is a free slot on another one. */
 static void give_way(struct router_generation *g)
 {
     struct lr_error why;
+    if (g->ticket.is_recalled) {
+        (void)lr_fail(&why, LR_RATE_LIMITED, "another node has a free slot");
+        try_again(g, ROUTER_RECALLED, &why);
+        return;
+    }
     (void)lr_fail(&why, LR_RATE_LIMITED, "its key holds more of the model than others");
     try_again(g, ROUTER_PREEMPTED, &why);
 }
@@ -327,7 +336,8 @@ static void take_usage(struct router_generation *g, const struct wire_done *m)
 static void on_done(struct router_generation *g, const struct wire_done *m)
 {
     struct lr_error err;
-    if (m->reason == LR_FINISH_CANCELLED && g->ticket.was_preempted) {
+    if (m->reason == LR_FINISH_CANCELLED &&
+        (g->ticket.was_preempted || g->ticket.is_recalled)) {
         give_way(g);
         return;
     }
@@ -492,6 +502,7 @@ static lr_code take_event(struct router_generation *g, const struct wire_frame *
     case WIRE_PREFILL:
         if (wire_prefill_decode(event->body, &m.prefill, NULL) != LR_OK)
             break;
+        router_sched_prefill(&g->ticket);
         if (g->attempt.prefill_total == 0)
             router_log_step(g, ROUTER_STEP_PREFILL, g->attempt.heard_ns, NULL);
         g->attempt.prefill_done = m.prefill.done;

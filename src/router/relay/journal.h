@@ -39,6 +39,7 @@ enum {
     X(FIRST_TOKEN, "first_token")                                                              \
     X(BUSY, "busy")                                                                            \
     X(PREEMPTED, "preempted")                                                                  \
+    X(RECALLED, "recalled")                                                                    \
     X(WORKER_LOST, "worker_lost")                                                              \
     X(FAILED_OVER, "failed_over")                                                              \
     X(CHOICE_DONE, "choice_done")

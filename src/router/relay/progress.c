@@ -17,10 +17,10 @@ static bool put_queued(const struct router_call *call, const struct router_ticke
     router_dispatch_lock(dispatch);
     bool is_queued = ticket->state == ROUTER_TICKET_QUEUED;
     if (is_queued)
-        (void)snprintf(
-            text, size, "progress {\"state\":\"queued\",\"ahead\":%zu,\"wait_ms\":%" PRIu64 "}",
-            router_queue_ahead(&ticket->schedule->queues[ticket->priority], &ticket->waiter),
-            router_schedule_wait_ms(ticket->schedule));
+        (void)snprintf(text, size,
+                       "progress {\"state\":\"queued\",\"ahead\":%zu,\"wait_ms\":%" PRIu64 "}",
+                       router_queue_ahead(router_ticket_queue(ticket), &ticket->waiter),
+                       router_schedule_wait_ms(ticket->schedule));
     router_dispatch_unlock(dispatch);
     return is_queued;
 }

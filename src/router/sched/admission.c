@@ -131,7 +131,7 @@ bool router_sched_enqueue(struct router_sched *s, struct router_ticket *t,
                           enum router_refusal *why)
 {
     struct router_schedule *schedule = t->schedule;
-    struct router_queue *queue = &schedule->queues[t->priority];
+    struct router_queue *queue = router_ticket_queue(t);
     size_t limit = limit_of(s, schedule);
     bool fits = t->is_again || has_bytes(s, t), may_wait = fits;
     if (!fits) {
@@ -141,7 +141,8 @@ bool router_sched_enqueue(struct router_sched *s, struct router_ticket *t,
         *why = refuse(s, t, limit);
         may_wait = false;
     }
-    if (may_wait && !router_queue_push(queue, &t->waiter, t->key, t->is_again)) {
+    if (may_wait &&
+        !router_queue_push(queue, &t->waiter, t->key, t->is_again && !t->is_moved)) {
         *why = ROUTER_REFUSE_MEMORY;
         return false;
     }

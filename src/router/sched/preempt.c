@@ -92,6 +92,12 @@ static struct router_ticket *find(const struct router_ticket *taker,
     return best;
 }
 
+bool router_sched_makes_way(const struct router_sched *s, const struct router_ticket *t,
+                            const struct router_replica *replica, uint64_t slots)
+{
+    return s->preempts && replica->slots != 0 && find(t, replica, slots, s->now) != NULL;
+}
+
 void router_sched_make_way(struct router_sched *s, struct router_ticket *t,
                            struct router_replica *replica, uint64_t slots)
 {

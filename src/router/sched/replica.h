@@ -57,11 +57,12 @@ struct router_replica {
     struct router_health *health; /* of its node */
     uint32_t inflight;            /* tickets that hold a slot */
     uint32_t preempting;          /* of those, told to leave */
-    uint32_t swapped;             /* of those, with another ticket in their slot already */
-    uint32_t batch;               /* of inflight, batch tickets that are not swapped */
-    struct router_ticket *held;   /* all of inflight, the newest first */
-    bool is_full;                 /* said "busy": until a ticket leaves or the node reports */
-    bool is_caching;              /* its engine has found a prefix that was computed before */
+    uint32_t reserved; /* slots for tickets that were recalled from another replica */
+    uint32_t swapped;  /* of those told to leave, with another ticket in their slot already */
+    uint32_t batch;    /* of inflight, batch tickets that are not swapped */
+    struct router_ticket *held; /* all of inflight, the newest first */
+    bool is_full;               /* said "busy": until a ticket leaves or the node reports */
+    bool is_caching;            /* its engine has found a prefix that was computed before */
     double load_ms, prefill_ms, step_ms; /* measured, moving averages; 0: never */
     double prefill_tokens;               /* that prefill_ms stands on; 0: the node's word */
     struct router_tally tally;

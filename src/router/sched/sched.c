@@ -11,12 +11,17 @@ void router_schedule_free(struct router_schedule *schedule)
 
 size_t router_schedule_waiting(const struct router_schedule *schedule)
 {
-    return schedule->queues[ROUTER_LIVE].count + schedule->queues[ROUTER_BATCH].count;
+    size_t count = 0;
+    for (int i = 0; i < ROUTER_QUEUES; i++)
+        count += schedule->queues[i].count;
+    return count;
 }
 
 uint64_t router_schedule_wait_ms(const struct router_schedule *schedule)
 {
-    return router_pressure_wait_ms(&schedule->pressure, schedule->queues[ROUTER_LIVE].count);
+    return router_pressure_wait_ms(&schedule->pressure,
+                                   schedule->queues[ROUTER_MOVED].count +
+                                       schedule->queues[ROUTER_LIVE].count);
 }
 
 /* An event's time may have been read a moment before another event came first. */
@@ -48,7 +53,8 @@ static void complete(const struct router_sched *s, const struct router_ticket *t
     c->weight_bytes = replica->weight_bytes;
     c->slots = replica->slots;
     c->active = replica->inflight > reported ? replica->inflight : reported;
-    c->inflight = replica->inflight - (health->takes_swaps ? replica->swapped : 0);
+    c->inflight =
+        replica->inflight + replica->reserved - (health->takes_swaps ? replica->swapped : 0);
     c->batch = replica->batch;
     c->load_ms = replica->load_ms;
     c->prefill_ms = replica->prefill_ms;
@@ -107,6 +113,27 @@ static void make_way_somewhere(struct router_sched *s, struct router_ticket *t,
         router_sched_make_way(s, t, best->replica, slots);
 }
 
+/* Whether the ticket may not go beyond the slots.  What goes there waits for the end of another
+ * answer, so an answer that has begun never does: a free slot may come sooner elsewhere.  A
+ * ticket under suspicion has no elsewhere. */
+static bool stays_within(const struct router_sched *s, const struct router_ticket *t,
+                         uint64_t slots)
+{
+    if (t->priority == ROUTER_BATCH || t->is_moved)
+        return t->bound == NULL || t->priority == ROUTER_BATCH;
+    return !router_shares_is_light(&t->schedule->shares, t->key, slots, s->now);
+}
+
+/* Whether it would go beyond the slots, to use the next one that is free, while a moved answer
+ * waits for a slot.  One that takes the slot of another answer keeps none from that. */
+static bool overtakes(const struct router_sched *s, const struct router_ticket *t,
+                      const struct router_candidate *c, uint64_t slots)
+{
+    uint32_t own = c->slots != 0 ? c->slots : ROUTER_SLOTS_UNKNOWN;
+    return !t->is_moved && t->schedule->queues[ROUTER_MOVED].count != 0 && c->inflight >= own &&
+           !router_sched_makes_way(s, t, c->replica, slots);
+}
+
 /* The ticket moves to `to` with a slot.  `is_turn`: it is the turn of its key. */
 static enum grant try_grant(struct router_sched *s, struct router_ticket *t,
                             enum router_ticket_state to, bool is_turn)
@@ -122,19 +149,17 @@ static enum grant try_grant(struct router_sched *s, struct router_ticket *t,
     for (size_t i = 0; i < count; i++)
         slots += all[i].slots != 0 ? all[i].slots : ROUTER_SLOTS_UNKNOWN;
     schedule->pressure.slots = slots;
-    /* A ticket that lost its node goes on before others begin; one that was preempted has no
-     * such right. */
-    demand.is_within_slots =
-        demand.is_batch || ((!t->is_again || t->was_preempted) &&
-                            !router_shares_is_light(&schedule->shares, t->key, slots, s->now));
+    demand.is_within_slots = stays_within(s, t, slots);
     size_t best = router_pick(all, count, &demand);
     if (best == ROUTER_NOBODY) {
         make_way_somewhere(s, t, all, count, slots, demand.is_within_slots);
         return demand.is_within_slots ? GRANT_SHARE : GRANT_FULL;
     }
+    if (overtakes(s, t, &all[best], slots))
+        return GRANT_SHARE;
     choose(s, t, &all[best], count);
     if (is_turn)
-        (void)router_queue_pop(&schedule->queues[t->priority]);
+        (void)router_queue_pop(router_ticket_queue(t));
     if (!router_ticket_move(s, t, to))
         return GRANT_FULL;
     router_sched_make_way(s, t, t->replica, slots);
@@ -151,10 +176,9 @@ void router_sched_drop(struct router_sched *s, struct router_ticket *t, enum rou
 
 /* The first in turn that can go now.  Where the key whose turn it is has its share, another
  * key may use the room beyond the slots; the turn stays. */
-static bool grant_next(struct router_sched *s, struct router_schedule *schedule,
-                       enum router_priority priority)
+static bool grant_next(struct router_sched *s, struct router_schedule *schedule, int which)
 {
-    struct router_queue *queue = &schedule->queues[priority];
+    struct router_queue *queue = &schedule->queues[which];
     struct router_waiter *first = router_queue_peek(queue);
     for (struct router_waiter *w = first, *next; w != NULL; w = next) {
         struct router_ticket *t = (struct router_ticket *)(void *)w;
@@ -163,7 +187,7 @@ static bool grant_next(struct router_sched *s, struct router_schedule *schedule,
         enum grant grant = try_grant(s, t, ROUTER_TICKET_GRANTED, w == first);
         if (grant == GRANT_NOBODY && is_particular)
             continue; /* what keeps it from going keeps no other ticket */
-        if (grant == GRANT_OK && priority == ROUTER_LIVE)
+        if (grant == GRANT_OK && which == ROUTER_LIVE)
             router_pressure_begun(&schedule->pressure, queue->count, s->now);
         if (grant == GRANT_OK)
             s->host->send(s->ctx, t);
@@ -173,22 +197,32 @@ static bool grant_next(struct router_sched *s, struct router_schedule *schedule,
     return false;
 }
 
+static bool has_live(const struct router_schedule *schedule)
+{
+    return schedule->queues[ROUTER_MOVED].count + schedule->queues[ROUTER_LIVE].count != 0;
+}
+
 static void pump(struct router_sched *s, struct router_schedule *schedule)
 {
+    while (grant_next(s, schedule, ROUTER_MOVED))
+        ;
+    router_sched_recall(s, schedule, true);
     while (grant_next(s, schedule, ROUTER_LIVE))
         ;
     /* A batch ticket never takes a slot that a live ticket waits for. */
-    while (schedule->queues[ROUTER_LIVE].count == 0 && grant_next(s, schedule, ROUTER_BATCH))
+    while (!has_live(schedule) && grant_next(s, schedule, ROUTER_BATCH))
         ;
     router_sched_shed(s, schedule);
+    if (router_schedule_waiting(schedule) == 0)
+        router_sched_recall(s, schedule, false);
 }
 
 void router_sched_pump_all(struct router_sched *s, uint64_t now)
 {
     struct router_schedule *next;
     advance(s, now);
-    for (struct router_schedule *schedule = s->waited; schedule != NULL; schedule = next) {
-        next = schedule->next_waited;
+    for (struct router_schedule *schedule = s->busy; schedule != NULL; schedule = next) {
+        next = schedule->next_busy;
         pump(s, schedule);
     }
 }
@@ -200,10 +234,12 @@ void router_sched_pump_all(struct router_sched *s, uint64_t now)
 static enum grant try_at_once(struct router_sched *s, struct router_ticket *t)
 {
     struct router_schedule *schedule = t->schedule;
-    bool is_first = router_queue_key_count(&schedule->queues[t->priority], t->key) == 0;
-    if (is_first && router_schedule_waiting(schedule) != 0)
+    bool is_first = router_queue_key_count(router_ticket_queue(t), t->key) == 0;
+    while (grant_next(s, schedule, ROUTER_MOVED))
+        ;
+    if (is_first && !t->is_moved && router_schedule_waiting(schedule) != 0)
         pump(s, schedule);
-    if (t->priority == ROUTER_BATCH && schedule->queues[ROUTER_LIVE].count != 0)
+    if (t->priority == ROUTER_BATCH && has_live(schedule))
         return GRANT_FULL;
     return t->is_again || is_first ? try_grant(s, t, ROUTER_TICKET_RUNNING, false) : GRANT_FULL;
 }
@@ -218,10 +254,13 @@ enum router_admission router_sched_arrive(struct router_sched *s, struct router_
         return ROUTER_REFUSED;
     }
     t->is_again = t->waiter.is_kept = again;
+    t->is_moved = again && t->has_begun && !t->was_preempted && t->priority == ROUTER_LIVE;
     t->retry_s = 0;
     if (t->priority == ROUTER_LIVE)
         router_shares_see(&t->schedule->shares, t->key, s->now);
     enum grant grant = try_at_once(s, t);
+    if (again)
+        pump(s, t->schedule); /* others may use what it left */
     if (grant == GRANT_OK)
         return ROUTER_GRANTED;
     if (grant == GRANT_NOBODY && !again) {
@@ -246,8 +285,14 @@ bool router_sched_heard(struct router_sched *s, struct router_ticket *t)
 
 /* ---- a ticket on a node ---- */
 
+void router_sched_prefill(struct router_ticket *t)
+{
+    atomic_store_explicit(&t->is_computing, true, memory_order_relaxed);
+}
+
 void router_sched_token(struct router_ticket *t)
 {
+    router_sched_prefill(t);
     atomic_store_explicit(&t->has_begun, true, memory_order_relaxed);
     router_health_trust(t->replica->health);
 }
@@ -269,7 +314,8 @@ void router_sched_release(struct router_sched *s, struct router_ticket *t,
         router_health_fail(replica->health, s->now);
     }
     (void)router_ticket_move(s, t, ROUTER_TICKET_IDLE);
-    if (router_schedule_waiting(t->schedule) != 0)
+    /* One that lost its worker, or was recalled, comes again at once and has a better claim. */
+    if (outcome != ROUTER_LOST && outcome != ROUTER_FAILED && outcome != ROUTER_RECALLED)
         pump(s, t->schedule);
 }
 
@@ -312,11 +358,13 @@ void router_sched_tick(struct router_sched *s, uint64_t now)
 {
     struct router_schedule *next;
     router_sched_pump_all(s, now);
-    for (struct router_schedule *schedule = s->waited; schedule != NULL; schedule = next) {
+    for (struct router_schedule *schedule = s->busy; schedule != NULL; schedule = next) {
         struct router_candidate any;
-        next = schedule->next_waited;
+        next = schedule->next_busy;
+        if (router_schedule_waiting(schedule) == 0)
+            continue;
         struct watch w = {s, router_sched_candidates(s, schedule, NULL, now, &any, 1) == 0};
-        for (int i = 0; i < ROUTER_PRIORITIES; i++)
+        for (int i = 0; i < ROUTER_QUEUES; i++)
             router_queue_each(&schedule->queues[i], watch_waiter, &w);
     }
 }

@@ -9,6 +9,7 @@
  *   sched.c      events, the queue, the choice of a replica
  *   admission.c  may a ticket wait, and which one is refused where too many do
  *   preempt.c    which ticket leaves its slot for another
+ *   recall.c     which ticket leaves a slot where it waits for a free one
  *   ticket.c     the states of a ticket and what each holds
  *   shares.c, queue.c, pressure.c, picker.c, replica.c: one rule each
  *
@@ -24,11 +25,18 @@
 
 /* The scheduler's part of a model. */
 struct router_schedule {
-    struct router_queue queues[ROUTER_PRIORITIES];
-    struct router_pressure pressure;                    /* of live tickets */
-    struct router_shares shares;                        /* of live tickets */
-    struct router_schedule *next_waited, **waited_link; /* of sched->waited; NULL: none waits */
+    struct router_queue queues[ROUTER_QUEUES];
+    struct router_pressure pressure;                /* of live tickets */
+    struct router_shares shares;                    /* of live tickets */
+    uint64_t held;                                  /* tickets with a slot */
+    struct router_schedule *next_busy, **busy_link; /* of sched->busy; NULL: it has no ticket */
 };
+
+/* The queue in which the ticket waits. */
+static inline struct router_queue *router_ticket_queue(const struct router_ticket *t)
+{
+    return &t->schedule->queues[t->is_moved ? ROUTER_MOVED : t->priority];
+}
 
 void router_schedule_free(struct router_schedule *schedule);
 size_t router_schedule_waiting(const struct router_schedule *schedule);
@@ -60,7 +68,8 @@ struct router_sched_host {
      * router_sched_heard when the owner knows. */
     void (*send)(void *ctx, struct router_ticket *ticket);
     void (*refuse)(void *ctx, struct router_ticket *ticket, enum router_refusal why);
-    /* The owner of the ticket is to stop its generation, give the slot back and come again. */
+    /* The owner of the ticket is to stop its generation, give the slot back and come again:
+     * another ticket needs the slot, or (ticket->is_recalled) another slot is free. */
     void (*preempt)(void *ctx, struct router_ticket *ticket);
     /* No replica can serve the ticket, and none that is away can when it is back.  NULL: one
      * may. */
@@ -77,10 +86,10 @@ struct router_sched {
     uint64_t queue_timeout_ms; /* of live tickets; 0: no bound */
     uint64_t promised_ms;      /* a client that waited for so long was told that it waits */
 
-    uint64_t now;                   /* of the event under way */
-    uint64_t waiting, held;         /* tickets */
-    uint64_t illegal_moves;         /* defects */
-    struct router_schedule *waited; /* the models that tickets wait for */
+    uint64_t now;                 /* of the event under way */
+    uint64_t waiting, held;       /* tickets */
+    uint64_t illegal_moves;       /* defects */
+    struct router_schedule *busy; /* the models that have tickets */
     struct chat_prefix_index prefixes;
 };
 
@@ -88,8 +97,11 @@ struct router_sched {
 
 /* A ticket comes; ticket->schedule is set.  GRANTED: it is RUNNING, on ticket->node.  WAITING:
  * it is QUEUED, and the host hears what becomes of it.  REFUSED: *why, and ticket->retry_s.
- * `again`: it had a slot before.  Then it goes to the front of its key's queue, no bound holds
- * for it, and where no node is left it waits some seconds for one to come back. */
+ * `again`: it had a slot before.  Then no bound holds for it, and where no node is left it
+ * waits some seconds for one to come back.  If its client has tokens and it was not preempted,
+ * it goes on before others begin, but on a free slot only; else it goes to the front of its
+ * key's queue.
+ */
 enum router_admission router_sched_arrive(struct router_sched *s, struct router_ticket *ticket,
                                           bool again, uint64_t now_ms,
                                           enum router_refusal *why);
@@ -101,6 +113,7 @@ enum router_outcome {
     ROUTER_ENDED,     /* the node did its work, or the client left */
     ROUTER_BUSY,      /* the node answered 429: full for the moment */
     ROUTER_PREEMPTED, /* another ticket needed the slot more */
+    ROUTER_RECALLED,  /* it waited there, and another slot is free */
     ROUTER_LOST,      /* its engine died and is being started again; the node is well */
     ROUTER_FAILED,    /* the node is ill, or lost: it is avoided for a while */
 };
@@ -112,7 +125,9 @@ void router_sched_release(struct router_sched *s, struct router_ticket *ticket,
 /* The owner leaves the queue.  False: it is not there. */
 bool router_sched_withdraw(struct router_sched *s, struct router_ticket *ticket);
 
-/* The node gave a token for a ticket that has a slot.  Any thread, at any time. */
+/* The node computes the prompt of a ticket that has a slot, gave a token for it.  Any thread,
+ * at any time. */
+void router_sched_prefill(struct router_ticket *ticket);
 void router_sched_token(struct router_ticket *ticket);
 
 /* The node of `ticket` said whether the ticket that it swaps out leaves.  Where the node did
@@ -156,6 +171,12 @@ void router_sched_shed(struct router_sched *s, struct router_schedule *schedule)
  * has a slot there, the others are told to leave. */
 void router_sched_make_way(struct router_sched *s, struct router_ticket *ticket,
                            struct router_replica *replica, uint64_t slots);
+/* preempt.c: whether a ticket would leave this replica for `ticket`. */
+bool router_sched_makes_way(const struct router_sched *s, const struct router_ticket *ticket,
+                            const struct router_replica *replica, uint64_t slots);
+/* recall.c: tickets that wait on their nodes are recalled to free slots of other nodes.
+ * `begun`: only those whose client has tokens. */
+void router_sched_recall(struct router_sched *s, struct router_schedule *schedule, bool begun);
 /* preempt.c: the ticket gives its slot back, or its node did not confirm: what it swaps out is
  * told to leave. */
 void router_sched_settle_swap(struct router_sched *s, struct router_ticket *ticket);

@@ -35,6 +35,8 @@ static void hold(struct router_sched *s, struct router_ticket *t)
     struct router_replica *replica = t->replica;
     LR_LIST_PUSH(&replica->held, t, next_held, held_link);
     replica->inflight++;
+    t->schedule->held++;
+    t->is_computing = false;
     replica->batch += t->priority == ROUTER_BATCH;
     replica->health->requests++;
     s->held++;
@@ -45,8 +47,13 @@ static void hold(struct router_sched *s, struct router_ticket *t)
 static void unhold(struct router_sched *s, struct router_ticket *t)
 {
     router_sched_settle_swap(s, t);
+    if (t->recalled_to != NULL)
+        t->recalled_to->reserved--;
+    t->recalled_to = NULL;
+    t->is_recalled = false;
     LR_LIST_REMOVE(t, next_held, held_link);
     t->replica->inflight--;
+    t->schedule->held--;
     t->replica->batch -= t->priority == ROUTER_BATCH;
     s->held--;
     if (t->priority == ROUTER_LIVE)
@@ -74,20 +81,20 @@ static void set_swapped(struct router_ticket *t, bool is_swapped)
         add(&t->replica->batch, !is_swapped);
 }
 
-static void enter(struct router_sched *s, struct router_schedule *schedule)
-{
-    s->waiting++;
-    if (schedule->waited_link == NULL)
-        LR_LIST_PUSH(&s->waited, schedule, next_waited, waited_link);
-}
-
 static void leave(struct router_sched *s, struct router_ticket *t)
 {
-    struct router_schedule *schedule = t->schedule;
     s->waiting--;
-    router_queue_remove(&schedule->queues[t->priority], &t->waiter);
-    if (router_schedule_waiting(schedule) == 0)
-        LR_LIST_REMOVE(schedule, next_waited, waited_link);
+    router_queue_remove(router_ticket_queue(t), &t->waiter);
+}
+
+/* On the list of the models that have tickets, or off it. */
+static void list(struct router_sched *s, struct router_schedule *schedule)
+{
+    bool is_busy = schedule->held != 0 || router_schedule_waiting(schedule) != 0;
+    if (is_busy && schedule->busy_link == NULL)
+        LR_LIST_PUSH(&s->busy, schedule, next_busy, busy_link);
+    else if (!is_busy && schedule->busy_link != NULL)
+        LR_LIST_REMOVE(schedule, next_busy, busy_link);
 }
 
 /* ---- moves ---- */
@@ -99,8 +106,7 @@ static void change(struct router_sched *s, struct router_ticket *t, enum router_
     t->state = to;
     if (from == ROUTER_TICKET_QUEUED)
         leave(s, t);
-    if (to == ROUTER_TICKET_QUEUED)
-        enter(s, t->schedule);
+    s->waiting += to == ROUTER_TICKET_QUEUED;
     if (router_ticket_holds(to) && !router_ticket_holds(from))
         hold(s, t);
     if (leaves(to) != leaves(from))
@@ -109,6 +115,7 @@ static void change(struct router_sched *s, struct router_ticket *t, enum router_
         set_swapped(t, is_swapped);
     if (router_ticket_holds(from) && !router_ticket_holds(to))
         unhold(s, t);
+    list(s, t->schedule);
 }
 
 /* Its owner waits for an answer only where it is in the queue. */

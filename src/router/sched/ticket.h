@@ -57,6 +57,10 @@ struct router_chosen {
 /* A live ticket has a client that waits.  A batch ticket takes what live tickets leave. */
 enum router_priority { ROUTER_LIVE, ROUTER_BATCH, ROUTER_PRIORITIES };
 
+/* The queues of a model: one per priority, and one of answers that lost their worker or node in
+ * the middle, which go on before others begin. */
+enum { ROUTER_MOVED = ROUTER_PRIORITIES, ROUTER_QUEUES };
+
 enum router_ticket_state {
     ROUTER_TICKET_IDLE,      /* holds nothing and waits for nothing */
     ROUTER_TICKET_QUEUED,    /* waits for a slot */
@@ -88,8 +92,11 @@ struct router_ticket {
     enum router_ticket_state state;
     struct router_schedule *schedule; /* of its model */
     bool is_again;                    /* it had a slot before: its client may have tokens */
-    _Atomic bool was_preempted;       /* a live ticket is preempted once; any thread reads it */
-    _Atomic bool has_begun;           /* its client has a token; any thread */
+    bool is_moved; /* its client has tokens, and no other key took its slot: ROUTER_MOVED */
+    _Atomic bool was_preempted; /* a live ticket is preempted once; any thread reads it */
+    _Atomic bool has_begun;     /* its client has a token; any thread */
+    _Atomic bool is_computing;  /* its node has begun with it, in this slot; any thread */
+    _Atomic bool is_recalled;   /* it leaves this slot for a free one; any thread */
     const struct router_node *failed[ROUTER_FAILED_MAX]; /* nodes that failed it */
     uint32_t failed_count;
     uint64_t waiting_since_ms;
@@ -100,6 +107,8 @@ struct router_ticket {
     struct router_node *node;
     struct router_replica *replica;
     struct router_ticket *next_held, **held_link; /* of replica->held */
+    struct router_replica
+        *recalled_to;                  /* where a slot is reserved for it; NULL: not recalled */
     char swap[ROUTER_TICKET_NAME_MAX]; /* the ticket that leaves the node when this one comes
                                         * there; "": none, or that is settled */
     struct router_chosen chosen;       /* why this node */

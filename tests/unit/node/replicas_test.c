@@ -514,6 +514,37 @@ static void prompts_are_not_looked_at_where_only_one_replica_is_possible(void **
 
 /* ---- death ---- */
 
+static void
+an_answer_that_lost_its_replica_waits_for_a_slot_and_not_for_another_answer(void **state)
+{
+    static struct owner on_a[SLOTS], on_b[SLOTS], late;
+    size_t a_count = 0, b_count = 0;
+    (void)state;
+    add_gpus(2);
+    serve_with(model, 2);
+    const struct node_worker *a = model->replicas[0].worker;
+    for (size_t i = 0; i < 2 * SLOTS; i++) {
+        struct owner *o = a->live_count <= model->replicas[1].worker->live_count
+                              ? &on_a[a_count++]
+                              : &on_b[b_count++];
+        (void)ask_text(o, "x", false);
+        gives_token(o);
+    }
+    ends(model->replicas[1].worker->proc, "killed by SIGKILL");
+    assert_int_equal(a->live_count, SLOTS);
+    assert_int_equal(model->queue_count, SLOTS);
+    /* The next free slot is theirs: nothing goes beyond the slots meanwhile. */
+    assert_null(ask_text(&late, "x", false));
+    finishes(&on_a[0], 0);
+    assert_int_equal(a->live_count, SLOTS);
+    assert_null(late.generation->attempt.worker);
+    watch();
+    opens(&model->replicas[1]);
+    for (size_t i = 0; i < SLOTS; i++)
+        assert_non_null(on_b[i].generation->attempt.worker);
+    assert_non_null(late.generation->attempt.worker);
+}
+
 static void the_death_of_a_replica_is_the_load_of_the_others(void **state)
 {
     static struct owner kept, lost;
@@ -627,6 +658,7 @@ int main(void)
         WITH(a_conversation_that_began_while_another_replica_was_full_stays_where_it_is),
         WITH(a_conversation_of_the_only_replica_stays_there_when_auto_adds_another_one),
         WITH(prompts_are_not_looked_at_where_only_one_replica_is_possible),
+        WITH(an_answer_that_lost_its_replica_waits_for_a_slot_and_not_for_another_answer),
         WITH(the_death_of_a_replica_is_the_load_of_the_others),
         WITH(a_request_of_a_dead_replica_goes_on_in_another_one_at_once),
         WITH(a_replica_that_cannot_be_loaded_waits_and_the_others_serve),

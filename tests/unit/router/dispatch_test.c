@@ -527,7 +527,7 @@ static void let_go_of_deleted(void)
 {
     turn_loop();
     router_release(&tickets[0], ROUTER_ENDED, NULL);
-    assert_null(d.sched.waited);
+    assert_null(d.sched.busy);
     assert_int_equal(d.sched.waiting, 0);
     /* setup's tickets still point at it: the teardown takes them out of its queue. */
     struct router_new_model demo = {.id = LR_STR_LIT("demo"), .source = LR_STR_LIT("local")};

@@ -87,7 +87,12 @@ static size_t replicas(void *ctx, const struct router_schedule *schedule,
 static void tell(void *ctx, struct router_ticket *ticket)
 {
     struct answer *a = (struct answer *)(void *)ticket;
+    const struct router_replica *replica = ticket->replica;
     (void)ctx;
+    /* What lost its node in the middle gets a slot, and never waits for another answer's end.
+     */
+    assert_true(ticket->state != ROUTER_TICKET_GRANTED || !ticket->is_moved ||
+                replica->inflight - replica->swapped <= SLOTS);
     if (a->is_told)
         return;
     a->is_told = true;
@@ -190,7 +195,7 @@ static void hear_all(void)
             break;
         case ROUTER_TICKET_SWAPPED:
         case ROUTER_TICKET_PREEMPTED:
-            come_again(a, ROUTER_PREEMPTED);
+            come_again(a, a->ticket.is_recalled ? ROUTER_RECALLED : ROUTER_PREEMPTED);
             break;
         case ROUTER_TICKET_IDLE:
             finish(a); /* it ended first */
@@ -260,6 +265,7 @@ static void step_node(struct node *node)
     int slot = 0;
     for (struct answer *a = node->first; a != NULL && slot < SLOTS; a = next, slot++) {
         next = a->next;
+        router_sched_prefill(&a->ticket);
         if (a->begun_ms == 0)
             begin(a);
         client_of(a)->slot_ms += STEP_MS;

@@ -85,7 +85,7 @@ static void check(enum router_ticket_state state)
     assert_int_equal(sched.waiting, h.waiting);
     assert_int_equal(sched.held, h.held);
     assert_int_equal(schedule.queues[ticket.priority].count, h.waiting);
-    assert_ptr_equal(sched.waited, h.waiting != 0 ? &schedule : NULL);
+    assert_ptr_equal(sched.busy, h.waiting + h.held != 0 ? &schedule : NULL);
     assert_int_equal(replica.inflight, h.inflight);
     assert_int_equal(replica.preempting, h.preempting);
     assert_int_equal(replica.swapped, h.swapped);
