@@ -4,7 +4,7 @@
 
 #include "base/log.h"
 #include "base/service.h"
-#include "router/state.h"
+#include "router/http/state.h"
 
 enum {
     DRAIN_LOOK_MS = 20,

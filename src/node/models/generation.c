@@ -448,7 +448,8 @@ void node_generations_check(struct node_model *model)
 {
     struct lr_error err;
     for (struct node_generation *g = model->queue; g != NULL;) {
-        if (check_weights(model, lr_str_z(g->weights), token_count(g), &err) == LR_OK) {
+        if (check_weights(model, lr_str_z(g->weights), node_generation_given(g), &err) ==
+            LR_OK) {
             g = g->next;
         } else {
             /* Its owner may end others with it: begun anew, and continuations come first. */

@@ -51,7 +51,8 @@ static void can_leave(struct router_ticket *ticket)
 
 static int setup(void **state)
 {
-    static const struct router_sched_host host = {list_replicas, ignore, never_refuses, ignore};
+    static const struct router_sched_host host = {list_replicas, ignore, never_refuses, ignore,
+                                                  NULL};
     (void)state;
     now_ms = 1000;
     sched = (struct router_sched){
