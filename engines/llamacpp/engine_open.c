@@ -93,30 +93,57 @@ static lr_code rehearse(const struct setting *s, struct lr_error *err)
     return code;
 }
 
+/* What was counted with last: a process counts for one model, again and again, and its end
+ * frees the vocabulary. */
+static struct {
+    struct llama_model *model; /* owned; NULL: nothing was */
+    struct llamacpp_vocabulary vocabulary;
+    char path[sizeof(((struct llamacpp_header *)NULL)->path)];
+} engine_open_counted;
+
+static lr_code read_counted(const struct setting *s, struct lr_error *err)
+{
+    struct llama_model *model;
+    if (engine_open_counted.model != NULL &&
+        strcmp(engine_open_counted.path, s->header.path) == 0)
+        return LR_OK;
+    lr_code code = read_vocabulary(s, &model, err);
+    if (code != LR_OK)
+        return code;
+    if (engine_open_counted.model != NULL) {
+        llamacpp_vocabulary_close(&engine_open_counted.vocabulary);
+        s->lib->llama_model_free(engine_open_counted.model);
+    }
+    engine_open_counted.model = model;
+    engine_open_counted.vocabulary = (struct llamacpp_vocabulary){0};
+    memcpy(engine_open_counted.path, s->header.path, sizeof(engine_open_counted.path));
+    code = llamacpp_vocabulary_open(s->lib, model, s->header.path,
+                                    &engine_open_counted.vocabulary, err);
+    if (code != LR_OK) {
+        llamacpp_vocabulary_close(&engine_open_counted.vocabulary);
+        s->lib->llama_model_free(model);
+        engine_open_counted.model = NULL;
+    }
+    return code;
+}
+
 lr_code llamacpp_engine_count(const char *dir, const struct lr_engine_options *options,
                               const struct lr_segment *segments, size_t segment_count,
                               uint64_t *count, struct lr_error *err)
 {
     struct setting s = {0};
-    struct llama_model *model;
-    struct llamacpp_vocabulary vocabulary = {0};
     struct llamacpp_ids list = {0};
     lr_code code = llama_open_settle(dir, options, &s, err);
 
     *count = 0;
     if (code == LR_OK)
-        code = read_vocabulary(&s, &model, err);
-    if (code != LR_OK)
-        return code;
-    code = llamacpp_vocabulary_open(s.lib, model, s.header.path, &vocabulary, err);
+        code = read_counted(&s, err);
     if (code == LR_OK)
-        code =
-            llamacpp_tokenize(&vocabulary, segments, segment_count, INT32_MAX / 4, &list, err);
+        code = llamacpp_tokenize(&engine_open_counted.vocabulary, segments, segment_count,
+                                 INT32_MAX / 4, &list, err);
     if (code == LR_OK)
         *count = list.count;
     free(list.items);
-    llamacpp_vocabulary_close(&vocabulary);
-    s.lib->llama_model_free(model);
     return code;
 }
 

@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "base/fail.h"
+#include "base/file.h"
 #include "engines/serving/model.h"
 
 /* ---- tokenizing ---- */
@@ -48,19 +49,35 @@ lr_code serving_engine_tokenize(const struct lr_engine_model *m,
     return LR_OK;
 }
 
+/* What was counted with last: a process counts for one model, again and again, and its end
+ * frees the tokenizer. */
+static struct {
+    struct tokenizer *tokenizer; /* owned */
+    char dir[LR_PATH_MAX];
+} request_counted;
+
+static lr_code read_counted(const char *dir, struct lr_error *err)
+{
+    if (request_counted.tokenizer != NULL && strcmp(request_counted.dir, dir) == 0)
+        return LR_OK;
+    tokenizer_free(request_counted.tokenizer);
+    request_counted.tokenizer = NULL;
+    LR_COPY(request_counted.dir, lr_str_z(dir));
+    return serving_tokenizer_open(dir, &request_counted.tokenizer, err);
+}
+
 lr_code serving_engine_count(const char *dir, const struct lr_engine_options *options,
                              const struct lr_segment *segments, size_t segment_count,
                              uint64_t *count, struct lr_error *err)
 {
-    struct tokenizer *tokenizer = NULL;
     struct tokenizer_ids list;
-    lr_code code = serving_tokenizer_open(dir, &tokenizer, err);
+    lr_code code = read_counted(dir, err);
 
     (void)options;
     *count = 0;
     if (code == LR_OK)
-        code = serving_engine_encode(tokenizer, segments, segment_count, &list, err);
-    tokenizer_free(tokenizer);
+        code = serving_engine_encode(request_counted.tokenizer, segments, segment_count, &list,
+                                     err);
     if (code != LR_OK)
         return code;
     *count = list.count;

@@ -358,7 +358,9 @@ struct lr_engine_api {
                         struct lr_error *err);
 
     /* The number of tokens of a prompt for a model that is not open: what submit() would count
-     * as its prompt_tokens.  Reads the tokenizer and no weights.  Optional. */
+     * as its prompt_tokens.  Reads the tokenizer and no weights.  A process calls it many times
+     * for the same model, so what was read may be kept: a process ends before the files of its
+     * model are replaced.  Optional. */
     lr_code (*count_tokens)(const char *model_dir, const struct lr_engine_options *options,
                             const struct lr_segment *segments, size_t segment_count,
                             uint64_t *count, struct lr_error *err);

@@ -17,6 +17,7 @@
 #include "node/host/reload.h"
 #include "node/http/api.h"
 #include "node/node.h"
+#include "node/workers/counter.h"
 
 enum {
     SECOND_MS = 1000,
@@ -49,7 +50,8 @@ static void on_stopped(void *arg)
 static bool has_workers(const struct node_models *models)
 {
     for (const struct node_model *m = models->first; m != NULL; m = m->next)
-        if (m->workers != NULL || m->probe != NULL || m->is_purging)
+        if (m->workers != NULL || m->probe != NULL || m->is_purging ||
+            node_counter_has_process(m))
             return true;
     return false;
 }
@@ -60,8 +62,10 @@ static void drain_step(struct run *run)
     struct node_models *models = &node->models;
     if (run->state != DRAINING || models->generations.used != 0)
         return;
-    for (struct node_model *m = models->first; m != NULL; m = m->next)
+    for (struct node_model *m = models->first; m != NULL; m = m->next) {
         node_model_unload(m, "the node is shutting down");
+        node_counter_end(m);
+    }
     bool may_leave = node_router_link_has_told(node->link) ||
                      node_now(models) - run->drain_began_ms >= SAY_GOODBYE_MS;
     if (has_workers(models) || !may_leave)

@@ -71,8 +71,10 @@ void wire_open_encode(struct lr_buf *buf, enum wire_type type, const struct wire
     lr_json_member_z(&w, "artifact", o->artifact_path);
     lr_json_member_z(&w, "filename", o->filename);
     lr_json_member_z(&w, "extra", o->extra_json);
-    if (type == WIRE_COUNT)
+    if (type == WIRE_COUNT) {
+        lr_json_member_bool(&w, "stays", m->stays);
         put_segments(&w, m);
+    }
     lr_json_end_object(&w);
     wire_frame_end(buf, start);
 }
@@ -132,6 +134,7 @@ lr_code wire_open_decode(struct lr_arena *arena, struct lr_str body, struct wire
     out->format = get_text(arena, root, "format");
     out->weights = get_text(arena, root, "weights");
     (void)lr_json_bool(lr_json_get(root, "downloaded"), &out->is_downloaded);
+    (void)lr_json_bool(lr_json_get(root, "stays"), &out->stays);
     out->blobs = get_text(arena, root, "blobs");
     if (out->library == NULL)
         return wire_malformed(err, "open");

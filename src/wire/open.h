@@ -29,7 +29,14 @@ struct wire_open {
     const struct lr_segment
         *segments; /* of a WIRE_COUNT: the prompt whose tokens are counted */
     size_t segment_count;
+    bool stays; /* of a WIRE_COUNT: others follow; else the process ends with its answer */
 };
+
+/* A process that stays was asked something that it cannot count, and counts on. */
+static inline bool wire_is_refusal(lr_code code)
+{
+    return code == LR_INVALID_ARGUMENT || code == LR_TOO_LARGE;
+}
 
 void wire_open_encode(struct lr_buf *buf, enum wire_type type, const struct wire_open *m);
 /* [["text", true], ...] as JSON; the texts are borrowed from the JSON. */

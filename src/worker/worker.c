@@ -6,6 +6,7 @@
 #include "base/clock.h"
 #include "base/fail.h"
 #include "base/os/fd.h"
+#include "base/os/process.h"
 #include "model/fingerprint.h"
 #include "plugin/library.h"
 #include "wire/event.h"
@@ -94,8 +95,10 @@ static void handle_count(struct worker *w, struct lr_str body)
     lr_code code = wire_open_decode(&w->scratch, body, &m, &err);
     if (code == LR_OK && m.model_dir == NULL)
         code = wire_malformed(&err, "count");
-    if (code == LR_OK)
+    if (code == LR_OK && w->api == NULL) {
+        lr_process_lower(); /* answers come first */
         code = open_library(w, &m, &err);
+    }
     if (code == LR_OK && !LR_ENGINE_HAS(w->api, count_tokens))
         code = lr_fail(&err, LR_UNSUPPORTED, "this engine cannot count the tokens of a prompt");
     if (code == LR_OK)
@@ -104,11 +107,12 @@ static void handle_count(struct worker *w, struct lr_str body)
     if (code != LR_OK) {
         err.code = code;
         give_up(w, &err);
+        w->leaving = !m.stays || !wire_is_refusal(code); /* of this prompt */
         return;
     }
     wire_u64_encode(&w->host.out, WIRE_COUNTED, count);
     worker_host_flush(&w->host);
-    w->leaving = true;
+    w->leaving = !m.stays;
 }
 
 static void add_tick(struct worker *w, uint64_t now)

@@ -5,7 +5,7 @@ import path from 'node:path';
 import { after, before, test } from 'node:test';
 import Anthropic from '@anthropic-ai/sdk';
 import { fleet, keep, makeKey, metric, used } from './fleet.mjs';
-import { call, DEMO, nodes, online, say, startRouter, startUp, until } from './support.mjs';
+import { call, DEMO, makeEcho, nodes, online, say, startRouter, startUp, until } from './support.mjs';
 
 let up, client;
 
@@ -258,6 +258,49 @@ test('count_tokens equals what the answer reports, without loading the model', a
     assert.deepEqual([e.status, e.error.error.type], [400, 'invalid_request_error']);
     return true;
   });
+});
+
+const countTokens = (router, key, content) =>
+  call(`${router.url}/v1/messages/count_tokens`, { key, body: { model: 'c', messages: [{ role: 'user', content }] } });
+
+test('count_tokens counts against the rate and the budget of its key, before anything is read', async () => {
+  const { router } = await fleet(1, makeEcho('c'));
+  const limited = await makeKey(router, { requests_per_minute: 3 });
+  const answers = [];
+  for (let i = 0; i < 20; i++) answers.push(await countTokens(router, limited.key, 'Hello'));
+  assert.deepEqual(
+    answers.slice(0, 4).map((a) => a.status),
+    [200, 200, 200, 429],
+  );
+  const refused = answers.filter((a) => a.status === 429);
+  assert.ok(refused.length >= 16, `${refused.length} of 20`);
+  assert.ok(refused.every((a) => Number(a.headers.get('retry-after')) >= 1));
+  assert.equal(refused[0].json.error.type, 'rate_limit_error');
+  const input = await call(`${router.url}/v1/responses/input_tokens`, {
+    key: limited.key,
+    body: { model: 'c', input: 'Hello' },
+  });
+  assert.equal(input.status, 429, 'the same limit for the other API');
+  const spent = await makeKey(router, { tokens_per_month: 1 });
+  await call(`${router.url}/v1/chat/completions`, {
+    key: spent.key,
+    body: { model: 'c', messages: [{ role: 'user', content: 'Hello' }], max_tokens: 3 },
+  });
+  await until('the budget is used', async () => (await countTokens(router, spent.key, 'Hello')).status === 429);
+});
+
+test('all questions for the tokens of prompts of a model go to one process, which starts again after its death', async () => {
+  const { router, all } = await fleet(1, makeEcho('c'), { nodeArgs: ['--log-level', 'info'] });
+  const { key } = await makeKey(router);
+  const pids = () => [...all[0].log.matchAll(/counter\.start model=c pid=(\d+)/g)].map((m) => Number(m[1]));
+  const expected = (await countTokens(router, key, 'word '.repeat(50))).json.input_tokens;
+  const many = await Promise.all(Array.from({ length: 40 }, () => countTokens(router, key, 'word '.repeat(50))));
+  assert.ok(many.every((a) => a.status === 200 && a.json.input_tokens === expected));
+  assert.equal(pids().length, 1);
+  process.kill(pids()[0], 'SIGKILL');
+  const after = await Promise.all(Array.from({ length: 4 }, () => countTokens(router, key, 'word '.repeat(50))));
+  assert.ok(after.every((a) => a.status === 200 && a.json.input_tokens === expected));
+  assert.equal(pids().length, 2);
 });
 
 // The shape of what Claude Code 2.1 sends: fields of many versions, a billing line that differs

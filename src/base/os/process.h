@@ -11,6 +11,9 @@
 void lr_process_kill_self(void);
 void lr_process_stop_self(void);
 
+/* Other processes compute first, from now on. */
+void lr_process_lower(void);
+
 /* Writing to a pipe or socket whose other end is closed gives an error instead of a signal. */
 void lr_ignore_broken_pipes(void);
 

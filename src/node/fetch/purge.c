@@ -16,6 +16,7 @@
 #include "node/fetch/fetch.h"
 #include "node/fetch/storage.h"
 #include "node/models/models.h"
+#include "node/workers/counter.h"
 
 enum { LOOK_MS = 20 };
 
@@ -33,7 +34,7 @@ struct purge {
 
 static bool has_process(const struct node_model *m)
 {
-    return m->workers != NULL || m->probe != NULL;
+    return m->workers != NULL || m->probe != NULL || node_counter_has_process(m);
 }
 
 /* One folder may be registered under several names. */
@@ -127,6 +128,7 @@ static void look(void *arg)
 {
     struct purge *p = arg;
     bool is_fetched = !node_fetch_stop(p->storage->fetch, p->model->id);
+    node_counter_end(p->model);
     if (has_process(p->model) || is_fetched)
         return;
     net_timer_stop(p->timer);

@@ -12,6 +12,7 @@
 #include "hub/installed.h"
 #include "node/fetch/fetch.h"
 #include "node/models/models.h"
+#include "node/workers/counter.h"
 
 /* ---- places ---- */
 
@@ -409,6 +410,7 @@ void node_storage_open(struct node_storage *storage)
 
 static void free_model(struct node_model *m)
 {
+    node_counter_leave(m);
     node_library_unref(m->need_library);
     node_pools_unrefuse(m);
     undescribe(m);

@@ -301,8 +301,6 @@ lr_code node_answer_on_frames(void *answer, struct wire_reader *frames, struct l
     while ((code = wire_reader_next(frames, &frame, &has, err)) == LR_OK && has) {
         if (frame.type == WIRE_PROBED)
             a->has_need = wire_need_decode(frame.body, &a->need, NULL) == LR_OK;
-        if (frame.type == WIRE_COUNTED)
-            a->has_tokens = wire_u64_decode(frame.body, &a->tokens, NULL) == LR_OK;
         if (frame.type == WIRE_FAILED && wire_error_decode(frame.body, &m, NULL) == LR_OK)
             a->error = m.error;
     }

@@ -83,7 +83,7 @@ lr_code node_engine_run(const struct node_launcher *launcher,
         .label = label,
         .visible = is_part || strncmp(device, "GPU-", 4) == 0 ? device : NULL,
         .is_probe = type != WIRE_OPEN,
-        .limit_ms = type != WIRE_OPEN ? launcher->probe_ms : 0,
+        .limit_ms = type == WIRE_PROBE ? launcher->probe_ms : 0,
         .callbacks = *callbacks,
     };
     lr_code code = node_proc_start(launcher->loop, &config, out, err);

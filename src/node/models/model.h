@@ -87,7 +87,8 @@ struct node_model {
     char lost_reason[NODE_REASON_MAX];     /* what a replica failed with that waits */
     bool is_caching; /* its engine has found a prefix that was computed before */
 
-    struct node_proc *probe; /* asks what it needs */
+    struct node_proc *probe;      /* asks what it needs */
+    struct node_counter *counter; /* owned; counts the tokens of prompts; NULL: none did */
     bool has_need;
     struct lr_engine_need need;        /* for need_library */
     struct node_library *need_library; /* reference */

@@ -104,8 +104,9 @@ struct node_launcher {
                                     * else; "": engines are not confined */
     uint64_t probe_ms;             /* a probe that runs longer is killed */
 };
-/* Starts a process that runs the library and is sent `open`: WIRE_OPEN for a worker, WIRE_PROBE
- * for a question that is answered before the process ends. */
+/* Starts a process that runs the library and is sent `open`: WIRE_OPEN for a worker, WIRE_COUNT
+ * for a counter, WIRE_PROBE for a question that is answered before the process ends, within
+ * probe_ms. */
 LR_MUST_USE lr_code node_engine_run(const struct node_launcher *launcher,
                                     const struct node_library *library, const char *label,
                                     enum wire_type type, const struct wire_open *open,
@@ -130,8 +131,6 @@ uint32_t node_worker_load(const struct node_worker *worker);
 struct node_answer {
     struct lr_engine_need need;
     bool has_need;
-    uint64_t tokens; /* of a prompt that was counted */
-    bool has_tokens;
     struct lr_error error; /* code LR_OK: it gave no reason */
 };
 lr_code node_answer_on_frames(void *answer, struct wire_reader *frames, struct lr_error *err);

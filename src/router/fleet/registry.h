@@ -12,6 +12,7 @@
 #include "base/sha256.h"
 #include "router/figures/metrics.h"
 #include "router/fleet/nodes.h"
+#include "router/sched/counting.h"
 #include "router/sched/sched.h"
 #include "router/store/sql.h"
 
@@ -31,6 +32,7 @@ struct router_model {
     bool is_deleted;
     bool is_stored; /* in the database: seen there, or our insert was committed */
     struct router_schedule schedule;
+    struct router_counting counting;     /* of tokens */
     struct router_model_metrics metrics; /* atomics: no lock */
     /* Where the registration has a template of its own: that one with a node's tokens. */
     struct router_prompt_info *own_info;        /* reference */

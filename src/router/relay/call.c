@@ -486,14 +486,8 @@ static bool take_rate(struct router_call *call)
     struct router_rate requests, tokens;
     router_dispatch_lock(call->relay->dispatch);
     call->keeps_texts = key->keep_texts != 0 && call->record != 0;
-    lr_code code =
-        router_key_check_month(key, lr_clock_wall_ms(relay->links.clock), &retry_s, &err);
-    if (code == LR_OK)
-        code = router_key_take(key, now_ms, relay->keys->routers, &retry_s, &err);
-    if (code == LR_OK && (code = router_key_enter(key, relay->keys->routers, &err)) != LR_OK) {
-        router_key_give_back(key);
-        retry_s = 1;
-    }
+    lr_code code = router_key_admit(key, now_ms, lr_clock_wall_ms(relay->links.clock),
+                                    relay->keys->routers, &retry_s, &err);
     router_key_rates(key, now_ms, relay->keys->routers, &requests, &tokens);
     router_dispatch_unlock(call->relay->dispatch);
     router_limit_headers(call->req, &requests, &tokens);

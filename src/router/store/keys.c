@@ -386,6 +386,19 @@ lr_code router_key_take(struct router_key *key, uint64_t now_ms, uint32_t share,
     return LR_OK;
 }
 
+lr_code router_key_admit(struct router_key *key, uint64_t now_ms, int64_t wall_ms,
+                         uint32_t share, uint32_t *retry_s, struct lr_error *err)
+{
+    lr_code code = router_key_check_month(key, wall_ms, retry_s, err);
+    if (code == LR_OK)
+        code = router_key_take(key, now_ms, share, retry_s, err);
+    if (code == LR_OK && (code = router_key_enter(key, share, err)) != LR_OK) {
+        router_key_give_back(key);
+        *retry_s = 1;
+    }
+    return code;
+}
+
 static struct router_rate rate_of(struct router_bucket *bucket, uint64_t per_minute,
                                   uint64_t now_ms, uint32_t share)
 {

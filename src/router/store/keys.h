@@ -172,6 +172,10 @@ void router_key_next_month(int64_t wall_ms, char out[16]);
 /* One request now.  RATE_LIMITED sets *retry_s. */
 LR_MUST_USE lr_code router_key_take(struct router_key *key, uint64_t now_ms, uint32_t share,
                                     uint32_t *retry_s, struct lr_error *err);
+/* The checks of a request that a model computes, as above: budget, rate, requests at once.  OK:
+ * the request has entered. */
+LR_MUST_USE lr_code router_key_admit(struct router_key *key, uint64_t now_ms, int64_t wall_ms,
+                                     uint32_t share, uint32_t *retry_s, struct lr_error *err);
 /* A rate as it is now: what may be used at once, and when all of it may be used again. */
 struct router_rate {
     uint64_t limit; /* 0: none */

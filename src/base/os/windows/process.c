@@ -24,6 +24,11 @@ void lr_process_kill_self(void)
     (void)TerminateProcess(GetCurrentProcess(), LR_WINDOWS_KILLED);
 }
 
+void lr_process_lower(void)
+{
+    (void)SetPriorityClass(GetCurrentProcess(), BELOW_NORMAL_PRIORITY_CLASS);
+}
+
 /* Windows has no call that stops a process: all threads of this process stop at this one. */
 void lr_process_stop_self(void)
 {
