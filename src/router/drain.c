@@ -181,6 +181,11 @@ bool router_has_given_to(const struct router *r, int64_t pid)
 
 /* ---- stopping ---- */
 
+void router_expect(struct router *r, long pid)
+{
+    r->handover.own = (pid_t)pid;
+}
+
 /* Another process has the sockets, too: a service manager. */
 static bool has_shared_sockets(const struct router *r)
 {

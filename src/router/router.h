@@ -29,6 +29,8 @@ LR_MUST_USE lr_code router_start(struct router *router, char admin_key[64],
 /* From now on another router may take over.  It has everything, and the last answer of this
  * router is out: done(arg), on loop 0.  After router_start, before the loops run. */
 void router_offer(struct router *router, net_loop_fn done, void *arg);
+/* This process has started the router that may take over; 0: that one has ended.  Loop 0. */
+void router_expect(struct router *router, long pid);
 
 /* Whether the process got everything, now or before.  Loop 0. */
 bool router_has_given_to(const struct router *router, int64_t pid);

@@ -83,6 +83,7 @@ static void look_at_next(void *arg)
     else
         lr_log_warn(NULL, "router.upgrade_failed how=%s", how);
     run->next = (struct lr_subprocess){0};
+    router_expect(run->router, 0);
     net_timer_stop(run->look);
     run->look = NULL;
 }
@@ -97,6 +98,7 @@ static void on_upgrade(void *arg)
         lr_log_warn(NULL, "router.upgrade_failed how=%s", err.text);
         return;
     }
+    router_expect(run->router, (long)run->next.pid);
     lr_log_info(NULL, "router.upgrade pid=%ld", (long)run->next.pid);
     run->look =
         net_timer_start(net_loops_get(run->loops, 0), LOOK_MS, LOOK_MS, look_at_next, run);

@@ -302,6 +302,30 @@ test('a router that was started for an upgrade and has handed over itself is no 
   assert.equal((await running.done).done, true);
 });
 
+test('a process that cannot read the secret of the data folder gets nothing; a successor that the router starts itself needs none', async () => {
+  const { router } = await fleet(1, makeEcho('kept'));
+  const file = path.join(router.dir, 'handover.secret');
+  assert.equal(fs.statSync(file).mode & 0o777, 0o600);
+  const secret = fs.readFileSync(file, 'utf8');
+  for (const other of ['x'.repeat(secret.length), ''])
+    try {
+      fs.writeFileSync(file, other);
+      const args = ['router', '--takeover', '--data-dir', router.dir, '--listen', '127.0.0.1:0'];
+      await assert.rejects(cli(args), /does not show the secret of handover\.secret/);
+    } finally {
+      fs.writeFileSync(file, secret);
+    }
+  assert.equal((await call(`${router.url}/health`)).status, 200);
+  fs.writeFileSync(file, 'of another release');
+  router.child.kill('SIGUSR2');
+  assert.equal((await router.ended).code, 0);
+  assert.match(router.log, /router\.handed_over/);
+  fs.writeFileSync(file, secret);
+  const pid = Number(router.log.match(/router\.upgrade pid=(\d+)/)[1]);
+  process.kill(pid, 'SIGTERM');
+  await until('the successor has ended', () => !fs.existsSync(path.join(router.dir, 'router.sock')));
+});
+
 test('--takeover without a running router starts as usual', async () => {
   const router = keep(await startRouter({ args: ['--takeover'] }));
   assert.equal((await call(`${router.url}/health`)).status, 200);

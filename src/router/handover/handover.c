@@ -44,7 +44,9 @@ lr_code router_handover_start(struct router_handover *h, struct lr_error *err)
 {
     h->state = ROUTER_HANDOVER_ALONE;
     h->peer = h->listener = -1;
-    return lr_passing_listen(h->folder, ROUTER_HANDOVER_NAME, &h->listener, err);
+    lr_code code = router_handover_secret_make(h->folder, h->secret, err);
+    return code == LR_OK ? lr_passing_listen(h->folder, ROUTER_HANDOVER_NAME, &h->listener, err)
+                         : code;
 }
 
 void router_handover_stop(struct router_handover *h)
@@ -102,9 +104,32 @@ static lr_code offer(struct router_handover *h, struct lr_error *err)
     return code;
 }
 
+static lr_code check_words(const struct router_handover *h, const struct router_words *words,
+                           struct lr_error *err)
+{
+    bool has_secret =
+        h->secret[0] != '\0' && lr_str_eq_secret(lr_str_z(words->secret), lr_str_z(h->secret));
+    if (words->protocol != ROUTER_HANDOVER_PROTOCOL)
+        return lr_fail(err, LR_UNSUPPORTED,
+                       "llm-router %s speaks protocol %llu of the handover, the running router "
+                       "(llm-router %s) protocol %d: stop the running router first",
+                       words->version, (unsigned long long)words->protocol, h->version,
+                       ROUTER_HANDOVER_PROTOCOL);
+    if (!has_secret && (h->own == 0 || h->pid != h->own))
+        return lr_fail(err, LR_PERMISSION_DENIED,
+                       "llm-router %s (process %ld) does not show the secret "
+                       "of " ROUTER_HANDOVER_SECRET_NAME
+                       " in the data folder: send SIGUSR2 to the "
+                       "running router, or stop it first",
+                       words->version, (long)h->pid);
+    return words->only_left && !h->was_left
+               ? lr_fail(err, LR_CONFLICT, "a router runs in this folder: give --takeover")
+               : LR_OK;
+}
+
 static void refuse(struct router_handover *h, const struct lr_error *err)
 {
-    char reason[200];
+    char reason[300];
     struct lr_buf text;
     struct lr_json_writer w;
     LR_COPY(reason, lr_str_z(err->text));
@@ -114,20 +139,6 @@ static void refuse(struct router_handover *h, const struct lr_error *err)
     if (answer(h, &text, NULL, 0, NULL) != LR_OK)
         lr_log_debug(NULL, "router.handover_refusal reason=%s", "was not heard");
     lr_buf_free(&text);
-}
-
-static lr_code check_words(const struct router_handover *h, const struct router_words *words,
-                           struct lr_error *err)
-{
-    if (words->protocol != ROUTER_HANDOVER_PROTOCOL)
-        return lr_fail(err, LR_UNSUPPORTED,
-                       "llm-router %s speaks protocol %llu of the handover, the running router "
-                       "(llm-router %s) protocol %d: stop the running router first",
-                       words->version, (unsigned long long)words->protocol, h->version,
-                       ROUTER_HANDOVER_PROTOCOL);
-    return words->only_left && !h->was_left
-               ? lr_fail(err, LR_CONFLICT, "a router runs in this folder: give --takeover")
-               : LR_OK;
 }
 
 static lr_code write_memory(struct router_handover *h, int *file, struct lr_error *err)

@@ -1,11 +1,14 @@
 /* router/handover/handover.h - a new router takes the place of a running router, without a gap
  * for clients (docs/adr/0061).
  *
- * Both use the same data folder.  The old router listens on router.sock there; only processes
- * of the same user are served.  Messages are JSON, with descriptors beside them:
+ * Both use the same data folder.  The old router listens on router.sock there.  Only a process
+ * of the same user is served that shows the secret of the folder (secret.h), or that the old
+ * router has started itself: it may be of the release before, which knows no secret.  Messages
+ * are JSON, with descriptors beside them:
  *
  *   new router                                   old router
- *   {"protocol":1,"version":"..."}       -->
+ *   {"protocol":1,"version":"...",
+ *    "secret":"..."}                      -->
  *                                        <--     {"protocol":1,"listeners":[...],...} and the
  *                                                listening sockets and the locks
  *   opens the database, loads it, makes
@@ -55,6 +58,7 @@
 #include "base/file.h"
 #include "net/server.h"
 #include "router/handover/memory.h"
+#include "router/handover/secret.h"
 
 /* ---- the old router ---- */
 
@@ -80,6 +84,8 @@ struct router_handover {
     bool (*take_back)(void *); /* the new router was killed; false: it cannot be replaced */
     void *arg;                 /* of these functions */
 
+    pid_t own; /* of a new router that this one has started (SIGUSR2); 0: none */
+    char secret[ROUTER_HANDOVER_SECRET + 1];
     enum router_handover_state state;
     int listener, peer; /* owned; -1: none */
     pid_t pid;          /* of the new router */

@@ -8,6 +8,7 @@
 #include "base/passing.h"
 #include "base/service.h"
 #include "router/handover/handover.h"
+#include "router/handover/secret.h"
 #include "router/handover/words.h"
 
 enum { ANSWER_MS = 60000 }; /* the old router looks often, but its machine may be busy */
@@ -89,6 +90,7 @@ lr_code router_takeover_ask(struct router_takeover *t, const char *folder, const
     struct lr_passed heard = {.count = 0};
     struct lr_json_writer w;
     struct lr_buf text;
+    char secret[ROUTER_HANDOVER_SECRET + 1];
     router_takeover_init(t);
     lr_code code = lr_dir_exists(folder) ? lr_passing_connect(folder, ROUTER_HANDOVER_NAME,
                                                               ANSWER_MS, &t->peer, &t->pid, err)
@@ -96,10 +98,11 @@ lr_code router_takeover_ask(struct router_takeover *t, const char *folder, const
     if (code != LR_OK)
         return code == LR_NOT_FOUND ? LR_OK : code;
     move(t, ROUTER_TAKEOVER_ASKING);
+    router_handover_secret_read(folder, secret); /* a router of the release before has none */
     lr_buf_init(&text, LR_PASSING_TEXT_MAX);
     lr_json_writer_init(&w, &text);
     LR_JSON_ITEM(&w, LR_UINT("protocol", ROUTER_HANDOVER_PROTOCOL), LR_TEXT("version", version),
-                 LR_FLAG("only_left", only_left));
+                 LR_TEXT("secret", secret), LR_FLAG("only_left", only_left));
     code = say(t, lr_buf_str(&text), &words, &heard, err);
     lr_buf_free(&text);
     if (code == LR_OK && only_left && !words.was_left) /* the release before does not ask */

@@ -38,6 +38,8 @@ lr_code router_words_read(const struct lr_passed *message, struct router_words *
         (void)lr_json_u64(lr_json_get(v, "protocol"), &out->protocol);
         if (lr_json_str(lr_json_get(v, "version"), &text))
             LR_COPY(out->version, text);
+        if (lr_json_str(lr_json_get(v, "secret"), &text))
+            LR_COPY(out->secret, text);
         (void)lr_json_u64(lr_json_get(v, "locks"), &out->locks);
         out->is_ready = read_flag(v, "ready");
         out->is_go = read_flag(v, "go");

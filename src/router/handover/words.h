@@ -12,6 +12,7 @@ enum { ROUTER_HANDOVER_PROTOCOL = 1 };
 struct router_words {
     uint64_t protocol; /* 0: not said */
     char version[32];
+    char secret[64]; /* of a new router (secret.h); "": it shows none */
     bool is_ready, is_go;
     bool only_left; /* the new router takes over only where the running one was left */
     bool was_left;  /* the running router had given its place to one that was killed */
