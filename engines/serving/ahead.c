@@ -13,6 +13,8 @@
  * Pages of a sequence that ended may be given to others while the device still writes its
  * surplus token: that position is in no cached page, and a later step writes later.
  *
+ * A model with recurrent state has no step ahead: its state cannot take a token back.
+ *
  * No step is ahead while a request waits to be admitted: it would wait for that step too.
  */
 #include "base/clock.h"
@@ -97,7 +99,7 @@ static lr_code ahead_follow(struct lr_engine_model *m, struct lr_error *err)
 lr_code serving_ahead_begin(struct lr_engine_model *m, const struct serving_batch *batch,
                             struct lr_error *err)
 {
-    if (m->backend_api->begin == NULL || m->whole)
+    if (m->backend_api->begin == NULL || m->whole || m->plan.state_bytes != 0)
         return LR_UNSUPPORTED;
     lr_code code = m->backend_api->begin(m->backend, batch, err);
     if (code != LR_OK)

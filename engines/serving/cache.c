@@ -105,6 +105,18 @@ void serving_cache_forget(struct serving_cache *c, uint32_t kind, uint32_t page)
     cache_forget(c, memory, kind);
 }
 
+void serving_cache_drop(struct serving_cache *c, uint32_t kind, uint32_t page)
+{
+    struct serving_pages *pages = &c->pages[kind];
+
+    if (page == SERVING_NO_PAGE || pages->at[page].holders != 0 ||
+        pages->at[page].memory == SERVING_NO_PAGE)
+        return;
+    uint32_t memory = pages->at[page].memory;
+    serving_pages_empty(pages, page);
+    cache_forget(c, memory, kind);
+}
+
 void serving_cache_give(struct serving_cache *c, uint32_t kind, uint32_t page)
 {
     serving_pages_give(&c->pages[kind], page);

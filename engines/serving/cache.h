@@ -79,6 +79,10 @@ void serving_cache_give(struct serving_cache *c, uint32_t kind, uint32_t page);
 /* A page without holders loses its content. */
 void serving_cache_forget(struct serving_cache *c, uint32_t kind, uint32_t page);
 
+/* A page that nobody holds loses its content, and is the next one to be taken.  SERVING_NO_PAGE
+ * and held pages are fine: nothing happens. */
+void serving_cache_drop(struct serving_cache *c, uint32_t kind, uint32_t page);
+
 /* The longest cached prefix of ids[] that a new sequence can continue from; at least one id
  * short of all, because the logits of the last id are needed. */
 struct serving_match serving_cache_match(const struct serving_cache *c, uint64_t scope,

@@ -120,6 +120,7 @@ static bool begin_from_cache(struct serving_scheduler *s, struct serving_slot *s
     serving_cache_hold(&s->cache, seq->cache_scope, seq->ids, match, slot->tables);
     slot->page_count = slot->remembered = match.pages;
     slot->chain = match.chain;
+    serving_state_enter(&slot->state, &s->cache, &match);
     seq->computed = match.pages * s->plan.page_tokens;
     for (uint32_t kind = 0; kind < s->cache.kinds; kind++)
         slot->first[kind] = serving_cache_first(&s->cache, kind, seq->computed);
@@ -136,6 +137,9 @@ static void remember(struct serving_scheduler *s, const struct engine_sequence *
         for (uint32_t pool = 0; pool < SERVING_POOLS; pool++)
             pages[pool] =
                 pool < s->cache.kinds ? slot->tables[pool][slot->remembered] : SERVING_NO_PAGE;
+        /* A step saves the state of its last token. */
+        if ((slot->remembered + 1) * s->plan.page_tokens == seq->computed)
+            pages[SERVING_SNAPSHOTS] = slot->state.save;
         slot->chain = serving_cache_remember(
             &s->cache, slot->chain, seq->ids + slot->remembered * s->plan.page_tokens, pages);
     }
@@ -153,6 +157,7 @@ static void scheduler_leave(struct serving_scheduler *s, struct engine_sequence 
             serving_cache_give(&s->cache, kind, slot->tables[kind][i]);
             slot->tables[kind][i] = SERVING_NO_PAGE;
         }
+    serving_state_leave(&slot->state, &s->cache);
     slot->page_count = slot->remembered = 0;
     memset(slot->first, 0, sizeof(slot->first));
     slot->taken = false;
@@ -267,7 +272,8 @@ static uint32_t share(struct serving_scheduler *s)
             crowd.decoding++;
             continue;
         }
-        struct serving_claim claim = serving_claim_of(&s->pace, seq);
+        struct serving_claim claim = serving_claim_of(
+            &s->pace, seq, serving_state_next(&s->slots[seq->slot].state, &s->cache, seq));
         if (claim.work < crowd.least_work)
             crowd.least_work = claim.work;
         s->claims[prompts++] = claim;
@@ -332,7 +338,7 @@ bool serving_scheduler_change(struct serving_scheduler *s, struct serving_change
 struct serving_step serving_scheduler_part(struct serving_scheduler *s,
                                            const struct engine_sequence *seq)
 {
-    const struct serving_slot *slot = &s->slots[seq->slot];
+    struct serving_slot *slot = &s->slots[seq->slot];
     struct serving_step step = {
         .slot = seq->slot,
         .position = seq->computed,
@@ -345,6 +351,7 @@ struct serving_step serving_scheduler_part(struct serving_scheduler *s,
 
     for (uint32_t kind = 0; kind < s->cache.kinds; kind++)
         step.pages[kind] = slot->tables[kind];
+    serving_state_part(&slot->state, &s->cache, seq, &step);
     return step;
 }
 
@@ -352,9 +359,12 @@ void serving_scheduler_advance(struct serving_scheduler *s, uint64_t step_ns)
 {
     serving_pace_measured(&s->pace, s->kind, s->shared.work, s->shared.is_full, step_ns);
     for (struct engine_sequence *seq = s->queue.running; seq != NULL; seq = seq->next) {
+        bool took_part = seq->take != 0;
         seq->computed += seq->take;
         seq->take = 0;
         remember(s, seq);
+        if (took_part)
+            serving_state_computed(&s->slots[seq->slot].state, &s->cache, seq);
         serving_scheduler_slide(s, seq);
     }
 }
@@ -372,6 +382,8 @@ lr_code serving_scheduler_init(struct serving_scheduler *s, const struct serving
         serving_scheduler_deinit(s);
         return lr_fail(err, LR_OUT_OF_RAM, "no memory for %u slots", plan->max_sequences);
     }
+    for (uint32_t i = 0; i < plan->max_sequences; i++)
+        serving_state_init(&s->slots[i].state);
     lr_code code = serving_cache_init(&s->cache, plan, err);
     if (code != LR_OK)
         serving_scheduler_deinit(s);
@@ -393,7 +405,11 @@ static void renumber(struct serving_scheduler *s, uint32_t kind, const uint32_t 
     uint32_t total = s->cache.pages[kind].total;
 
     for (uint32_t i = 0; i < s->plan.max_sequences; i++) {
-        const struct serving_slot *slot = &s->slots[i];
+        struct serving_slot *slot = &s->slots[i];
+        if (kind == SERVING_SNAPSHOTS) {
+            serving_state_renumber(&slot->state, total, moved);
+            continue;
+        }
         uint32_t *table = slot->tables[kind];
         for (uint32_t k = 0; k < slot->page_count; k++)
             if (table[k] != SERVING_NO_PAGE && table[k] >= total)

@@ -12,7 +12,9 @@
  * change.
  *
  * A sequence begins after its cached prefix (cache.h), and its computed pages are cached, both
- * only within the request's scope.
+ * only within the request's scope.  Where the model has recurrent state, the state of the
+ * prefix is loaded from a snapshot (snapshots.h); a sequence that was preempted is computed
+ * again from its last one.
  *
  * Pages of a kind with a window are freed as soon as the next query cannot see them.  Their
  * number is planned for the worst case of every slot, so they never run out.  The number of
@@ -27,6 +29,7 @@
 #include "engines/serving/elastic.h"
 #include "engines/serving/queue.h"
 #include "engines/serving/share.h"
+#include "engines/serving/snapshots.h"
 
 /* The pages of the slot's sequence.  The first page_count entries of the tables are in use, the
  * others are SERVING_NO_PAGE. */
@@ -38,6 +41,7 @@ struct serving_slot {
     uint32_t first[SERVING_KINDS_MAX]; /* entries below have left the window of their kind */
     uint32_t remembered;               /* leading pages in the prefix cache */
     uint64_t chain;                    /* the cache's name of the last of them */
+    struct serving_state state;        /* snapshots, where the model has recurrent state */
 };
 
 struct serving_scheduler {
@@ -91,8 +95,9 @@ struct serving_change {
  * decode, or the next step leaves out another number of sequences than this one. */
 bool serving_scheduler_change(struct serving_scheduler *s, struct serving_change *out);
 
-/* The part of a chosen sequence in the step: its `take` ids behind those that are computed, and
- * its tables, which are borrowed until the sequence takes part in another step. */
+/* The part of a chosen sequence in the step: its `take` ids behind those that are computed, its
+ * tables, which are borrowed until the sequence takes part in another step, and the snapshots
+ * that the step loads and saves. */
 struct serving_step serving_scheduler_part(struct serving_scheduler *s,
                                            const struct engine_sequence *seq);
 

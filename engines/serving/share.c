@@ -9,16 +9,21 @@ struct part {
     uint32_t least; /* tokens that the part has, however much work they are */
 };
 
-static uint32_t left_of(const struct engine_sequence *seq)
+static uint32_t left_of(const struct serving_claim *claim)
 {
-    return seq->count - seq->computed - seq->take;
+    return claim->end - claim->seq->computed - claim->seq->take;
 }
 
-struct serving_claim serving_claim_of(const struct serving_pace *p, struct engine_sequence *seq)
+struct serving_claim serving_claim_of(const struct serving_pace *p, struct engine_sequence *seq,
+                                      uint32_t end)
 {
     uint32_t left = seq->count - seq->computed;
 
-    return (struct serving_claim){seq, serving_pace_work(p, seq->computed + left / 2, left)};
+    return (struct serving_claim){
+        .seq = seq,
+        .work = serving_pace_work(p, seq->computed + left / 2, left),
+        .end = end < seq->count ? end : seq->count,
+    };
 }
 
 static int by_work(const void *left, const void *right)
@@ -42,7 +47,7 @@ static void share_give(const struct serving_pace *p, struct part *part,
         uint64_t one = serving_pace_work(p, depth, 1);
         uint64_t tokens = (part->work + one - 1) / one;
         tokens = tokens < part->least ? part->least : tokens;
-        tokens = tokens < left_of(seq) ? tokens : left_of(seq);
+        tokens = tokens < left_of(&claims[i]) ? tokens : left_of(&claims[i]);
         uint32_t n = tokens < most ? (uint32_t)tokens : most;
         uint64_t work = serving_pace_work(p, depth, n);
         seq->take += n;
@@ -69,6 +74,6 @@ struct serving_shared serving_share(const struct serving_pace *p, enum serving_p
     qsort(claims, count, sizeof(*claims), by_work);
     share_give(p, &rest, claims, count, &shared);
     for (uint32_t i = 0; i < count; i++)
-        shared.is_full = shared.is_full || left_of(claims[i].seq) > 0;
+        shared.is_full = shared.is_full || left_of(&claims[i]) > 0;
     return shared;
 }

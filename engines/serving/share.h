@@ -22,18 +22,19 @@
 struct serving_claim {
     struct engine_sequence *seq; /* borrowed */
     uint64_t work;               /* left, see serving_pace_work() */
+    uint32_t end;                /* at most so many ids are computed after the step */
 };
 
 /* The prompt tokens of the step. */
 struct serving_shared {
     uint32_t tokens;
     uint64_t work;
-    bool is_full; /* some claims did not get everything */
+    bool is_full; /* some claims could have had more */
 };
 
-/* The claim of a sequence. */
-struct serving_claim serving_claim_of(const struct serving_pace *p,
-                                      struct engine_sequence *seq);
+/* The claim of a sequence whose chunk ends after `end` ids at the latest. */
+struct serving_claim serving_claim_of(const struct serving_pace *p, struct engine_sequence *seq,
+                                      uint32_t end);
 
 /* Sets `take` of every claim's sequence.  claims[] is in the order of the queue, higher
  * priority and then earlier arrival first, and is sorted anew. */

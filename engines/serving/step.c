@@ -81,7 +81,8 @@ static void take_texts(struct lr_engine_model *m)
 static lr_code step_start(struct lr_engine_model *m, uint32_t *sequences, struct lr_error *err)
 {
     enum { LOOK_US = 1000 }; /* the caller looks for new requests as often */
-    bool late = m->plan.late_masks != 0;
+    /* A state takes in a token once: a step that may be computed again is not for it. */
+    bool late = m->plan.late_masks != 0 && m->plan.state_bytes == 0;
 
     *sequences = 0;
     if (serving_scheduler_choose(&m->scheduler) == 0) {

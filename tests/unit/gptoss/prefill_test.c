@@ -145,7 +145,7 @@ static struct serving_shared share_out(const struct serving_pace *p,
     struct serving_claim claims[8];
 
     for (uint32_t i = 0; i < count; i++)
-        claims[i] = serving_claim_of(p, &prompts[i]);
+        claims[i] = serving_claim_of(p, &prompts[i], UINT32_MAX);
     return serving_share(p, SERVING_PACE_GAP, claims, count);
 }
 
@@ -269,7 +269,7 @@ static void sim_open(struct sim *sim, const struct serving_plan *plan, uint32_t 
 
 static uint64_t work_left(const struct sim *sim, struct engine_sequence *seq)
 {
-    return serving_claim_of(&sim->s.pace, seq).work;
+    return serving_claim_of(&sim->s.pace, seq, UINT32_MAX).work;
 }
 
 static struct user *arrive(struct sim *sim, uint32_t prompt, uint32_t answer)
