@@ -251,6 +251,11 @@ size_t model_weights_count(const struct model_weights *w)
     return w->count;
 }
 
+const struct model_tensor *model_weights_at(const struct model_weights *w, size_t i)
+{
+    return w->tensors[i];
+}
+
 uint64_t model_weights_bytes(const struct model_weights *w)
 {
     return w->bytes;

@@ -42,6 +42,8 @@ LR_MUST_USE lr_code model_weights_expect(const struct model_weights *w, const ch
     }
 
 size_t model_weights_count(const struct model_weights *w);
+/* By name, i below the count. */
+const struct model_tensor *model_weights_at(const struct model_weights *w, size_t i);
 uint64_t model_weights_bytes(const struct model_weights *w); /* sum over the tensors */
 
 /* Hints to the kernel; they never fail and never change results. */

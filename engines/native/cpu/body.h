@@ -1,0 +1,374 @@
+/* native/cpu/body.h - the kernels of kernels.h, for the lanes of the including file.
+ *
+ * NATIVE_KERNELS is the name of the table that the file defines.
+ */
+#include "engines/native/cpu/kernels.h"
+#include "engines/native/cpu/lanes.h"
+#include "engines/native/cpu/scalar.h"
+
+/* ---- matrices ---- */
+
+LANES_INLINE lanes load_weights(const enum native_type type, const void *data, size_t at)
+{
+    if (type == NATIVE_F32)
+        return lanes_load((const float *)data + at);
+    if (type == NATIVE_F16)
+        return lanes_f16((const uint16_t *)data + at);
+    return lanes_bf16((const uint16_t *)data + at);
+}
+
+LANES_INLINE float weight_at(enum native_type type, const void *data, size_t at)
+{
+    if (type == NATIVE_F32)
+        return ((const float *)data)[at];
+    return type == NATIVE_F16 ? lanes_half(((const uint16_t *)data)[at])
+                              : lanes_brain(((const uint16_t *)data)[at]);
+}
+
+/* The columns past a multiple of LANES, as if zeros followed. */
+LANES_INLINE lanes last_weights(const enum native_type type, const void *data, size_t at, size_t n)
+{
+    float pad[LANES] = {0};
+
+    for (size_t i = 0; i < n; i++)
+        pad[i] = weight_at(type, data, at + i);
+    return lanes_load(pad);
+}
+
+LANES_INLINE lanes last_inputs(const float *x, size_t n)
+{
+    float pad[LANES] = {0};
+
+    memcpy(pad, x, n * sizeof(*x));
+    return lanes_load(pad);
+}
+
+LANES_INLINE void tile(const struct native_dense *job, const enum native_type type, uint32_t row,
+                       uint32_t token, const int rows, const int tokens)
+{
+    const struct native_matrix *m = job->matrix;
+    size_t columns = m->columns, stride = m->row_stride, k = 0;
+    size_t from = (size_t)(job->first + row) * stride;
+    const float *const *x = job->x + token;
+    lanes acc[WIDE_ROWS * TILE_TOKENS];
+
+    for (int i = 0; i < rows * tokens; i++)
+        acc[i] = lanes_zero();
+    for (; k + LANES <= columns; k += LANES) {
+        lanes in[TILE_TOKENS];
+        for (int t = 0; t < tokens; t++)
+            in[t] = lanes_load(x[t] + k);
+        for (int r = 0; r < rows; r++) {
+            lanes w = load_weights(type, m->data, from + (size_t)r * stride + k);
+            for (int t = 0; t < tokens; t++)
+                acc[r * tokens + t] = lanes_fma(w, in[t], acc[r * tokens + t]);
+        }
+    }
+    if (k < columns)
+        for (int r = 0; r < rows; r++) {
+            lanes w = last_weights(type, m->data, from + (size_t)r * stride + k, columns - k);
+            for (int t = 0; t < tokens; t++)
+                acc[r * tokens + t] =
+                    lanes_fma(w, last_inputs(x[t] + k, columns - k), acc[r * tokens + t]);
+        }
+    for (int r = 0; r < rows; r++)
+        for (int t = 0; t < tokens; t++)
+            job->y[(token + (size_t)t) * job->y_stride + row + (size_t)r] =
+                lanes_sum(acc[r * tokens + t]);
+}
+
+LANES_INLINE void dense_rows(const struct native_dense *job, const enum native_type type)
+{
+    uint32_t r = 0, t;
+
+    if (job->tokens == 1) {
+        for (; r + WIDE_ROWS <= job->rows; r += WIDE_ROWS)
+            tile(job, type, r, 0, WIDE_ROWS, 1);
+        for (; r < job->rows; r++)
+            tile(job, type, r, 0, 1, 1);
+        return;
+    }
+    for (; r + TILE_ROWS <= job->rows; r += TILE_ROWS) {
+        for (t = 0; t + TILE_TOKENS <= job->tokens; t += TILE_TOKENS)
+            tile(job, type, r, t, TILE_ROWS, TILE_TOKENS);
+        for (; t < job->tokens; t++)
+            tile(job, type, r, t, TILE_ROWS, 1);
+    }
+    for (; r < job->rows; r++)
+        for (t = 0; t < job->tokens; t++)
+            tile(job, type, r, t, 1, 1);
+}
+
+/* Stored by columns: sixteen outputs at a time, columns in order. */
+static void dense_transposed(const struct native_dense *job)
+{
+    const struct native_matrix *m = job->matrix;
+
+    for (uint32_t r = 0; r < job->rows; r += LANES) {
+        uint32_t n = job->rows - r < LANES ? job->rows - r : LANES;
+        for (uint32_t t = 0; t < job->tokens; t++) {
+            lanes acc = lanes_zero();
+            float out[LANES];
+            for (size_t k = 0; k < m->columns; k++) {
+                size_t at = k * m->row_stride + job->first + r;
+                lanes w = n < LANES           ? last_weights(m->type, m->data, at, n)
+                          : m->type == NATIVE_F32 ? load_weights(NATIVE_F32, m->data, at)
+                          : m->type == NATIVE_F16 ? load_weights(NATIVE_F16, m->data, at)
+                                                  : load_weights(NATIVE_BF16, m->data, at);
+                acc = lanes_fma(w, lanes_all(job->x[t][k]), acc);
+            }
+            lanes_store(out, acc);
+            memcpy(job->y + t * job->y_stride + r, out, n * sizeof(*out));
+        }
+    }
+}
+
+/* MXFP4: 32 columns share a power of two.  Their values are exact in float32. */
+static void dense_mxfp4(const struct native_dense *job)
+{
+    static const float fp4[16] = {0.0f,  0.5f,  1.0f,  1.5f,  2.0f,  3.0f,  4.0f,  6.0f,
+                                  -0.0f, -0.5f, -1.0f, -1.5f, -2.0f, -3.0f, -4.0f, -6.0f};
+    enum { GROUP = 32, BLOCK = 8 };
+    const struct native_matrix *m = job->matrix;
+    size_t groups = m->columns / GROUP;
+
+    for (uint32_t r = 0; r < job->rows; r++) {
+        const uint8_t *blocks = (const uint8_t *)m->data + (job->first + r) * groups * (GROUP / 2);
+        const uint8_t *scales = m->scales + (job->first + r) * groups;
+        for (uint32_t t = 0; t < job->tokens; t += BLOCK) {
+            uint32_t n = job->tokens - t < BLOCK ? job->tokens - t : BLOCK;
+            lanes acc[BLOCK];
+            for (uint32_t i = 0; i < n; i++)
+                acc[i] = lanes_zero();
+            for (size_t g = 0; g < groups; g++) {
+                float w[GROUP];
+                float scale = scalar_power(scales[g]);
+                for (int i = 0; i < GROUP / 2; i++) {
+                    w[2 * i] = fp4[blocks[g * 16 + (size_t)i] & 15] * scale;
+                    w[2 * i + 1] = fp4[blocks[g * 16 + (size_t)i] >> 4] * scale;
+                }
+                for (uint32_t i = 0; i < n; i++) {
+                    const float *x = job->x[t + i] + g * GROUP;
+                    acc[i] = lanes_fma(lanes_load(w), lanes_load(x), acc[i]);
+                    acc[i] = lanes_fma(lanes_load(w + LANES), lanes_load(x + LANES), acc[i]);
+                }
+            }
+            for (uint32_t i = 0; i < n; i++)
+                job->y[(t + i) * job->y_stride + r] = lanes_sum(acc[i]);
+        }
+    }
+}
+
+static void dense(const struct native_dense *job)
+{
+    if (job->matrix->transposed) {
+        dense_transposed(job);
+        return;
+    }
+    switch (job->matrix->type) {
+    case NATIVE_BF16:
+        dense_rows(job, NATIVE_BF16);
+        break;
+    case NATIVE_F16:
+        dense_rows(job, NATIVE_F16);
+        break;
+    case NATIVE_F32:
+        dense_rows(job, NATIVE_F32);
+        break;
+    case NATIVE_MXFP4:
+        dense_mxfp4(job);
+        break;
+    }
+}
+
+/* ---- attention ---- */
+
+enum { PAGE = NATIVE_PAGE_TOKENS };
+
+/* The scores of a page's positions for one head. */
+LANES_INLINE void scores_of(const struct native_look *job, uint32_t head, const float *k,
+                            float score[PAGE])
+{
+    const float *query = job->q + (size_t)head * job->key_size;
+    lanes low = lanes_zero(), high = lanes_zero();
+
+    for (uint32_t d = 0; d < job->key_size; d++) {
+        lanes q = lanes_all(query[d]);
+        low = lanes_fma(q, lanes_load(k + (size_t)d * PAGE), low);
+        high = lanes_fma(q, lanes_load(k + (size_t)d * PAGE + LANES), high);
+    }
+    lanes_store(score, low);
+    lanes_store(score + LANES, high);
+    if (job->softcap > 0)
+        for (uint32_t i = 0; i < PAGE; i++)
+            score[i] = job->softcap * scalar_tanh(score[i] / job->softcap);
+}
+
+/* out = out * shrink + weights . values */
+static void add_values(float *out, const float *v, uint32_t n, const float weight[PAGE],
+                       float shrink, uint32_t a, uint32_t b)
+{
+    uint32_t d = 0;
+
+    for (; d + LANES <= n; d += LANES) {
+        lanes sum = lanes_fma(lanes_load(out + d), lanes_all(shrink), lanes_zero());
+        for (uint32_t i = a; i < b; i++)
+            sum = lanes_fma(lanes_all(weight[i]), lanes_load(v + (size_t)i * n + d), sum);
+        lanes_store(out + d, sum);
+    }
+    for (; d < n; d++) {
+        float sum = fmaf(out[d], shrink, 0.0f);
+        for (uint32_t i = a; i < b; i++)
+            sum = fmaf(weight[i], v[(size_t)i * n + d], sum);
+        out[d] = sum;
+    }
+}
+
+/* The values are the leading rows of K, [n][PAGE]. */
+static void add_key_values(float *out, const float *k, uint32_t n, const float weight[PAGE],
+                           float shrink)
+{
+    lanes low = lanes_load(weight), high = lanes_load(weight + LANES);
+
+    for (uint32_t d = 0; d < n; d++) {
+        lanes sum = lanes_fma(low, lanes_load(k + (size_t)d * PAGE), lanes_zero());
+        sum = lanes_fma(high, lanes_load(k + (size_t)d * PAGE + LANES), sum);
+        out[d] = fmaf(out[d], shrink, lanes_sum(sum));
+    }
+}
+
+/* One page for one head: positions a..b - 1 of it are seen. */
+static void look_at_page(const struct native_look *job, uint32_t head, const float *k, uint32_t a,
+                         uint32_t b, float *top, float *sum)
+{
+    float *out = job->out + (size_t)head * job->value_size;
+    float score[PAGE], weight[PAGE], high = *top;
+
+    scores_of(job, head, k, score);
+    for (uint32_t i = a; i < b; i++)
+        high = score[i] > high ? score[i] : high;
+    float shrink = scalar_exp(*top - high);
+    for (uint32_t i = 0; i < PAGE; i++)
+        weight[i] = scalar_exp(score[i] - high);
+    for (uint32_t i = 0; i < PAGE; i++)
+        weight[i] = i >= a && i < b ? weight[i] : 0.0f;
+    *top = high;
+    *sum *= shrink;
+    for (uint32_t i = a; i < b; i++)
+        *sum += weight[i];
+    if (job->values_are_keys)
+        add_key_values(out, k, job->value_size, weight, shrink);
+    else
+        add_values(out, k + (size_t)job->key_size * PAGE, job->value_size, weight, shrink, a, b);
+}
+
+/* Softmax over one page at a time with a running maximum.  Pages begin at multiples of PAGE of
+ * the sequence, so a query reads the same pages in the same order however its prompt was split.
+ * A sink only enters the denominator: it is the first maximum, with weight one. */
+static void look(const struct native_look *job)
+{
+    float top[NATIVE_LOOK_HEADS], sum[NATIVE_LOOK_HEADS];
+
+    memset(job->out, 0, (size_t)job->group * job->value_size * sizeof(*job->out));
+    for (uint32_t h = 0; h < job->group; h++) {
+        top[h] = job->sinks != NULL ? job->sinks[h] : -3.0e38f;
+        sum[h] = job->sinks != NULL ? 1.0f : 0.0f;
+    }
+    for (uint32_t p = job->from / PAGE; p <= job->to / PAGE; p++) {
+        const float *k = job->base + job->pages[p] * job->page_stride;
+        uint32_t first = p * PAGE, a = job->from > first ? job->from - first : 0;
+        uint32_t b = job->to - first < PAGE ? job->to - first + 1 : PAGE;
+        for (uint32_t h = 0; h < job->group; h++)
+            look_at_page(job, h, k, a, b, &top[h], &sum[h]);
+    }
+    for (uint32_t h = 0; h < job->group; h++)
+        for (uint32_t d = 0; d < job->value_size; d++)
+            job->out[(size_t)h * job->value_size + d] /= sum[h];
+}
+
+/* ---- state ---- */
+
+/* Products and sums round separately here: each compiler then computes the same. */
+static void delta(const struct native_delta_step *job)
+{
+    uint32_t n = job->value_size;
+    float *memory = job->scratch, *out = job->out;
+
+    for (uint32_t i = 0; i < n; i++)
+        memory[i] = out[i] = 0;
+    for (uint32_t d = 0; d < job->key_size; d++) {
+        float *row = job->state + (size_t)d * n, key = job->k[d], decay = job->decay;
+        for (uint32_t i = 0; i < n; i++) {
+            row[i] *= decay;
+            memory[i] += row[i] * key;
+        }
+    }
+    for (uint32_t i = 0; i < n; i++)
+        memory[i] = (job->v[i] - memory[i]) * job->beta;
+    for (uint32_t d = 0; d < job->key_size; d++) {
+        float *row = job->state + (size_t)d * n, key = job->k[d], query = job->q[d];
+        for (uint32_t i = 0; i < n; i++) {
+            row[i] += key * memory[i];
+            out[i] += row[i] * query;
+        }
+    }
+}
+
+static void ssm(const struct native_ssm_step *job)
+{
+    uint32_t n = job->head_size;
+    float *out = job->out;
+
+    for (uint32_t i = 0; i < n; i++)
+        out[i] = job->skip * job->x[i];
+    for (uint32_t s = 0; s < job->state_size; s++) {
+        float *row = job->state + (size_t)s * n, in = job->dt * job->b[s], c = job->c[s];
+        float decay = job->decay;
+        for (uint32_t i = 0; i < n; i++) {
+            row[i] = row[i] * decay + in * job->x[i];
+            out[i] += row[i] * c;
+        }
+    }
+}
+
+/* ---- activations ---- */
+
+static void act(enum native_act how, float *x, size_t n)
+{
+    switch (how) {
+    case NATIVE_LINEAR:
+    case NATIVE_CLIPPED:
+        break;
+    case NATIVE_SILU:
+        for (size_t i = 0; i < n; i++)
+            x[i] = x[i] / (1.0f + scalar_exp(-x[i]));
+        break;
+    case NATIVE_GELU:
+        for (size_t i = 0; i < n; i++)
+            x[i] = 0.5f * x[i] * (1.0f + scalar_erf(x[i] * 0.70710678118654752440f));
+        break;
+    case NATIVE_GELU_TANH:
+        for (size_t i = 0; i < n; i++)
+            x[i] = 0.5f * x[i] *
+                   (1.0f + scalar_tanh(0.79788456080286535588f *
+                                       (x[i] + 0.044715f * x[i] * x[i] * x[i])));
+        break;
+    case NATIVE_RELU2:
+        for (size_t i = 0; i < n; i++)
+            x[i] = x[i] > 0 ? x[i] * x[i] : 0;
+        break;
+    case NATIVE_SIGMOID:
+        for (size_t i = 0; i < n; i++)
+            x[i] = 1.0f / (1.0f + scalar_exp(-x[i]));
+        break;
+    }
+}
+
+static const struct native_kernels body_table = {
+    .name = NATIVE_KERNELS_NAME,
+    .dense = dense,
+    .look = look,
+    .delta = delta,
+    .ssm = ssm,
+    .act = act,
+};

@@ -1,0 +1,67 @@
+/* native/model.c - a model's folder for the serving part: its list of operations, and facts. */
+#include "engines/native/model.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "engines/native/spec/open.h"
+#include "model/config.h"
+
+static lr_code model_open(const struct serving_host *host, const char *dir,
+                          const struct serving_options *options, void **model,
+                          struct lr_error *err)
+{
+    struct native_model *m;
+    lr_code code = native_model_open(dir, &m, err);
+    char text[256];
+
+    (void)options;
+    *model = m;
+    if (code >= 100) /* the daemon's own codes must not be returned through the ABI */
+        return err->code = LR_MODEL_CORRUPT;
+    if (code == LR_OK && host != NULL && host->log != NULL && m->spec.skipped > 0) {
+        snprintf(text, sizeof(text), "%u tensors that text does not need are not loaded: %s and others",
+                 m->spec.skipped, m->spec.skipped_of);
+        host->log(host->ctx, 1, "model.skipped", text);
+    }
+    return code;
+}
+
+/* The depth at which the keys and values of a sequence have as many bytes as the weights. */
+static uint32_t depth_unit(const struct native_spec *s)
+{
+    uint64_t floats = 0;
+
+    for (uint32_t i = 0; i < s->kind_count; i++)
+        floats += s->kinds[i].window == 0 ? s->kinds[i].token_floats : 0;
+    uint64_t depth = floats > 0 ? s->step_bytes / (floats * sizeof(float)) : 0;
+    return depth > UINT32_MAX ? UINT32_MAX : (uint32_t)depth;
+}
+
+static void model_facts(const void *model, struct serving_facts *out)
+{
+    const struct native_model *m = model;
+
+    *out = (struct serving_facts){
+        .vocab_rows = m->spec.vocab,
+        .context = m->spec.context,
+        .depth_unit = depth_unit(&m->spec),
+        .source = "safetensors",
+        .stop_count = m->stop_count,
+    };
+    memcpy(out->stops, m->stops, m->stop_count * sizeof(*m->stops));
+}
+
+static void model_close(void *model)
+{
+    native_model_close(model);
+}
+
+const struct serving_model_api *native_model_api(void)
+{
+    static const struct serving_model_api api = {
+        .open = model_open, .facts = model_facts, .close = model_close};
+
+    return &api;
+}

@@ -1,0 +1,227 @@
+/* native/spec/blocks.c - see blocks.h. */
+#include "engines/native/spec/blocks.h"
+
+#include <math.h>
+
+#include "engines/native/spec/build.h"
+
+static const char *or_else(const char *name, const char *otherwise)
+{
+    return name != NULL ? name : otherwise;
+}
+
+/* ---- begin and end ---- */
+
+bool native_usual_begin(struct native_builder *b, struct native_base *base, const char *embeddings,
+                        double scale)
+{
+    if (native_build_failed(b))
+        return false;
+    b->code = native_base_settle(base, b->err);
+    b->spec->context = base->context;
+    b->spec->layers = base->layers;
+    native_layer(b, "", 0);
+    native_embed(b, X, embeddings, base->vocab, base->hidden, scale);
+    return !native_build_failed(b);
+}
+
+void native_usual_end(struct native_builder *b, const struct native_base *base, const char *norm,
+                      const char *embeddings)
+{
+    native_layer(b, "", base->layers);
+    reg h = norm != NULL ? native_norm(b, X, norm, base->eps) : X;
+    if (base->tied)
+        native_ignore(b, "lm_head.");
+    (void)native_unembed(b, h, base->tied ? embeddings : "lm_head", base->vocab, false);
+}
+
+bool native_slides(const struct native_list *types, uint32_t layer, uint32_t pattern)
+{
+    if (types->count > layer)
+        return types->at[layer] == 1;
+    return pattern > 0 && (layer + 1) % pattern != 0;
+}
+
+void native_ignore_layers(struct native_builder *b, uint32_t from)
+{
+    for (uint32_t i = from; i < from + 4; i++)
+        native_ignore(b, native_name(b, "/model.layers.%u.", i));
+}
+
+reg native_plus_one_norm(struct native_builder *b, reg in, const char *weight, double eps)
+{
+    return native_norm_with(b, NATIVE_NO_REG, in, NATIVE_NO_REG, weight, false,
+                            &(struct native_norm){.eps = (float)eps, .plus_one = true});
+}
+
+/* ---- attention ---- */
+
+struct native_gqa native_gqa_of(const struct native_base *base, uint32_t rope, uint32_t window)
+{
+    return (struct native_gqa){
+        .attend = {.heads = base->heads,
+                   .kv_heads = base->kv_heads,
+                   .head_size = base->head_size,
+                   .window = window,
+                   .source = NATIVE_NONE},
+        .bias = base->bias,
+        .out_bias = base->bias,
+        .eps = base->eps,
+        .rope = rope,
+    };
+}
+
+static void normalize(struct native_builder *b, reg x, const char *name, const struct native_gqa *a)
+{
+    (void)native_norm_with(
+        b, x, x, NATIVE_NO_REG, name, false,
+        &(struct native_norm){.group = a->norm == NATIVE_QK_WHOLE ? 0 : a->attend.head_size,
+                              .eps = (float)a->eps,
+                              .plus_one = a->plus_one});
+}
+
+/* Norm and rope of Q or K. */
+static void prepare(struct native_builder *b, reg x, const char *norm, uint32_t heads,
+                    const struct native_gqa *a)
+{
+    if (a->norm == NATIVE_QK_HEADS || a->norm == NATIVE_QK_WHOLE)
+        normalize(b, x, norm, a);
+    if (a->rope != NATIVE_NONE)
+        native_rotate_with(b, x,
+                           &(struct native_rotate){.table = a->rope,
+                                                   .heads = heads,
+                                                   .head_size = a->attend.head_size,
+                                                   .interleaved = a->interleaved});
+    if (a->norm == NATIVE_QK_HEADS_AFTER)
+        normalize(b, x, norm, a);
+}
+
+reg native_gqa(struct native_builder *b, reg h, uint32_t hidden, const struct native_gqa *how)
+{
+    const struct native_attention *a = &how->attend;
+    uint32_t n = a->head_size, rows = a->heads * n, kv_rows = a->kv_heads * n;
+    reg q = native_linear(b, h, or_else(how->q, "self_attn.q_proj"), rows * (how->gated ? 2 : 1),
+                          hidden, how->bias);
+    reg k = native_linear(b, h, or_else(how->k, "self_attn.k_proj"), kv_rows, hidden, how->bias);
+    reg v = native_linear(b, h, or_else(how->v, "self_attn.v_proj"), kv_rows, hidden, how->bias);
+    reg gate = NATIVE_NO_REG;
+
+    if (how->gated) {
+        gate = native_slice(b, q, a->heads, 2 * n, n, n);
+        q = native_slice(b, q, a->heads, 2 * n, 0, n);
+    }
+    prepare(b, q, or_else(how->q_norm, "self_attn.q_norm"), a->heads, how);
+    prepare(b, k, or_else(how->k_norm, "self_attn.k_norm"), a->kv_heads, how);
+    reg out = native_attend(b, q, k, v, a, NULL);
+    if (how->gated)
+        out = native_gate(b, out, gate, NATIVE_SIGMOID, 1);
+    return native_linear(b, out, or_else(how->out, "self_attn.o_proj"), hidden, rows, how->out_bias);
+}
+
+/* Q is folded into the space of the latent, so that all heads share one key. */
+reg native_mla(struct native_builder *b, reg h, uint32_t hidden, const struct native_mla *m)
+{
+    uint32_t size = m->plain + m->rotated, key = m->rank + m->rotated;
+    struct native_heads fold = {.heads = m->heads,
+                                .rows = m->rank,
+                                .columns = m->plain,
+                                .head_rows = m->plain + m->value,
+                                .in_stride = size,
+                                .out_stride = m->rank,
+                                .transposed = true};
+    struct native_heads unfold = {.heads = m->heads,
+                                  .rows = m->value,
+                                  .columns = m->rank,
+                                  .head_rows = m->plain + m->value,
+                                  .first_row = m->plain,
+                                  .in_stride = m->rank,
+                                  .out_stride = m->value};
+    reg q = h;
+
+    if (m->query_rank != 0) {
+        q = native_linear(b, h, "self_attn.q_a_proj", m->query_rank, hidden, m->bias);
+        q = native_norm(b, q, "self_attn.q_a_layernorm", m->eps);
+    }
+    q = native_linear(b, q, m->query_rank != 0 ? "self_attn.q_b_proj" : "self_attn.q_proj",
+                      m->heads * size, m->query_rank != 0 ? m->query_rank : hidden, false);
+    reg latent = native_linear(b, h, "self_attn.kv_a_proj_with_mqa", key, hidden, m->bias);
+    reg kept = native_slice(b, latent, 1, key, 0, m->rank);
+    kept = native_norm(b, kept, "self_attn.kv_a_layernorm", m->eps);
+    native_place(b, latent, kept,
+                 &(struct native_slice){.groups = 1, .group_in = m->rank, .length = m->rank,
+                                        .out_stride = key});
+    native_rotate_with(b, q,
+                       &(struct native_rotate){.table = m->rope, .heads = m->heads, .head_size = size,
+                                               .offset = m->plain, .interleaved = m->interleaved});
+    native_rotate_with(b, latent,
+                       &(struct native_rotate){.table = m->rope, .heads = 1, .head_size = key,
+                                               .offset = m->rank, .interleaved = m->interleaved});
+    reg folded = native_heads(b, q, "self_attn.kv_b_proj", &fold);
+    reg query = native_register(b, m->heads * key);
+    native_place(b, query, folded,
+                 &(struct native_slice){.groups = m->heads, .group_in = m->rank,
+                                        .length = m->rank, .out_stride = key});
+    native_place(b, query, q,
+                 &(struct native_slice){.groups = m->heads, .group_in = size, .offset = m->plain,
+                                        .length = m->rotated, .out_stride = key,
+                                        .out_offset = m->rank});
+    reg out = native_attend(b, query, latent, NATIVE_NO_REG,
+                            &(struct native_attention){.heads = m->heads,
+                                                       .kv_heads = 1,
+                                                       .head_size = key,
+                                                       .value_size = m->rank,
+                                                       .scale = m->scale,
+                                                       .values_are_keys = true,
+                                                       .source = NATIVE_NONE},
+                            NULL);
+    out = native_heads(b, out, "self_attn.kv_b_proj", &unfold);
+    return native_linear(b, out, "self_attn.o_proj", hidden, m->heads * m->value, m->bias);
+}
+
+/* ---- MLPs ---- */
+
+reg native_mlp(struct native_builder *b, reg h, uint32_t hidden, const struct native_mlp *how)
+{
+    reg gate, up;
+
+    if (how->up == NULL) {
+        reg both = native_linear(b, h, how->gate, 2 * how->inner, hidden, how->bias);
+        gate = native_slice(b, both, 1, 2 * how->inner, 0, how->inner);
+        up = native_slice(b, both, 1, 2 * how->inner, how->inner, how->inner);
+    } else {
+        gate = native_linear(b, h, how->gate, how->inner, hidden, how->bias);
+        up = native_linear(b, h, how->up, how->inner, hidden, how->bias);
+    }
+    return native_linear(b, native_gate(b, up, gate, how->act, 1), how->down, hidden, how->inner,
+                         how->bias);
+}
+
+reg native_plain_mlp(struct native_builder *b, reg h, uint32_t hidden, const struct native_mlp *how)
+{
+    reg up = native_linear(b, h, how->up, how->inner, hidden, how->bias);
+
+    return native_linear(b, native_act(b, up, how->act), how->down, hidden, how->inner, how->bias);
+}
+
+reg native_usual_mlp(struct native_builder *b, reg h, const struct native_base *base,
+                     enum native_act act)
+{
+    return native_mlp(b, h, base->hidden,
+                      &(struct native_mlp){.gate = "mlp.gate_proj",
+                                           .up = "mlp.up_proj",
+                                           .down = "mlp.down_proj",
+                                           .inner = base->intermediate,
+                                           .act = act});
+}
+
+reg native_moe(struct native_builder *b, reg h, uint32_t hidden, const struct native_moe *how)
+{
+    struct native_experts experts = how->experts;
+    reg scores =
+        native_linear(b, h, how->router, how->route.experts, hidden, how->router_bias);
+    reg route = native_route(b, scores, how->bias, how->scales, &how->route);
+
+    experts.experts = how->route.experts;
+    experts.chosen = how->route.chosen;
+    return native_experts(b, h, route, &how->names, &experts);
+}

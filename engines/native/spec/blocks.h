@@ -1,0 +1,84 @@
+/* native/spec/blocks.h - parts of a layer that many families have, each a few operations. */
+#ifndef NATIVE_SPEC_BLOCKS_H
+#define NATIVE_SPEC_BLOCKS_H
+
+#include "engines/native/spec/builder.h"
+
+/* How the rotated heads of Q and K are normalized. */
+enum native_qk_norm {
+    NATIVE_QK_PLAIN,
+    NATIVE_QK_HEADS,       /* each head, before the rope */
+    NATIVE_QK_HEADS_AFTER, /* each head, behind the rope */
+    NATIVE_QK_WHOLE,       /* the whole projection */
+};
+
+/* Grouped attention with projections of its own. */
+struct native_gqa {
+    struct native_attention attend;
+    const char *q, *k, *v, *out; /* NULL: self_attn.q_proj, k_proj, v_proj, o_proj */
+    bool bias, out_bias;
+    enum native_qk_norm norm;
+    const char *q_norm, *k_norm; /* NULL: self_attn.q_norm, k_norm */
+    bool plus_one;               /* those multiply by 1 + weight */
+    double eps;
+    uint32_t rope; /* NATIVE_NONE: positions are not rotated */
+    bool interleaved;
+    bool gated; /* each head of Q is followed by a gate for its output */
+};
+
+/* The usual sizes of `base`. */
+struct native_gqa native_gqa_of(const struct native_base *base, uint32_t rope, uint32_t window);
+/* Returns what goes onto the residual stream. */
+reg native_gqa(struct native_builder *b, reg h, uint32_t hidden, const struct native_gqa *how);
+
+/* down(act(gate(h)) * up(h)).  up NULL: `gate` holds the rows of both, gate first. */
+struct native_mlp {
+    const char *gate, *up, *down;
+    uint32_t inner;
+    enum native_act act;
+    bool bias;
+};
+reg native_mlp(struct native_builder *b, reg h, uint32_t hidden, const struct native_mlp *how);
+/* down(act(up(h))). */
+reg native_plain_mlp(struct native_builder *b, reg h, uint32_t hidden,
+                     const struct native_mlp *how);
+/* mlp.gate_proj, mlp.up_proj, mlp.down_proj. */
+reg native_usual_mlp(struct native_builder *b, reg h, const struct native_base *base,
+                     enum native_act act);
+
+/* Router and experts. */
+struct native_moe {
+    struct native_route route;
+    struct native_experts experts;
+    struct native_expert_names names;
+    const char *router, *bias, *scales;
+    bool router_bias;
+};
+reg native_moe(struct native_builder *b, reg h, uint32_t hidden, const struct native_moe *how);
+
+/* x += in / in_norm(in) + ... : norm, then a sum. */
+reg native_plus_one_norm(struct native_builder *b, reg in, const char *weight, double eps);
+
+/* model.norm, then logits from lm_head, or from the embeddings where the model is tied. */
+void native_usual_end(struct native_builder *b, const struct native_base *base, const char *norm,
+                      const char *embeddings);
+/* Starts the list: settles the base, embeds the tokens into X. */
+bool native_usual_begin(struct native_builder *b, struct native_base *base, const char *embeddings,
+                        double scale);
+/* The layer slides: by a list of layer types (index 1 is "sliding_attention"), else by a
+ * pattern: every n-th layer sees everything. */
+bool native_slides(const struct native_list *types, uint32_t layer, uint32_t pattern);
+/* Tensors of layers behind the last one (for several tokens at once) are not needed. */
+void native_ignore_layers(struct native_builder *b, uint32_t from);
+
+/* Attention over a latent of all heads (MLA): each position keeps `rank` values and one rotated
+ * part; the matrices that make keys and values of it go into queries and outputs. */
+struct native_mla {
+    uint32_t heads, rank, query_rank, plain, rotated, value; /* query_rank 0: one matrix */
+    uint32_t rope;
+    bool interleaved, bias;
+    double scale, eps;
+};
+reg native_mla(struct native_builder *b, reg h, uint32_t hidden, const struct native_mla *how);
+
+#endif

@@ -1,0 +1,41 @@
+/* native/spec/build.h - inside the builder: what builder.c, rope.c and open.c share. */
+#ifndef NATIVE_SPEC_BUILD_H
+#define NATIVE_SPEC_BUILD_H
+
+#include "engines/native/spec/builder.h"
+#include "engines/native/spec/open.h"
+
+struct native_builder {
+    struct native_spec *spec; /* borrowed */
+    const struct model_weights *weights;
+    bool *used; /* by tensor, in the order of model_weights_at */
+    lr_code code;
+    struct lr_error *err;
+    char prefix[96];
+    uint16_t layer;
+    const char *ignored[64]; /* beginnings of names, in the arena */
+    uint32_t ignored_count;
+    uint32_t op_room, matrix_room, vector_room, register_room, cache_room;
+};
+
+bool native_build_failed(const struct native_builder *b);
+struct native_spec *native_build_spec(struct native_builder *b);
+/* NULL: no memory, and the build has failed. */
+void *native_build_alloc(struct native_builder *b, size_t count, size_t size);
+/* Gives the registers their buffers and counts bytes. */
+void native_build_finish(struct native_builder *b);
+/* Every tensor is used, ignored, or an error. */
+void native_build_check_tensors(struct native_builder *b, const struct native_arch *arch);
+
+/* ---- tensors (tensors.c) ---- */
+
+/* `count` matrices of rows x columns; the index of the first. */
+uint32_t native_build_matrices(struct native_builder *b, const char *name, uint32_t count,
+                               uint32_t rows, uint32_t columns, bool transposed);
+/* NATIVE_NONE with name NULL.  count values in all dimensions together. */
+uint32_t native_build_vector(struct native_builder *b, const char *name, uint32_t count);
+
+/* theta^(-2i / dims). */
+void native_rope_plain(double theta, uint32_t dims, double *inverse);
+
+#endif
