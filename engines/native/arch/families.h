@@ -3,8 +3,28 @@
 #define NATIVE_ARCH_FAMILIES_H
 
 /* clang-format off */
-#define NATIVE_FAMILIES(X)                                                                     \
-    X(qwen3)
+#define NATIVE_FAMILIES(X) \
+    X(cohere2) \
+    X(deepseek_v3) \
+    X(ernie4_5) \
+    X(exaone4) \
+    X(glm4) \
+    X(glm4_moe) \
+    X(gpt_oss) \
+    X(granite) \
+    X(hunyuan) \
+    X(llama) \
+    X(minimax_m2) \
+    X(mistral) \
+    X(mixtral) \
+    X(olmo3) \
+    X(phi3) \
+    X(phimoe) \
+    X(qwen2) \
+    X(qwen3) \
+    X(qwen3_moe) \
+    X(seed_oss) \
+    X(smollm3)
 /* clang-format on */
 
 #endif

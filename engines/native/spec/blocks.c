@@ -25,14 +25,20 @@ bool native_usual_begin(struct native_builder *b, struct native_base *base, cons
     return !native_build_failed(b);
 }
 
-void native_usual_end(struct native_builder *b, const struct native_base *base, const char *norm,
-                      const char *embeddings)
+reg native_usual_logits(struct native_builder *b, const struct native_base *base, reg h,
+                        const char *embeddings)
 {
     native_layer(b, "", base->layers);
-    reg h = norm != NULL ? native_norm(b, X, norm, base->eps) : X;
     if (base->tied)
         native_ignore(b, "lm_head.");
-    (void)native_unembed(b, h, base->tied ? embeddings : "lm_head", base->vocab, false);
+    return native_unembed(b, h, base->tied ? embeddings : "lm_head", base->vocab, false);
+}
+
+reg native_usual_end(struct native_builder *b, const struct native_base *base, const char *norm,
+                     const char *embeddings)
+{
+    native_layer(b, "", base->layers);
+    return native_usual_logits(b, base, native_norm(b, X, norm, base->eps), embeddings);
 }
 
 bool native_slides(const struct native_list *types, uint32_t layer, uint32_t pattern)
@@ -40,6 +46,14 @@ bool native_slides(const struct native_list *types, uint32_t layer, uint32_t pat
     if (types->count > layer)
         return types->at[layer] == 1;
     return pattern > 0 && (layer + 1) % pattern != 0;
+}
+
+bool native_lists(const struct native_list *list, uint32_t layer)
+{
+    for (uint32_t i = 0; i < list->count; i++)
+        if (list->at[i] == layer)
+            return true;
+    return false;
 }
 
 void native_ignore_layers(struct native_builder *b, uint32_t from)
@@ -203,25 +217,91 @@ reg native_plain_mlp(struct native_builder *b, reg h, uint32_t hidden, const str
     return native_linear(b, native_act(b, up, how->act), how->down, hidden, how->inner, how->bias);
 }
 
+struct native_mlp native_mlp_of(const struct native_base *base, enum native_act act)
+{
+    return (struct native_mlp){.gate = "mlp.gate_proj",
+                               .up = "mlp.up_proj",
+                               .down = "mlp.down_proj",
+                               .inner = base->intermediate,
+                               .act = act};
+}
+
 reg native_usual_mlp(struct native_builder *b, reg h, const struct native_base *base,
                      enum native_act act)
 {
-    return native_mlp(b, h, base->hidden,
-                      &(struct native_mlp){.gate = "mlp.gate_proj",
-                                           .up = "mlp.up_proj",
-                                           .down = "mlp.down_proj",
-                                           .inner = base->intermediate,
-                                           .act = act});
+    struct native_mlp mlp = native_mlp_of(base, act);
+
+    return native_mlp(b, h, base->hidden, &mlp);
+}
+
+/* ---- experts ---- */
+
+struct native_expert_names native_w123(void)
+{
+    return (struct native_expert_names){.gate = "block_sparse_moe.experts.%u.w1",
+                                        .up = "block_sparse_moe.experts.%u.w3",
+                                        .down = "block_sparse_moe.experts.%u.w2"};
+}
+
+struct native_moe native_moe_of(const char *router, const char *experts, uint32_t count,
+                                uint32_t chosen, uint32_t inner)
+{
+    return (struct native_moe){
+        .route = {.experts = count, .chosen = chosen, .normalize = true, .scale = 1},
+        .experts = {.inner = inner, .act = NATIVE_SILU, .gated = true},
+        .router = router,
+        .below = experts,
+    };
+}
+
+/* The usual names below how->below. */
+static struct native_expert_names usual_names(struct native_builder *b, const struct native_moe *how)
+{
+    const char *fused = native_name(b, "%s.gate_up_proj", how->below);
+
+    if (native_has(b, fused))
+        return (struct native_expert_names){.gate = fused,
+                                            .down = native_name(b, "%s.down_proj", how->below)};
+    return (struct native_expert_names){.gate = native_name(b, "%s.%%u.gate_proj", how->below),
+                                        .up = native_name(b, "%s.%%u.up_proj", how->below),
+                                        .down = native_name(b, "%s.%%u.down_proj", how->below)};
 }
 
 reg native_moe(struct native_builder *b, reg h, uint32_t hidden, const struct native_moe *how)
 {
     struct native_experts experts = how->experts;
+    struct native_expert_names names = how->below != NULL ? usual_names(b, how) : how->names;
     reg scores =
         native_linear(b, h, how->router, how->route.experts, hidden, how->router_bias);
     reg route = native_route(b, scores, how->bias, how->scales, &how->route);
 
     experts.experts = how->route.experts;
     experts.chosen = how->route.chosen;
-    return native_experts(b, h, route, &how->names, &experts);
+    return native_experts(b, h, route, &names, &experts);
+}
+
+reg native_grouped_experts(struct native_builder *b, reg h, uint32_t hidden,
+                           const struct native_grouped_experts *how)
+{
+    struct native_moe moe =
+        native_moe_of("mlp.gate", "mlp.experts", how->experts, how->chosen, how->inner);
+
+    moe.route.score = NATIVE_SIGMOID_SCORE;
+    moe.route.normalize = how->normalize;
+    moe.route.epsilon = 1e-20f;
+    moe.route.scale = (float)how->scale;
+    moe.route.groups = how->groups;
+    moe.route.group_count = how->group_count;
+    moe.bias = "mlp.gate.e_score_correction_bias";
+    reg out = native_moe(b, h, hidden, &moe);
+    if (how->shared > 0)
+        native_add(b, out,
+                   native_mlp(b, h, hidden,
+                              &(struct native_mlp){.gate = "mlp.shared_experts.gate_proj",
+                                                   .up = "mlp.shared_experts.up_proj",
+                                                   .down = "mlp.shared_experts.down_proj",
+                                                   .inner = how->inner * how->shared,
+                                                   .act = NATIVE_SILU}),
+                   1);
+    return out;
 }

@@ -43,6 +43,7 @@ reg native_mlp(struct native_builder *b, reg h, uint32_t hidden, const struct na
 reg native_plain_mlp(struct native_builder *b, reg h, uint32_t hidden,
                      const struct native_mlp *how);
 /* mlp.gate_proj, mlp.up_proj, mlp.down_proj. */
+struct native_mlp native_mlp_of(const struct native_base *base, enum native_act act);
 reg native_usual_mlp(struct native_builder *b, reg h, const struct native_base *base,
                      enum native_act act);
 
@@ -52,21 +53,56 @@ struct native_moe {
     struct native_experts experts;
     struct native_expert_names names;
     const char *router, *bias, *scales;
+    const char *below; /* the experts' tensors have the usual names below this; NULL: `names` */
     bool router_bias;
 };
+/* Softmax over the scores, weights that add up to one, SiLU; tensors below `experts` in one of
+ * the usual forms: <experts>.3.gate_proj, or <experts>.gate_up_proj for all.  NULL: no names. */
+struct native_moe native_moe_of(const char *router, const char *experts, uint32_t count,
+                                uint32_t chosen, uint32_t inner);
+/* Of Mixtral: block_sparse_moe.experts.3.w1 is the gate, w3 up, w2 down. */
+struct native_expert_names native_w123(void);
 reg native_moe(struct native_builder *b, reg h, uint32_t hidden, const struct native_moe *how);
 
-/* x += in / in_norm(in) + ... : norm, then a sum. */
+/* The experts of DeepSeek V3: sigmoid scores, a bias for the choice, groups, shared experts. */
+struct native_grouped_experts {
+    uint32_t experts, chosen, inner, shared, groups, group_count, dense_layers;
+    double scale;
+    bool normalize;
+};
+#define NATIVE_GROUPED_EXPERTS(type, member)                                                   \
+    NATIVE_COUNT(type, member.experts, "n_routed_experts|num_experts|num_local_experts", 1,    \
+                 4096, NATIVE_REQUIRED),                                                       \
+        NATIVE_COUNT(type, member.chosen, "num_experts_per_tok", 1, 64, NATIVE_REQUIRED),      \
+        NATIVE_COUNT(type, member.inner, "moe_intermediate_size", 1, 1 << 20,                  \
+                     NATIVE_REQUIRED),                                                         \
+        NATIVE_COUNT(type, member.shared, "n_shared_experts", 0, 64, 1),                       \
+        NATIVE_COUNT(type, member.groups, "n_group", 1, 512, 1),                               \
+        NATIVE_COUNT(type, member.group_count, "topk_group", 1, 512, 1),                       \
+        NATIVE_COUNT(type, member.dense_layers, "first_k_dense_replace", 0, 512, 0),           \
+        NATIVE_NUMBER(type, member.scale, "routed_scaling_factor", 1e-6, 1e6, 1),              \
+        NATIVE_FLAG(type, member.normalize, "norm_topk_prob", true),                           \
+        NATIVE_ONLY_COUNT("moe_layer_freq", 1), NATIVE_ONLY("scoring_func", "sigmoid"),        \
+        NATIVE_ONLY("topk_method", "noaux_tc")
+reg native_grouped_experts(struct native_builder *b, reg h, uint32_t hidden,
+                           const struct native_grouped_experts *how);
+
+/* Multiplies by 1 + weight. */
 reg native_plus_one_norm(struct native_builder *b, reg in, const char *weight, double eps);
 
-/* model.norm, then logits from lm_head, or from the embeddings where the model is tied. */
-void native_usual_end(struct native_builder *b, const struct native_base *base, const char *norm,
-                      const char *embeddings);
+/* Logits from lm_head, or from the embeddings where the model is tied. */
+reg native_usual_logits(struct native_builder *b, const struct native_base *base, reg h,
+                        const char *embeddings);
+/* The same behind an RMS norm of X. */
+reg native_usual_end(struct native_builder *b, const struct native_base *base, const char *norm,
+                     const char *embeddings);
 /* Starts the list: settles the base, embeds the tokens into X. */
 bool native_usual_begin(struct native_builder *b, struct native_base *base, const char *embeddings,
                         double scale);
 /* The layer slides: by a list of layer types (index 1 is "sliding_attention"), else by a
  * pattern: every n-th layer sees everything. */
+/* The list has this layer's number. */
+bool native_lists(const struct native_list *list, uint32_t layer);
 bool native_slides(const struct native_list *types, uint32_t layer, uint32_t pattern);
 /* Tensors of layers behind the last one (for several tokens at once) are not needed. */
 void native_ignore_layers(struct native_builder *b, uint32_t from);

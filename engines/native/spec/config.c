@@ -64,6 +64,19 @@ static void read_count(struct reading *r, const struct native_field *field, char
     memcpy(out, &value, sizeof(value));
 }
 
+static void read_pattern(struct reading *r, const struct native_field *field, char *out)
+{
+    char name[MODEL_NAME_MAX];
+    const struct lr_json *value = model_field(find(r, field->name, name), name);
+
+    if (!lr_json_is(value, LR_JSON_STRING) || value->text.len > field->most) {
+        read_count(r, field, out);
+        return;
+    }
+    uint32_t letters = (uint32_t)value->text.len;
+    memcpy(out, &letters, sizeof(letters));
+}
+
 static void read_number(struct reading *r, const struct native_field *field, char *out)
 {
     char name[MODEL_NAME_MAX];
@@ -262,8 +275,12 @@ static void read_rope(struct reading *whole, const struct native_field *field, c
     if (failed(whole) != LR_OK)
         return;
     *rope = (struct native_rope){.theta = 10000, .partial = 1, .truncate = true};
-    if (scaling != NULL && field->words[0] != '\0' && lr_json_get(scaling, field->words) != NULL)
+    if (field->words[0] != '\0' && lr_json_get(scaling, field->words) != NULL) {
         scaling = lr_json_get(scaling, field->words);
+        rope->own = true;
+    } else if (strcmp(field->words, "sliding_attention") == 0) {
+        scaling = NULL; /* what is given for all layers is for those that see everything */
+    }
     if (scaling != NULL && scaling->type != LR_JSON_OBJECT) {
         f->code = lr_fail(f->err, LR_MODEL_CORRUPT, "%s: \"%s\" is %s, expected an object",
                           f->file, name, lr_json_type_name(scaling->type));
@@ -297,6 +314,9 @@ static void read_field(struct reading *r, const struct native_field *field, char
     switch (field->kind) {
     case NATIVE_FIELD_COUNT:
         read_count(r, field, out);
+        break;
+    case NATIVE_FIELD_PATTERN:
+        read_pattern(r, field, out);
         break;
     case NATIVE_FIELD_NUMBER:
         read_number(r, field, out);

@@ -15,6 +15,7 @@
 
 enum native_field_kind {
     NATIVE_FIELD_COUNT,
+    NATIVE_FIELD_PATTERN,
     NATIVE_FIELD_NUMBER,
     NATIVE_FIELD_FLAG,
     NATIVE_FIELD_WORD,
@@ -39,6 +40,9 @@ struct native_field {
 
 #define NATIVE_COUNT(type, member, name, least, most, otherwise)                               \
     {NATIVE_FIELD_COUNT, name, offsetof(type, member), least, most, otherwise, NULL}
+/* A count, or a text with so many letters ("LLLG"). */
+#define NATIVE_COUNT_OR_TEXT(type, member, name, least, most, otherwise)                       \
+    {NATIVE_FIELD_PATTERN, name, offsetof(type, member), least, most, otherwise, NULL}
 #define NATIVE_NUMBER(type, member, name, least, most, otherwise)                              \
     {NATIVE_FIELD_NUMBER, name, offsetof(type, member), least, most, otherwise, NULL}
 #define NATIVE_FLAG(type, member, name, otherwise)                                             \
@@ -91,6 +95,7 @@ struct native_rope {
     uint32_t original; /* context that the model was first trained for; 0: not given */
     uint32_t context;
     bool truncate;
+    bool own; /* rope_parameters has a part for this kind of layer */
     struct native_list *shorter, *longer; /* longrope; in the arena */
 };
 
