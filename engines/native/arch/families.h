@@ -8,20 +8,26 @@
     X(deepseek_v3) \
     X(ernie4_5) \
     X(exaone4) \
+    X(gemma3) \
+    X(gemma4) \
     X(glm4) \
     X(glm4_moe) \
     X(gpt_oss) \
     X(granite) \
+    X(granite_hybrid) \
     X(hunyuan) \
+    X(lfm2) \
     X(llama) \
     X(minimax_m2) \
     X(mistral) \
     X(mixtral) \
+    X(nemotron_h) \
     X(olmo3) \
     X(phi3) \
     X(phimoe) \
     X(qwen2) \
     X(qwen3) \
+    X(qwen3_5) \
     X(qwen3_moe) \
     X(seed_oss) \
     X(smollm3)

@@ -192,6 +192,36 @@ reg native_mla(struct native_builder *b, reg h, uint32_t hidden, const struct na
     return native_linear(b, out, "self_attn.o_proj", hidden, m->heads * m->value, m->bias);
 }
 
+/* ---- Mamba2 ---- */
+
+reg native_mamba(struct native_builder *b, reg h, uint32_t hidden, const char *name,
+                 const struct native_mamba *m)
+{
+    uint32_t inner = m->heads * m->head_size, mixed = inner + 2 * m->groups * m->state_size;
+    uint32_t all = inner + mixed + m->heads;
+    reg in = native_linear(b, h, native_name(b, "%s.in_proj", name), all, hidden, m->bias);
+    reg gate = native_slice(b, in, 1, all, 0, inner);
+    reg xbc = native_slice(b, in, 1, all, inner, mixed);
+    reg dt = native_slice(b, in, 1, all, inner + mixed, m->heads);
+
+    xbc = native_conv(b, xbc, native_name(b, "%s.conv1d", name), mixed, m->kernel, m->conv_bias,
+                      NATIVE_SILU);
+    reg out = native_ssm(b, xbc, dt, native_name(b, "%s.A_log", name), native_name(b, "%s.D", name),
+                         native_name(b, "%s.dt_bias", name),
+                         &(struct native_ssm){.heads = m->heads,
+                                              .head_size = m->head_size,
+                                              .groups = m->groups,
+                                              .state_size = m->state_size,
+                                              .dt_min = (float)m->dt_min,
+                                              .dt_max = 3.0e38f});
+    out = native_norm_with(b, NATIVE_NO_REG, out, gate, native_name(b, "%s.norm", name), false,
+                           &(struct native_norm){.group = m->grouped_norm ? inner / m->groups : 0,
+                                                 .eps = (float)m->eps,
+                                                 .wide = true,
+                                                 .gate_first = true});
+    return native_linear(b, out, native_name(b, "%s.out_proj", name), hidden, inner, m->bias);
+}
+
 /* ---- MLPs ---- */
 
 reg native_mlp(struct native_builder *b, reg h, uint32_t hidden, const struct native_mlp *how)

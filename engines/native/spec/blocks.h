@@ -107,6 +107,17 @@ bool native_slides(const struct native_list *types, uint32_t layer, uint32_t pat
 /* Tensors of layers behind the last one (for several tokens at once) are not needed. */
 void native_ignore_layers(struct native_builder *b, uint32_t from);
 
+/* Mamba2: a short convolution, then a state space, behind a gate and a norm; tensors below
+ * `name`. */
+struct native_mamba {
+    uint32_t heads, head_size, groups, state_size, kernel;
+    bool conv_bias, bias;
+    bool grouped_norm; /* the norm is over each group's values */
+    double dt_min, eps;
+};
+reg native_mamba(struct native_builder *b, reg h, uint32_t hidden, const char *name,
+                 const struct native_mamba *how);
+
 /* Attention over a latent of all heads (MLA): each position keeps `rank` values and one rotated
  * part; the matrices that make keys and values of it go into queries and outputs. */
 struct native_mla {

@@ -128,6 +128,19 @@ static void read_word(struct reading *r, const struct native_field *field, char 
     memcpy(out, &word, sizeof(word));
 }
 
+static void read_letters(struct model_fields *f, const char *name, struct lr_str text,
+                         const char *words, struct native_list *list)
+{
+    for (size_t i = 0; i < text.len && f->code == LR_OK; i++) {
+        const struct lr_json letter = {.type = LR_JSON_STRING, .text = lr_str(text.ptr + i, 1)};
+        if (list->count == MODEL_LAYERS_MAX)
+            f->code = lr_fail(f->err, LR_MODEL_CORRUPT, "%s: \"%s\" has more than %d letters",
+                              f->file, name, MODEL_LAYERS_MAX);
+        else
+            list->at[list->count++] = word_of(f, name, &letter, words);
+    }
+}
+
 static void read_list(struct reading *r, const struct native_field *field, char *out)
 {
     struct native_list *list = (struct native_list *)(void *)out;
@@ -138,6 +151,10 @@ static void read_list(struct reading *r, const struct native_field *field, char 
     list->count = 0;
     if (value == NULL || f->code != LR_OK)
         return;
+    if (field->kind == NATIVE_FIELD_LETTERS && value->type == LR_JSON_STRING) {
+        read_letters(f, name, value->text, field->words, list);
+        return;
+    }
     if (value->type != LR_JSON_ARRAY || value->count > MODEL_LAYERS_MAX) {
         f->code = lr_fail(f->err, LR_MODEL_CORRUPT,
                           "%s: \"%s\" is no list of at most %d values", f->file, name,
@@ -147,7 +164,7 @@ static void read_list(struct reading *r, const struct native_field *field, char 
     for (uint32_t i = 0; i < value->count && f->code == LR_OK; i++) {
         const struct lr_json *item = &value->items[i];
         bool flag;
-        if (field->kind == NATIVE_FIELD_WORDS)
+        if (field->kind != NATIVE_FIELD_LIST)
             list->at[i] = word_of(f, name, item, field->words);
         else if (lr_json_bool(item, &flag))
             list->at[i] = flag;
@@ -294,7 +311,9 @@ static void read_rope(struct reading *whole, const struct native_field *field, c
     if (scaling == NULL)
         r->inner.object = whole->inner.object;
     ROPE_NUMBER(theta, "rope_theta|global_rope_theta", 1.001, 1e12, 10000);
-    ROPE_NUMBER(partial, "partial_rotary_factor|rotary_pct", 1e-3, 1, 1);
+    ROPE_NUMBER(partial, "partial_rotary_factor|rotary_pct", 1e-3, 1, 0);
+    rope->has_partial = rope->partial > 0;
+    rope->partial = rope->has_partial ? rope->partial : 1;
     const struct native_field context = {
         NATIVE_FIELD_COUNT, "max_position_embeddings", 0, 1, 1 << 26, 2048, NULL};
     read_count(whole, &context, (char *)&rope->context);
@@ -329,6 +348,7 @@ static void read_field(struct reading *r, const struct native_field *field, char
         break;
     case NATIVE_FIELD_LIST:
     case NATIVE_FIELD_WORDS:
+    case NATIVE_FIELD_LETTERS:
         read_list(r, field, out);
         break;
     case NATIVE_FIELD_ROPE:

@@ -21,6 +21,7 @@ enum native_field_kind {
     NATIVE_FIELD_WORD,
     NATIVE_FIELD_LIST,
     NATIVE_FIELD_WORDS,
+    NATIVE_FIELD_LETTERS,
     NATIVE_FIELD_ROPE,
     NATIVE_FIELD_ONLY,
     NATIVE_FIELD_ONLY_FLAG,
@@ -55,6 +56,9 @@ struct native_field {
     {NATIVE_FIELD_LIST, name, offsetof(type, member), least, most, 0, NULL}
 #define NATIVE_WORDS(type, member, name, words)                                                \
     {NATIVE_FIELD_WORDS, name, offsetof(type, member), 0, 0, 0, words}
+/* The same, or a text of which each letter is a word. */
+#define NATIVE_LETTERS(type, member, name, words)                                              \
+    {NATIVE_FIELD_LETTERS, name, offsetof(type, member), 0, 0, 0, words}
 /* rope_theta, rope_scaling, rope_parameters. */
 #define NATIVE_ROPE(type, member) {NATIVE_FIELD_ROPE, "", offsetof(type, member), 0, 0, 0, ""}
 /* rope_parameters of one kind of layer. */
@@ -95,6 +99,7 @@ struct native_rope {
     uint32_t original; /* context that the model was first trained for; 0: not given */
     uint32_t context;
     bool truncate;
+    bool has_partial; /* partial was given */
     bool own; /* rope_parameters has a part for this kind of layer */
     struct native_list *shorter, *longer; /* longrope; in the arena */
 };
