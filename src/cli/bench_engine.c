@@ -291,8 +291,9 @@ static lr_code open_engine(struct bench *b, const struct lr_engine_host *host,
 {
     const struct lr_settings *s = b->settings;
     const char *dir = lr_settings_str(s, "model"), *shape = lr_settings_str(s, "shape");
-    bool random = lr_settings_bool(s, "random"),
-         ours = strcmp(lr_settings_str(s, "engine"), "gptoss") == 0;
+    const char *id = lr_settings_str(s, "engine");
+    bool random = lr_settings_bool(s, "random");
+    bool ours = id == NULL || strcmp(id, "gptoss") == 0;
     char extra[96];
     uint32_t sequences;
     uint64_t tokens;

@@ -7,29 +7,29 @@
 
 #include "base/file.h"
 #include "base/json.h"
+#include "base/os/file.h"
 #include "base/subprocess.h"
 #include "cli/command.h"
+#include "model/config.h"
+#include "model/descriptor.h"
 #include "plugin/library.h"
 #include "plugin/manifest.h"
 
 enum { IDS_TEXT_MAX = 64 << 20 };
 
-/* <engines>/<id>: the named folder, or the one beside this program, built or installed. */
-static lr_code engine_folder(const struct lr_settings *s, char out[LR_PATH_MAX],
-                             struct lr_error *err)
+/* The folder with the engines: the named one, or the one beside this program, built or
+ * installed. */
+static lr_code engines_folder(const struct lr_settings *s, char out[LR_PATH_MAX],
+                              struct lr_error *err)
 {
-    const char *id = lr_settings_str(s, "engine"), *dir = lr_settings_str(s, "engines-dir");
+    const char *dir = lr_settings_str(s, "engines-dir");
     static const char *const places[] = {"../engines", "../lib/llm-router/engines",
                                          "../lib64/llm-router/engines"};
     char self[LR_PATH_MAX];
 
-    if (!lr_path_safe(lr_str_z(id)))
-        return lr_fail(err, LR_INVALID_ARGUMENT, "--engine %s is no plain name", id);
     if (dir != NULL) {
-        int n = snprintf(out, LR_PATH_MAX, "%s/%s", dir, id);
-        return n > 0 && n < LR_PATH_MAX
-                   ? LR_OK
-                   : lr_fail(err, LR_INVALID_ARGUMENT, "the path is too long: %s", dir);
+        (void)snprintf(out, LR_PATH_MAX, "%s", dir);
+        return LR_OK;
     }
     lr_code code = lr_self_path(self, sizeof(self), err);
     if (code != LR_OK)
@@ -38,22 +38,112 @@ static lr_code engine_folder(const struct lr_settings *s, char out[LR_PATH_MAX],
     if (slash != NULL)
         *slash = '\0';
     for (size_t i = 0; i < sizeof(places) / sizeof(places[0]); i++) {
-        int n = snprintf(out, LR_PATH_MAX, "%s/%s/%s", self, places[i], id);
+        int n = snprintf(out, LR_PATH_MAX, "%s/%s", self, places[i]);
         if (n > 0 && n < LR_PATH_MAX && lr_dir_exists(out))
             return LR_OK;
     }
     return lr_fail(err, LR_NOT_FOUND,
-                   "no engine \"%s\" in %s/%s or %s/%s: name the folder with --engines-dir", id,
-                   self, places[0], self, places[1]);
+                   "no engines in %s/%s or %s/%s: name the folder with --engines-dir", self,
+                   places[0], self, places[1]);
 }
 
-static lr_code load_plugin(const struct lr_settings *s, const struct lr_engine_api **api,
-                           struct lr_error *err)
+/* The kind of device that manifests name. */
+static const char *device_kind(const char *device)
+{
+    if (strncmp(device, "cuda", 4) == 0 || strncmp(device, "GPU-", 4) == 0)
+        return "cuda";
+    return strncmp(device, "vulkan", 6) == 0 ? "vulkan" : device;
+}
+
+/* The runtime that a node would ask an engine for.  False: the folder is no model. */
+static bool runtime_of(const char *model, char out[MODEL_NAME_MAX])
+{
+    struct model_identity identity = {0};
+    struct model_descriptor *gguf;
+    char path[LR_PATH_MAX];
+    struct lr_buf text;
+    bool found = false;
+
+    if (model == NULL)
+        return false;
+    (void)snprintf(path, sizeof(path), "%s/config.json", model);
+    lr_buf_init(&text, MODEL_CONFIG_BYTES_MAX);
+    if (lr_file_read_buf(path, &text, NULL) == LR_OK)
+        found = model_identity_parse(lr_buf_str(&text), &identity, NULL) == LR_OK;
+    lr_buf_free(&text);
+    (void)snprintf(out, MODEL_NAME_MAX, "%s", identity.runtime);
+    if (!found && model_descriptor_open(model, MODEL_FORMAT_GGUF, NULL, &gguf, NULL) == LR_OK) {
+        (void)snprintf(out, MODEL_NAME_MAX, "%s", gguf->runtime);
+        model_descriptor_close(gguf);
+        found = true;
+    }
+    return found;
+}
+
+/* As a node chooses: the engine of the largest priority that runs this model on the device.
+ * False: the folder is no model that an engine here names. */
+static bool choose_engine(const char *engines, const char *model, const char *device,
+                          char id[LR_PATH_MAX])
+{
+    char folder[LR_PATH_MAX], runtime[MODEL_NAME_MAX];
+    int32_t priority = 0;
+    bool found = false;
+
+    if (!runtime_of(model, runtime))
+        return false;
+    struct lr_dir *list = lr_dir_open(engines);
+    for (const char *name; list != NULL && (name = lr_dir_next(list)) != NULL;) {
+        struct plugin_manifest m;
+        int n = snprintf(folder, sizeof(folder), "%s/%s", engines, name);
+        if (name[0] == '.' || n < 0 || (size_t)n >= sizeof(folder) ||
+            plugin_manifest_read(&m, folder, NULL) != LR_OK)
+            continue;
+        if (plugin_list_has(m.runtimes, runtime) &&
+            plugin_list_has(m.backends, device_kind(device)) &&
+            (!found || m.priority > priority)) {
+            (void)snprintf(id, LR_PATH_MAX, "%s", name);
+            priority = m.priority;
+            found = true;
+        }
+        plugin_manifest_free(&m);
+    }
+    lr_dir_close(list);
+    return found;
+}
+
+/* <engines>/<id>, of the engine that --engine names, or else of the one that fits the model. */
+static lr_code engine_folder(const struct lr_settings *s, const char *model,
+                             char out[LR_PATH_MAX], struct lr_error *err)
+{
+    const char *named = lr_settings_str(s, "engine");
+    char engines[LR_PATH_MAX], id[LR_PATH_MAX] = "gptoss";
+
+    lr_code code = engines_folder(s, engines, err);
+    if (code != LR_OK)
+        return code;
+    if (named != NULL)
+        (void)snprintf(id, sizeof(id), "%s", named);
+    else
+        (void)choose_engine(engines, model, lr_settings_str(s, "device"), id);
+    if (!lr_path_safe(lr_str_z(id)))
+        return lr_fail(err, LR_INVALID_ARGUMENT, "--engine %s is no plain name", id);
+    int n = snprintf(out, LR_PATH_MAX, "%s/%s", engines, id);
+    if (n < 0 || n >= LR_PATH_MAX)
+        return lr_fail(err, LR_INVALID_ARGUMENT, "the path is too long: %s", engines);
+    return lr_dir_exists(out) ? LR_OK
+                              : lr_fail(err, LR_NOT_FOUND,
+                                        "no engine \"%s\" in %s: name the folder with "
+                                        "--engines-dir",
+                                        id, engines);
+}
+
+static lr_code load_plugin(const struct lr_settings *s, const char *model,
+                           const struct lr_engine_api **api, struct lr_error *err)
 {
     struct plugin_manifest manifest;
     char folder[LR_PATH_MAX];
 
-    lr_code code = engine_folder(s, folder, err);
+    lr_code code = engine_folder(s, model, folder, err);
     if (code == LR_OK)
         code = plugin_manifest_read(&manifest, folder, err);
     if (code != LR_OK)
@@ -85,7 +175,7 @@ lr_code cli_engine_open_extra(const struct lr_settings *s, const struct lr_engin
     *out = (struct cli_engine){.need = {.size = sizeof(out->need)}};
     if (dir == NULL)
         return lr_fail(err, LR_INVALID_ARGUMENT, "--model DIR is needed: a model's folder");
-    lr_code code = load_plugin(s, &out->api, err);
+    lr_code code = load_plugin(s, dir, &out->api, err);
     if (code != LR_OK)
         return code;
     const struct lr_engine_options options = {

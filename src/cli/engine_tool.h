@@ -18,9 +18,9 @@
          .help = "cpu, cuda, cuda:N, a GPU's UUID, vulkan, vulkan:N or metal"},                \
         {.name = "engine",                                                                     \
          .type = LR_SETTING_STRING,                                                            \
-         .fallback = "gptoss",                                                                 \
          .value = "ID",                                                                        \
-         .help = "folder of the engine inside the engines folder"},                            \
+         .help = "folder of the engine inside the engines folder; default: the one that a node " \
+                 "takes for the model"},                                                       \
         {.name = "engines-dir",                                                                \
          .type = LR_SETTING_PATH,                                                              \
          .value = "DIR",                                                                       \

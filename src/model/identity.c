@@ -135,6 +135,11 @@ static lr_code read_identity(struct model_fields *f, struct model_identity *out)
                        "architecture of this model is unknown",
                        f->file);
     (void)snprintf(out->runtime, sizeof(out->runtime), "%s", runtime_of(out));
+    /* The engine for gpt-oss takes the published MXFP4 alone: other copies of the weights keep
+     * the name of their architecture as their runtime. */
+    if (strcmp(out->runtime, "gptoss") == 0 && model_field(f, "hidden_size") != NULL &&
+        model_field(f, "quantization_config") == NULL)
+        (void)snprintf(out->runtime, sizeof(out->runtime), "gpt_oss");
     out->context_tokens = context_of(text_part(f));
     out->kv_bytes =
         kv_of(text_part(f), out->context_tokens, strcmp(out->runtime, "gptoss") == 0);

@@ -107,6 +107,19 @@ static void read_abi(struct reading *r)
         r->out->abi_version = (uint32_t)number;
 }
 
+static void read_priority(struct reading *r)
+{
+    const struct lr_json *value = lr_json_get(r->root, "priority");
+    int64_t number = 0;
+
+    if (value != NULL &&
+        (!lr_json_i64(value, &number) || number < -PLUGIN_MANIFEST_PRIORITY ||
+         number > PLUGIN_MANIFEST_PRIORITY))
+        complain(r, "priority", "must be a whole number from -1000 to 1000");
+    else
+        r->out->priority = (int32_t)number;
+}
+
 static void read_library(struct reading *r)
 {
     const char *name = read_string(r, "library", true);
@@ -144,6 +157,7 @@ lr_code plugin_manifest_parse(struct plugin_manifest *out, struct lr_str text,
         read_id(&r);
         out->engine_version = read_string(&r, "engine_version", true);
         read_abi(&r);
+        read_priority(&r);
         out->runtimes = plugin_manifest_read_list(&r, "runtimes");
         out->formats = plugin_manifest_read_list(&r, "formats");
         out->architectures = plugin_manifest_read_list(&r, "architectures");

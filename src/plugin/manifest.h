@@ -21,6 +21,7 @@ enum {
     PLUGIN_MANIFEST_BYTES = 64 << 10,
     PLUGIN_MANIFEST_ITEMS = 64, /* entries of one list */
     PLUGIN_MANIFEST_TEXT = 256, /* bytes of one string */
+    PLUGIN_MANIFEST_PRIORITY = 1000,
 };
 
 struct plugin_manifest {
@@ -28,6 +29,7 @@ struct plugin_manifest {
     const char *engine_id; /* [a-z0-9_-], at most 64 */
     const char *engine_version;
     uint32_t abi_version;
+    int32_t priority; /* of several engines that fit a model, the largest is taken; 0: not given */
     const char *const *runtimes; /* NULL-terminated, at least one entry, as all four lists */
     const char *const *formats;
     const char *const *architectures;

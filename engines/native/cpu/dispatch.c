@@ -3,7 +3,7 @@
  * Compiled without processor flags, because it must run on every processor.
  */
 #include "engines/native/cpu/tables.h"
-#include "engines/sampler/features.h"
+#include "engines/devices/cpu/features.h"
 
 const struct native_kernels *native_kernels_avx2(void)
 {

@@ -468,7 +468,8 @@ lr_code node_engines_resolve(const struct node_engines *engines, const struct no
                              struct node_engine **out, struct lr_error *err)
 {
     const char *wanted = strcmp(wish->runtime, "gptoss_cpp") == 0 ? "gptoss" : wish->runtime;
-    lr_code code = LR_OK;
+    const struct node_engine *refused = NULL;
+    struct lr_error reason = {0}, kept = {0};
 
     *out = NULL;
     for (struct node_engine *e = engines->first; e != NULL; e = e->next) {
@@ -477,13 +478,19 @@ lr_code node_engines_resolve(const struct node_engines *engines, const struct no
                        (e->library == NULL && strcmp(e->name, wanted) == 0);
         if (!matches)
             continue;
-        code = check_fit(e, wish, err);
-        if (code == LR_OK) {
-            *out = e;
-            return LR_OK;
+        if (check_fit(e, wish, &reason) == LR_OK) {
+            if (*out == NULL || e->manifest.priority > (*out)->manifest.priority)
+                *out = e;
+        } else if (refused == NULL || e->manifest.priority > refused->manifest.priority) {
+            refused = e; /* the largest priority says why none fits */
+            kept = reason;
         }
     }
-    return code != LR_OK ? code : explain_missing(engines, wanted, err);
+    if (*out != NULL)
+        return LR_OK;
+    if (refused == NULL)
+        return explain_missing(engines, wanted, err);
+    return lr_fail(err, kept.code, "%s", kept.text);
 }
 
 /* ---- DirectML ---- */

@@ -69,7 +69,8 @@ struct node_wish {
     const char *architecture; /* NULL: the engine itself is asked when it is probed */
     const char *device;       /* "cpu", "cuda", "vulkan", "metal" */
 };
-/* The engine for a model.  UNSUPPORTED says which runtimes there are, or why the
+/* The engine for a model: of several that fit, the one of the largest priority; of equal ones,
+ * the first.  UNSUPPORTED says which runtimes there are, or why the
  * only candidate is refused. */
 LR_MUST_USE lr_code node_engines_resolve(const struct node_engines *engines,
                                          const struct node_wish *wish, struct node_engine **out,
