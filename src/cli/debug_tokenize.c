@@ -68,7 +68,23 @@ struct job {
     struct lr_error *err;
 };
 
-static lr_code tokenize_batch(struct job *j, bool special)
+/* How texts are tokenized. */
+struct how {
+    bool special;
+    bool template;
+};
+
+static lr_code encode_one(struct job *j, struct lr_str text, struct how how)
+{
+    if (how.template)
+        tokenizer_add_wrapping(j->t, true, &j->ids);
+    lr_code rc = tokenizer_encode(j->t, text, how.special, &j->ids, j->err);
+    if (how.template)
+        tokenizer_add_wrapping(j->t, false, &j->ids);
+    return rc;
+}
+
+static lr_code tokenize_batch(struct job *j, struct how how)
 {
     const struct lr_json *list;
     struct lr_str text;
@@ -80,7 +96,7 @@ static lr_code tokenize_batch(struct job *j, bool special)
         if (!lr_json_str(&list->items[i], &text))
             return lr_fail(j->err, LR_INVALID_ARGUMENT, "item %u of the batch is no string", i);
         j->ids.count = 0;
-        rc = tokenizer_encode(j->t, text, special, &j->ids, j->err);
+        rc = encode_one(j, text, how);
         if (i != 0)
             lr_buf_add_char(&j->out, ',');
         add_ids(&j->out, &j->ids);
@@ -104,14 +120,15 @@ static lr_code tokenize_segments(struct job *j)
 
 static lr_code tokenize(struct job *j, const struct lr_settings *settings)
 {
-    bool special = lr_settings_bool(settings, "special");
+    struct how how = {lr_settings_bool(settings, "special"),
+                      lr_settings_bool(settings, "template")};
     lr_code rc;
     if (lr_settings_bool(settings, "segments")) {
         rc = tokenize_segments(j);
     } else if (lr_settings_bool(settings, "batch")) {
-        rc = tokenize_batch(j, special);
+        rc = tokenize_batch(j, how);
     } else {
-        rc = tokenizer_encode(j->t, j->input, special, &j->ids, j->err);
+        rc = encode_one(j, j->input, how);
         add_ids(&j->out, &j->ids);
     }
     lr_buf_add_char(&j->out, '\n');
@@ -123,16 +140,15 @@ static lr_code decode_list(struct job *j, const struct lr_json *list, bool skip,
 {
     if (!lr_json_is(list, LR_JSON_ARRAY))
         return lr_fail(j->err, LR_INVALID_ARGUMENT, "a JSON array of token ids is expected");
+    j->ids.count = 0;
     for (uint32_t i = 0; i < list->count; i++) {
         uint64_t id;
         if (!lr_json_u64(&list->items[i], &id) || id > UINT32_MAX)
             return lr_fail(j->err, LR_INVALID_ARGUMENT, "item %u is no token id", i);
-        uint32_t id32 = (uint32_t)id;
-        lr_code rc = tokenizer_decode(j->t, &id32, 1, skip, text, j->err);
-        if (rc != LR_OK)
-            return rc;
+        if (!tokenizer_ids_append(&j->ids, (uint32_t)id))
+            return lr_fail(j->err, LR_OUT_OF_RAM, "no memory for %u token ids", list->count);
     }
-    return LR_OK;
+    return tokenizer_decode(j->t, j->ids.items, j->ids.count, skip, text, j->err);
 }
 
 static lr_code detokenize(struct job *j, const struct lr_settings *settings)
@@ -213,6 +229,11 @@ static const struct lr_setting tokenize_flags[] = {
      .type = LR_SETTING_BOOL,
      .fallback = "false",
      .help = "recognise control tokens such as <|start|> in the text"},
+    {.name = "template",
+     .type = LR_SETTING_BOOL,
+     .fallback = "false",
+     .help = "add the ids of the file's post_processor (BOS, for example), as for a text that "
+             "no chat template wrote"},
     {.name = "batch",
      .type = LR_SETTING_BOOL,
      .fallback = "false",

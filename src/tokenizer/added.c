@@ -10,6 +10,7 @@
 #include <stdlib.h>
 
 #include "base/utf8.h"
+#include "tokenizer/chars.h"
 #include "tokenizer/internal.h"
 #include "tokenizer/reader.h"
 
@@ -33,6 +34,9 @@ static lr_code read_token(const struct lr_json *item, uint32_t index, struct add
         return lr_fail(err, LR_MODEL_CORRUPT,
                        "added_tokens[%u].id %llu is above the limit of %d", index,
                        (unsigned long long)id, TOKENIZER_MAX_VOCAB - 1);
+    if (token->text.len == 0)
+        return lr_fail(err, LR_MODEL_CORRUPT, "added_tokens[%u] with id %llu has an empty text",
+                       index, (unsigned long long)id);
     token->id = (uint32_t)id;
     bool good = read_flag(item, "special", false, &token->special) &&
                 read_flag(item, "single_word", false, &token->single_word) &&
@@ -53,12 +57,13 @@ static lr_code enter(struct vocab *v, const struct added_token *token, struct lr
     uint16_t flags = (uint16_t)(TOKEN_ADDED | (token->special ? TOKEN_SPECIAL : 0));
     struct lr_buf spelled;
     lr_buf_init(&spelled, token->text.len + 1);
-    bool is_bytes = tokenizer_alphabet_bytes(token->text, &spelled);
-    const struct vocab_slot *known = is_bytes && spelled.len != 0
-                                         ? tokenizer_vocab_find(v, spelled.data, spelled.len)
+    bool is_letters = !v->raw && tokenizer_alphabet_bytes(token->text, &spelled);
+    struct lr_str form = is_letters ? lr_buf_str(&spelled) : token->text;
+    const struct vocab_slot *known = (v->raw || is_letters) && form.len != 0
+                                         ? tokenizer_vocab_find(v, form.ptr, form.len)
                                          : NULL;
     lr_buf_free(&spelled);
-    if (known != NULL && known->id != token->id)
+    if (known != NULL && known->id != token->id && !v->repeats)
         return lr_fail(err, LR_MODEL_CORRUPT,
                        "token \"%.*s\" has the id %u in added_tokens and %u in model.vocab",
                        (int)(token->text.len < 80 ? token->text.len : 80), token->text.ptr,
@@ -116,6 +121,31 @@ static lr_code finish(struct added_matcher *m, struct lr_error *err)
     return LR_OK;
 }
 
+/* Sorts tokens after normalizing.  An empty one is never found; of equal ones the last of the
+ * file, as in the reference, but a plain one must not stand for a special one. */
+static lr_code order(struct added_matcher *m)
+{
+    uint32_t count = 0;
+    memset(m->first, 0, sizeof(m->first));
+    qsort(m->tokens, m->count, sizeof(*m->tokens), by_text);
+    for (uint32_t i = 0; i < m->count; i++) {
+        struct lr_str text = m->tokens[i].text;
+        if (text.len == 0)
+            continue;
+        bool again = count != 0 && lr_str_eq(text, m->tokens[count - 1].text);
+        if (again && m->tokens[count - 1].special)
+            continue;
+        m->tokens[again ? count - 1 : count] = m->tokens[i];
+        count += again ? 0 : 1;
+        m->first[(unsigned char)text.ptr[0]] = true;
+    }
+    m->count = count;
+    m->only_first = -1;
+    if (count != 0 && m->tokens[0].text.ptr[0] == m->tokens[count - 1].text.ptr[0])
+        m->only_first = (unsigned char)m->tokens[0].text.ptr[0];
+    return LR_OK;
+}
+
 static lr_code read_all(struct added *a, struct vocab *v, const struct lr_json *list,
                         struct lr_error *err)
 {
@@ -169,9 +199,44 @@ lr_code tokenizer_added_read(struct added *a, struct vocab *v, const struct lr_j
     return read_all(a, v, list, err);
 }
 
+lr_code tokenizer_added_normalize(struct added *a, const struct normalizer *n,
+                                  struct lr_error *err)
+{
+    struct added_matcher *m = &a->matchers[1];
+    struct normal_work work;
+    struct finder finder = {0};
+    struct lr_buf all;
+    lr_code rc = LR_OK;
+    if (n->count == 0 || m->count == 0)
+        return LR_OK;
+    tokenizer_normal_work_init(&work);
+    lr_buf_init(&all, SIZE_MAX / 2);
+    for (uint32_t i = 0; rc == LR_OK && i < m->count; i++) {
+        const unsigned char *marks = NULL;
+        struct lr_str out;
+        rc = tokenizer_normal_apply(n, &work, &finder, m->tokens[i].text, &marks, &out, err);
+        if (rc != LR_OK)
+            break;
+        m->tokens[i].at = all.len;
+        m->tokens[i].text.len = out.len;
+        lr_buf_add_str(&all, out);
+    }
+    if (rc == LR_OK && all.failed)
+        rc = lr_fail(err, LR_OUT_OF_RAM, "no memory for %u added tokens", m->count);
+    for (uint32_t i = 0; rc == LR_OK && i < m->count; i++)
+        m->tokens[i].text.ptr = all.data + m->tokens[i].at;
+    a->normalized = all.data;
+    if (rc == LR_OK)
+        rc = order(m);
+    tokenizer_normal_work_free(&work);
+    tokenizer_finder_free(&finder);
+    return rc;
+}
+
 void tokenizer_added_free(struct added *a)
 {
     free(a->text);
+    free(a->normalized);
     free(a->matchers[0].tokens);
     free(a->matchers[1].tokens);
     tokenizer_split_free_code(a->word);
@@ -230,13 +295,6 @@ static const struct added_token *longest(const struct added_matcher *m, struct l
     return best;
 }
 
-static bool is_space(uint32_t c)
-{
-    return (c >= 0x09 && c <= 0x0D) || c == 0x20 || c == 0x85 || c == 0xA0 || c == 0x1680 ||
-           (c >= 0x2000 && c <= 0x200A) || c == 0x2028 || c == 0x2029 || c == 0x202F ||
-           c == 0x205F || c == 0x3000;
-}
-
 /* Where the character before `at` begins; `at` > 0. */
 static size_t step_back(struct lr_str text, size_t at)
 {
@@ -251,7 +309,7 @@ static bool space_at(struct lr_str text, size_t at, size_t *len)
     uint32_t c;
     int n = lr_utf8_decode(text.ptr + at, text.len - at, &c);
     *len = n > 0 ? (size_t)n : 1;
-    return n > 0 && is_space(c);
+    return n > 0 && char_is_space(c);
 }
 
 static bool word_at(const struct added *a, struct lr_str text, size_t at)

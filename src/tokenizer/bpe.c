@@ -19,30 +19,28 @@ enum {
 void tokenizer_bpe_init(struct bpe *b, const struct tokenizer *t, struct tokenizer_ids *out)
 {
     *b = (struct bpe){.t = t, .out = out};
+    lr_buf_init(&b->ended, 0);
 }
 
 void tokenizer_bpe_free(struct bpe *b)
 {
     free(b->entries);
     free(b->pool);
+    free(b->keys);
     free(b->heap);
+    free(b->paths);
+    lr_buf_free(&b->ended);
 }
 
 void tokenizer_bpe_remember(struct bpe *b)
 {
     b->entries = calloc(BPE_ENTRIES, sizeof(*b->entries));
     b->pool = malloc(BPE_POOL * sizeof(*b->pool));
-    if (b->entries == NULL || b->pool == NULL) { /* slower, not wrong */
+    b->keys = malloc(BPE_KEYS);
+    if (b->entries == NULL || b->pool == NULL || b->keys == NULL) { /* slower, not wrong */
         free(b->entries);
         b->entries = NULL;
     }
-}
-
-void tokenizer_bpe_forget(struct bpe *b)
-{
-    if (b->entries != NULL)
-        memset(b->entries, 0, BPE_ENTRIES * sizeof(*b->entries));
-    b->pool_used = 0;
 }
 
 /* ---- blocks: short enough for the cache ---- */
@@ -67,34 +65,48 @@ static void merge_any(struct bpe *b, const char *bytes, size_t len)
         append(out, ids, tokenizer_merge_small(b->t, bytes, len, ids, &rank));
 }
 
-static void remember(struct bpe *b, struct bpe_entry *entry, uint64_t hash, const char *bytes,
-                     size_t len, size_t first)
+bool tokenizer_bpe_recall(struct bpe *b, uint64_t hash, const char *bytes, size_t len)
+{
+    if (b->entries == NULL || len > BPE_CACHED_MAX)
+        return false;
+    const struct bpe_entry *entry = &b->entries[hash >> 53];
+    if (entry->hash != hash || entry->len != len ||
+        memcmp(b->keys + entry->key, bytes, len) != 0)
+        return false;
+    append(b->out, b->pool + entry->at, entry->count);
+    return true;
+}
+
+void tokenizer_bpe_store(struct bpe *b, uint64_t hash, const char *bytes, size_t len,
+                         size_t first)
 {
     size_t count = b->out->count - first;
-    if (b->out->failed || b->out_of_memory)
+    if (b->entries == NULL || len > BPE_CACHED_MAX || b->out->failed || b->out_of_memory)
         return;
-    if (b->pool_used + count > BPE_POOL)
-        tokenizer_bpe_forget(b);
+    if (b->pool_used + count > BPE_POOL || b->keys_used + len > BPE_KEYS) {
+        memset(b->entries, 0, BPE_ENTRIES * sizeof(*b->entries));
+        b->pool_used = b->keys_used = 0;
+    }
     memcpy(b->pool + b->pool_used, b->out->items + first, count * sizeof(*b->pool));
-    *entry = (struct bpe_entry){hash, bytes, (uint32_t)len, (uint32_t)count, b->pool_used};
-    b->pool_used += count;
+    memcpy(b->keys + b->keys_used, bytes, len);
+    b->entries[hash >> 53] =
+        (struct bpe_entry){hash, b->keys_used, (uint32_t)len, (uint32_t)count, b->pool_used};
+    b->pool_used += (uint32_t)count;
+    b->keys_used += (uint32_t)len;
 }
 
 /* Appends the ids that merging gives, from the cache if possible. */
 static void merge_block(struct bpe *b, uint64_t hash, const char *bytes, size_t len)
 {
-    if (b->entries == NULL || len < REMEMBER_MIN || len > BPE_CACHED_MAX) {
+    if (len < REMEMBER_MIN) {
         merge_any(b, bytes, len);
         return;
     }
-    struct bpe_entry *entry = &b->entries[hash >> 53];
-    if (entry->hash == hash && entry->len == len && memcmp(entry->bytes, bytes, len) == 0) {
-        append(b->out, b->pool + entry->at, entry->count);
+    if (tokenizer_bpe_recall(b, hash, bytes, len))
         return;
-    }
     size_t first = b->out->count;
     merge_any(b, bytes, len);
-    remember(b, entry, hash, bytes, len, first);
+    tokenizer_bpe_store(b, hash, bytes, len, first);
 }
 
 /* ---- long pieces ---- */
@@ -142,11 +154,20 @@ static bool add_window(struct bpe *b, const char *bytes, size_t done, size_t end
     }
 }
 
+/* Where a window that ends near `end` may end: between two symbols. */
+static size_t window_end(const struct tokenizer *t, const char *bytes, size_t end, size_t len)
+{
+    while (t->characters_only && end < len && ((unsigned char)bytes[end] & 0xC0) == 0x80)
+        end++;
+    return t->suffix.len != 0 && end + 1 == len ? len : end;
+}
+
 static void merge_long(struct bpe *b, const char *bytes, size_t len)
 {
     size_t first = b->out->count;
     for (size_t done = 0; done < len;) {
         size_t end = len - done > WINDOW_NEW ? done + WINDOW_NEW : len;
+        end = window_end(b->t, bytes, end, len);
         if (!add_window(b, bytes, done, end, first)) {
             b->out->count = first;
             tokenizer_merge_large(b, bytes, len);
@@ -192,7 +213,7 @@ static void piece(struct bpe *b, const struct vocab_slot *slot, uint64_t hash,
 
 void tokenizer_bpe_piece(struct bpe *b, const char *bytes, size_t len)
 {
-    if (len <= 2 && piece_of_two(b, bytes, len))
+    if (len <= 2 && b->t->plain_bytes && piece_of_two(b, bytes, len))
         return;
     struct key key = key_of(bytes, len);
     uint64_t hash = key_hash(key, len);

@@ -15,16 +15,21 @@
 
 #include "tokenizer/internal.h"
 
-/* The ids of a byte string seen before in the same call.  Keys point into the text. */
+/* The ids of a byte string seen before in the same call. */
 struct bpe_entry {
     uint64_t hash;
-    const char *bytes; /* borrowed from the text of the call */
-    uint32_t len;      /* 0: free */
-    uint32_t count;    /* of ids */
-    size_t at;         /* in bpe.pool */
+    uint32_t key;   /* its bytes in bpe.keys */
+    uint32_t len;   /* 0: free */
+    uint32_t count; /* of ids */
+    uint32_t at;    /* in bpe.pool */
 };
 
-enum { BPE_ENTRIES = 2048, BPE_POOL = 1 << 16, BPE_CACHED_MAX = 1024 };
+enum {
+    BPE_ENTRIES = 2048,
+    BPE_POOL = 1 << 16,
+    BPE_KEYS = 1 << 18,
+    BPE_CACHED_MAX = 1024,
+};
 
 /* Working memory of one call.  Thread: the caller's. */
 struct bpe {
@@ -32,9 +37,14 @@ struct bpe {
     struct tokenizer_ids *out;
     struct bpe_entry *entries; /* owned; NULL: no cache */
     uint32_t *pool;            /* owned */
-    size_t pool_used;
+    char *keys;                /* owned */
+    uint32_t pool_used;
+    uint32_t keys_used;
     void *heap; /* owned: for pieces that fit nowhere else */
     size_t heap_bytes;
+    struct lr_buf ended; /* owned: a piece with the mark of its end */
+    uint64_t *paths;     /* owned: unigram.c */
+    size_t path_room;
     bool out_of_memory; /* stays set */
 };
 
@@ -42,11 +52,18 @@ void tokenizer_bpe_init(struct bpe *b, const struct tokenizer *t, struct tokeniz
 void tokenizer_bpe_free(struct bpe *b);
 /* Enables the cache; useful for texts of more than a few thousand bytes. */
 void tokenizer_bpe_remember(struct bpe *b);
-/* Drops keys that point into text that is about to change. */
-void tokenizer_bpe_forget(struct bpe *b);
+/* The ids of a piece as encoded before; true: they were appended. */
+bool tokenizer_bpe_recall(struct bpe *b, uint64_t hash, const char *bytes, size_t len);
+/* Remembers the ids from `first` on as those of the piece. */
+void tokenizer_bpe_store(struct bpe *b, uint64_t hash, const char *bytes, size_t len,
+                         size_t first);
 
-/* Appends the ids of one piece (len >= 1), by ignore_merges or by merging. */
+/* Appends the ids of one piece (len >= 1), by ignore_merges or by merging.  Every symbol of it
+ * is in the vocabulary. */
 void tokenizer_bpe_piece(struct bpe *b, const char *bytes, size_t len);
+
+/* The same for a piece that may have unknown symbols (symbols.c). */
+void tokenizer_bpe_any_piece(struct bpe *b, const char *bytes, size_t len);
 
 /* The same for consecutive pieces: piece i ends at ends[i], where the next begins; bytes up to
  * `end` may be read.  Faster, because the lookups wait for memory together. */
@@ -82,6 +99,15 @@ LR_MUST_USE lr_code tokenizer_closed_find(struct tokenizer *t, struct lr_error *
 
 enum { CLOSED_CHARACTERS = 0x10000 };
 
+/* The byte that marks the end of a piece where the model has an end_of_word_suffix; no text has
+ * it, because it occurs in no UTF-8. */
+#define BPE_END '\xFF'
+
+/* The first symbol of bytes[0..left), as merging begins, and its length; TOKENIZER_NONE: it is
+ * not in the vocabulary. */
+uint32_t tokenizer_symbol_slow(const struct tokenizer *t, const unsigned char *bytes,
+                               size_t left, size_t *len);
+
 /* The token of the closed character that begins at bytes, and its length; or
  * TOKENIZER_NONE. */
 static inline uint32_t closed_at(const struct tokenizer *t, const unsigned char *bytes,
@@ -100,6 +126,18 @@ static inline uint32_t closed_at(const struct tokenizer *t, const unsigned char 
     c = (c & 0x0F) << 12 | (bytes[1] & 0x3Fu) << 6 | (bytes[2] & 0x3Fu);
     /* An overlong form would use another character's entry. */
     return c >= 0x800 ? t->characters[c] : TOKENIZER_NONE;
+}
+
+static inline uint32_t symbol_at(const struct tokenizer *t, const unsigned char *bytes,
+                                 size_t left, size_t *len)
+{
+    if (!t->plain_bytes)
+        return tokenizer_symbol_slow(t, bytes, left, len);
+    uint32_t id = closed_at(t, bytes, left, len);
+    if (id != TOKENIZER_NONE)
+        return id;
+    *len = 1;
+    return t->vocab.byte_ids[bytes[0]];
 }
 
 #endif

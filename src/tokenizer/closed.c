@@ -5,6 +5,7 @@
  * into one token at ranks up to R. If every pair that its first or last symbol could form with
  * an outside symbol, at any moment of that, has a rank above R, then no such pair merges before
  * the character is complete.  U+FFFD is such a character, so invalid UTF-8 is cheap.
+ * Where BPE's symbols are characters, every character of the vocabulary is one.
  */
 #include <stdlib.h>
 
@@ -38,7 +39,8 @@ static bool is_closed(const struct tokenizer *t, const struct lowest *l, const c
 {
     uint32_t row[3] = {0}, highest = 0, outside = TOKENIZER_NONE;
     for (size_t i = 0; i < len; i++)
-        row[i] = t->vocab.byte_ids[(unsigned char)bytes[i]];
+        if ((row[i] = t->vocab.byte_ids[(unsigned char)bytes[i]]) == TOKENIZER_NONE)
+            return false;
     for (size_t n = len; n > 1; n--) {
         uint32_t first = l->as_right[row[0]], last = l->as_left[row[n - 1]];
         outside = first < outside ? first : outside;
@@ -75,11 +77,12 @@ lr_code tokenizer_closed_find(struct tokenizer *t, struct lr_error *err)
     for (uint32_t id = 0; good && id < t->vocab.size; id++) {
         const struct token *token = &t->vocab.tokens[id];
         uint32_t c;
-        if ((token->flags & TOKEN_BYTES) == 0 || token->len < 2 || token->len > 3)
+        if ((token->flags & (TOKEN_INDEXED | TOKEN_SPECIAL)) != TOKEN_INDEXED ||
+            token->len < 2 || token->len > 3)
             continue;
         const char *text = vocab_bytes(&t->vocab, id);
         if (lr_utf8_decode(text, token->len, &c) == token->len &&
-            is_closed(t, &l, text, token->len, id))
+            (t->characters_only || is_closed(t, &l, text, token->len, id)))
             t->characters[c] = id;
     }
     free(l.as_left);

@@ -42,6 +42,12 @@ bool tokenizer_ids_grow(struct tokenizer_ids *ids, size_t more)
     return true;
 }
 
+bool tokenizer_ids_append(struct tokenizer_ids *ids, uint32_t id)
+{
+    tokenizer_ids_add(ids, id);
+    return !ids->failed;
+}
+
 uint32_t tokenizer_vocab_size(const struct tokenizer *t)
 {
     return t->vocab.size;
@@ -56,6 +62,11 @@ bool tokenizer_token(const struct tokenizer *t, uint32_t id, const char **bytes,
     bool used = (token->flags & TOKEN_PRESENT) != 0;
     *bytes = used ? vocab_bytes(&t->vocab, id) : "";
     *len = token->len;
+    if (t->shown != NULL) {
+        uint32_t start = id != 0 ? t->shown[id - 1] : 0;
+        *bytes = t->shown_bytes.data != NULL ? t->shown_bytes.data + start : "";
+        *len = t->shown[id] - start;
+    }
     *flags = ((token->flags & TOKEN_SPECIAL) != 0 ? (uint32_t)LR_VOCAB_SPECIAL : 0) |
              (used ? 0 : (uint32_t)LR_VOCAB_UNUSED);
     return true;
@@ -76,31 +87,126 @@ bool tokenizer_find_special(const struct tokenizer *t, const char *name, uint32_
     return false;
 }
 
+/* A vocabulary of bytes whose decoder only undoes the byte alphabet. */
+static bool shows_bytes(const struct tokenizer *t)
+{
+    return t->kind == MODEL_BPE && !t->characters_only && t->suffix.len == 0 &&
+           (t->decoder.joins_with_blanks ||
+            (t->decoder.count == 1 && t->decoder.steps[0].kind == DECODE_BYTE_LEVEL));
+}
+
+/* The text of a token that follows another one. */
+static lr_code show(const struct tokenizer *t, uint32_t id, struct lr_buf *scratch,
+                    struct lr_buf *out, struct lr_error *err)
+{
+    struct decode_run run;
+    unsigned char byte;
+    lr_buf_clear(scratch);
+    tokenizer_vocab_content(&t->vocab, id, scratch);
+    if (tokenizer_decode_is_byte(&t->decoder, lr_buf_str(scratch), &byte)) {
+        lr_buf_add_char(out, (char)byte);
+        return LR_OK;
+    }
+    tokenizer_decode_begin(&run, &t->decoder, out->limit, out, err);
+    tokenizer_decode_skip_start(&run);
+    lr_code rc = tokenizer_decode_add(&run, lr_buf_str(scratch));
+    if (rc == LR_OK)
+        rc = tokenizer_decode_end(&run);
+    tokenizer_decode_free(&run);
+    return rc;
+}
+
+lr_code tokenizer_shown_make(struct tokenizer *t, struct lr_error *err)
+{
+    lr_code rc = LR_OK;
+    struct lr_buf scratch;
+    if (shows_bytes(t))
+        return LR_OK;
+    t->shown = malloc((t->vocab.size + 1) * sizeof(*t->shown));
+    if (t->shown == NULL)
+        return lr_fail(err, LR_OUT_OF_RAM, "no memory for the texts of %u tokens",
+                       t->vocab.size);
+    lr_buf_init(&t->shown_bytes, UINT32_MAX / 2);
+    lr_buf_init(&scratch, 4 * (size_t)TOKENIZER_MAX_TOKEN);
+    for (uint32_t id = 0; rc == LR_OK && id < t->vocab.size; id++) {
+        if ((t->vocab.tokens[id].flags & TOKEN_SPECIAL) != 0)
+            tokenizer_vocab_content(&t->vocab, id, &t->shown_bytes);
+        else if ((t->vocab.tokens[id].flags & TOKEN_PRESENT) != 0)
+            rc = show(t, id, &scratch, &t->shown_bytes, err);
+        t->shown[id] = (uint32_t)t->shown_bytes.len;
+    }
+    lr_buf_free(&scratch);
+    return rc;
+}
+
+static lr_code decode_one(const struct tokenizer *t, uint32_t id, struct decode_run *run,
+                          struct lr_buf *content)
+{
+    lr_buf_clear(content);
+    tokenizer_vocab_content(&t->vocab, id, content);
+    return tokenizer_decode_add(run, lr_buf_str(content));
+}
+
+static lr_code decode_all(const struct tokenizer *t, const uint32_t *ids, size_t count,
+                          bool skip_control, struct decode_run *run)
+{
+    struct lr_buf content;
+    lr_code rc = LR_OK;
+    bool bytes = shows_bytes(t), first = true;
+    lr_buf_init(&content, 4 * (size_t)TOKENIZER_MAX_TOKEN);
+    for (size_t i = 0; rc == LR_OK && i < count; i++) {
+        if (ids[i] >= t->vocab.size) {
+            rc = lr_fail(run->err, LR_INVALID_ARGUMENT,
+                         "token id %u is beyond the vocabulary of %u tokens", ids[i],
+                         t->vocab.size);
+            break;
+        }
+        const struct token *token = &t->vocab.tokens[ids[i]];
+        if ((token->flags & TOKEN_PRESENT) == 0 ||
+            (skip_control && (token->flags & TOKEN_SPECIAL) != 0))
+            continue;
+        if (t->decoder.joins_with_blanks && !bytes && !first)
+            lr_buf_add_char(run->out, ' ');
+        first = false;
+        if (bytes && (token->flags & TOKEN_ADDED) == 0)
+            lr_buf_add(run->out, vocab_bytes(&t->vocab, ids[i]), token->len);
+        else
+            rc = decode_one(t, ids[i], run, &content);
+    }
+    lr_buf_free(&content);
+    return rc;
+}
+
 lr_code tokenizer_decode(const struct tokenizer *t, const uint32_t *ids, size_t count,
                          bool skip_control, struct lr_buf *out, struct lr_error *err)
 {
-    for (size_t i = 0; i < count; i++) {
-        const char *bytes;
-        uint32_t len, flags;
-        if (!tokenizer_token(t, ids[i], &bytes, &len, &flags))
-            return lr_fail(err, LR_INVALID_ARGUMENT,
-                           "token id %u is beyond the vocabulary of %u tokens", ids[i],
-                           t->vocab.size);
-        if (!skip_control || (flags & LR_VOCAB_SPECIAL) == 0)
-            lr_buf_add(out, bytes, len);
-    }
-    if (out->failed)
+    struct decode_run run;
+    tokenizer_decode_begin(&run, &t->decoder, out->limit, out, err);
+    lr_code rc = decode_all(t, ids, count, skip_control, &run);
+    if (rc == LR_OK)
+        rc = tokenizer_decode_end(&run);
+    tokenizer_decode_free(&run);
+    if (rc == LR_OK && out->failed)
         return lr_fail(err, LR_INVALID_ARGUMENT,
                        "the text of %zu tokens is longer than %zu bytes", count, out->limit);
-    return LR_OK;
+    return rc;
 }
 
 size_t tokenizer_memory(const struct tokenizer *t)
 {
-    return sizeof(*t) + t->vocab.capacity * sizeof(struct token) + t->vocab.bytes.capacity +
-           ((size_t)1 << t->vocab.slot_bits) * sizeof(struct vocab_slot) +
-           ((size_t)1 << t->merges.slot_bits) * sizeof(uint64_t) +
-           t->merges.count * sizeof(uint32_t) + 2 * 65536 * sizeof(uint32_t) +
-           ((size_t)1 << t->vocab.slot_bits) / 2 +
-           (t->splitter.classes != NULL ? sizeof(struct split_classes) : 0);
+    size_t slots = t->vocab.slots != NULL ? (size_t)1 << t->vocab.slot_bits : 0;
+    size_t bytes = sizeof(*t) + t->vocab.capacity * sizeof(struct token) +
+                   t->vocab.bytes.capacity + slots * sizeof(struct vocab_slot) + slots / 2;
+    if (t->merges.slots != NULL)
+        bytes += ((size_t)1 << t->merges.slot_bits) * sizeof(uint64_t) +
+                 t->merges.count * sizeof(uint32_t) + 65536 * sizeof(uint32_t);
+    if (t->characters != NULL)
+        bytes += 65536 * sizeof(uint32_t);
+    if (t->trie.edges != NULL)
+        bytes += (sizeof(uint64_t) << t->trie.bits) + t->trie.capacity * sizeof(uint32_t);
+    if (t->unigram.scores != NULL)
+        bytes += t->vocab.size * sizeof(double);
+    if (t->shown != NULL)
+        bytes += t->vocab.size * sizeof(uint32_t) + t->shown_bytes.capacity;
+    return bytes + (t->splitter.classes != NULL ? sizeof(struct split_classes) : 0);
 }

@@ -3,166 +3,119 @@
  * join and repair -> find added tokens -> split the text between them into pieces -> merge
  * (bpe.c).  All state of a call is in struct encoding, on its stack.
  */
-#define PCRE2_CODE_UNIT_WIDTH 8
-#include <pcre2.h>
 #include <stdlib.h>
 
 #include "base/utf8.h"
-#include "tokenizer/bpe.h"
-#include "tokenizer/scan.h"
+#include "tokenizer/encoding.h"
 
-enum {
-    REMEMBER_FROM = 4096, /* bytes of text from which the cache of pieces is used */
-    MATCH_LIMIT = 50 << 20,
-    JIT_STACK_FIRST = 32 << 10,
-    JIT_STACK_MAX = 4 << 20,
-};
+enum { REMEMBER_FROM = 4096 }; /* bytes of text from which the cache of pieces is used */
 
-struct encoding {
-    const struct tokenizer *t;
-    struct bpe bpe;
-    struct trust trust;
-    struct lr_buf prefixed; /* owned: a piece with its added blank */
-    pcre2_match_data *match;
-    pcre2_match_context *context;
-    pcre2_jit_stack *stack;
-    struct lr_error *err;
-};
-
-/* ---- pieces ---- */
-
-static lr_code split(struct encoding *e, uint32_t step, struct lr_str text);
-
-static lr_code prepare_match(struct encoding *e)
+/* Marks for each byte of text, which lies at `base` in the text of e->trust. */
+static void mark_trusted(const struct trust *trust, size_t base, struct lr_str text,
+                         unsigned char *marks)
 {
-    if (e->match != NULL)
-        return LR_OK;
-    e->match = pcre2_match_data_create(1, NULL);
-    e->context = pcre2_match_context_create(NULL);
-    e->stack = pcre2_jit_stack_create(JIT_STACK_FIRST, JIT_STACK_MAX, NULL);
-    if (e->match == NULL || e->context == NULL)
-        return lr_fail(e->err, LR_OUT_OF_RAM, "no memory to match the tokenizer's pattern");
-    (void)pcre2_set_match_limit(e->context, MATCH_LIMIT);
-    pcre2_jit_stack_assign(e->context, NULL, e->stack);
+    size_t flip = 0;
+    while (flip < trust->count && trust->flips[flip] <= base)
+        flip++;
+    for (size_t i = 0; i < text.len; i++) {
+        while (flip < trust->count && trust->flips[flip] <= base + i)
+            flip++;
+        marks[i] = flip % 2;
+    }
+}
+
+/* The trust of a text with marks; the caller frees flips. */
+static lr_code find_flips(const unsigned char *marks, size_t len, size_t **list,
+                          struct trust *out, struct lr_error *err)
+{
+    size_t count = 0;
+    unsigned char last = 0;
+    for (size_t i = 0; i < len; i++) {
+        count += marks[i] != last;
+        last = marks[i];
+    }
+    size_t *flips = malloc((count + 1) * sizeof(*flips));
+    if (flips == NULL)
+        return lr_fail(err, LR_OUT_OF_RAM, "no memory for %zu changes of trust", count);
+    count = 0;
+    last = 0;
+    for (size_t i = 0; i < len; i++) {
+        if (marks[i] != last)
+            flips[count++] = i;
+        last = marks[i];
+    }
+    *list = flips;
+    *out = (struct trust){flips, count};
     return LR_OK;
-}
-
-static lr_code match_failed(struct encoding *e, int rc)
-{
-    PCRE2_UCHAR text[160];
-    (void)pcre2_get_error_message(rc, text, sizeof(text));
-    return lr_fail(e->err, LR_INVALID_ARGUMENT,
-                   "the tokenizer's pattern gives up on this text: %s", (const char *)text);
-}
-
-static lr_code split_regex(struct encoding *e, uint32_t step, struct lr_str text)
-{
-    const pcre2_code *code = e->t->splitter.steps[step].code;
-    size_t done = 0, at = 0;
-    lr_code rc = prepare_match(e);
-    while (rc == LR_OK && at < text.len) {
-        int found = pcre2_match(code, (PCRE2_SPTR)text.ptr, text.len, at, PCRE2_NO_UTF_CHECK,
-                                e->match, e->context);
-        if (found == PCRE2_ERROR_NOMATCH)
-            break;
-        if (found < 0)
-            return match_failed(e, found);
-        const PCRE2_SIZE *where = pcre2_get_ovector_pointer(e->match);
-        size_t start = where[0], end = where[1];
-        if (start >= end) { /* an empty match splits nothing */
-            for (at = start + 1; at < text.len && ((unsigned char)text.ptr[at] & 0xC0) == 0x80;)
-                at++;
-            continue;
-        }
-        if (start > done)
-            rc = split(e, step + 1, lr_str(text.ptr + done, start - done));
-        if (rc == LR_OK)
-            rc = split(e, step + 1, lr_str(text.ptr + start, end - start));
-        done = at = end;
-    }
-    if (rc == LR_OK && done < text.len)
-        rc = split(e, step + 1, lr_str(text.ptr + done, text.len - done));
-    return rc;
-}
-
-static lr_code split_o200k(struct encoding *e, uint32_t step, struct lr_str text)
-{
-    const struct split_classes *classes = e->t->splitter.classes;
-    const char *at = text.ptr, *end = text.ptr + text.len;
-    bool last = step + 1 == e->t->splitter.count;
-    lr_code rc = LR_OK;
-    while (at < end && rc == LR_OK) {
-        const char *ends[BPE_BATCH], *next = at;
-        size_t count = 0;
-        while (count < BPE_BATCH && next < end)
-            ends[count++] = next = tokenizer_scan_o200k(classes, next, end);
-        if (last)
-            tokenizer_bpe_pieces(&e->bpe, at, ends, count, end);
-        for (size_t i = 0; !last && rc == LR_OK && i < count; at = ends[i++])
-            rc = split(e, step + 1, lr_str(at, (size_t)(ends[i] - at)));
-        at = next;
-    }
-    return rc;
-}
-
-static lr_code split_prefix(struct encoding *e, uint32_t step, struct lr_str text)
-{
-    if (text.ptr[0] == ' ')
-        return split(e, step + 1, text);
-    tokenizer_bpe_forget(&e->bpe); /* its keys point into e->prefixed */
-    lr_buf_clear(&e->prefixed);
-    lr_buf_add_char(&e->prefixed, ' ');
-    lr_buf_add_str(&e->prefixed, text);
-    if (e->prefixed.failed)
-        return lr_fail(e->err, LR_OUT_OF_RAM, "no memory to tokenize %zu bytes", text.len);
-    return split(e, step + 1, lr_buf_str(&e->prefixed));
-}
-
-/* Applies the steps from `step` on; the last step gives pieces. */
-static lr_code split(struct encoding *e, uint32_t step, struct lr_str text)
-{
-    if (text.len == 0)
-        return LR_OK;
-    if (step == e->t->splitter.count) {
-        tokenizer_bpe_piece(&e->bpe, text.ptr, text.len);
-        return LR_OK;
-    }
-    switch (e->t->splitter.steps[step].kind) {
-    case SPLIT_REGEX:
-        return split_regex(e, step, text);
-    case SPLIT_O200K:
-        return split_o200k(e, step, text);
-    case SPLIT_PREFIX:
-        return split_prefix(e, step, text);
-    }
-    return lr_fail(e->err, LR_INTERNAL, "unknown step in a pre-tokenizer");
 }
 
 /* ---- added tokens ---- */
 
+static lr_code encode_rest(struct encoding *e, size_t which, struct lr_str text, size_t base,
+                           bool first);
+
 /* Encodes text, which lies at `base` in the text of e->trust; finds the added tokens of matcher
  * `which` and later ones. */
-static lr_code encode_run(struct encoding *e, size_t which, struct lr_str text, size_t base)
+static lr_code encode_run(struct encoding *e, size_t which, struct lr_str text, size_t base,
+                          bool first)
 {
-    if (which == 2)
-        return split(e, 0, text);
     const struct added_matcher *m = &e->t->added.matchers[which];
     if (m->count == 0)
-        return encode_run(e, which + 1, text, base);
+        return encode_rest(e, which, text, base, first);
     size_t done = 0, from = 0;
     struct added_hit hit;
     lr_code rc = LR_OK;
     while (rc == LR_OK &&
            tokenizer_added_next(&e->t->added, m, text, &from, base, &e->trust, &hit)) {
         if (hit.start > done)
-            rc = encode_run(e, which + 1, lr_str(text.ptr + done, hit.start - done),
-                            base + done);
+            rc = encode_rest(e, which, lr_str(text.ptr + done, hit.start - done), base + done,
+                             first && done == 0);
         tokenizer_ids_add(e->bpe.out, hit.id);
         done = hit.end;
     }
     if (rc == LR_OK && done < text.len)
-        rc = encode_run(e, which + 1, lr_str(text.ptr + done, text.len - done), base + done);
+        rc = encode_rest(e, which, lr_str(text.ptr + done, text.len - done), base + done,
+                         first && done == 0);
     return rc;
+}
+
+/* Normalizes a run and goes on with the second matcher, whose tokens are normalized, too. */
+static lr_code encode_normalized(struct encoding *e, struct lr_str text, size_t base,
+                                 bool first)
+{
+    const struct tokenizer *t = e->t;
+    struct lr_str normalized = text;
+    const unsigned char *marks = NULL;
+    unsigned char *own = NULL;
+    struct trust before = e->trust, inner = {0};
+    size_t *flips = NULL;
+    bool needs_trust = t->added.matchers[1].count != 0 && e->trust.count != 0;
+    if (needs_trust) {
+        marks = own = malloc(text.len + 1);
+        if (own == NULL)
+            return lr_fail(e->err, LR_OUT_OF_RAM, "no memory to tokenize %zu bytes", text.len);
+        mark_trusted(&e->trust, base, text, own);
+    }
+    lr_code rc = tokenizer_normal_apply(&t->normalizer, &e->normal, &e->finder, text, &marks,
+                                        &normalized, e->err);
+    if (rc == LR_OK && needs_trust)
+        rc = find_flips(marks, normalized.len, &flips, &inner, e->err);
+    e->trust = inner;
+    if (rc == LR_OK)
+        rc = encode_run(e, 1, normalized, 0, first);
+    e->trust = before;
+    free(flips);
+    free(own);
+    return rc;
+}
+
+static lr_code encode_rest(struct encoding *e, size_t which, struct lr_str text, size_t base,
+                           bool first)
+{
+    if (which == 1)
+        return tokenizer_split(e, text, first);
+    return e->t->normalizer.count != 0 ? encode_normalized(e, text, base, first)
+                                       : encode_run(e, 1, text, base, first);
 }
 
 static lr_code encode_text(const struct tokenizer *t, struct lr_str text,
@@ -170,11 +123,15 @@ static lr_code encode_text(const struct tokenizer *t, struct lr_str text,
                            struct lr_error *err)
 {
     struct encoding e = {.t = t, .trust = *trust, .err = err};
+    e.spells_control = trust->count == 1 && trust->flips[0] == 0;
     tokenizer_bpe_init(&e.bpe, t, ids);
-    lr_buf_init(&e.prefixed, text.len + 1);
+    tokenizer_normal_work_init(&e.normal);
+    for (int i = 0; i < SPLIT_MAX_STEPS; i++)
+        lr_buf_init(&e.changed[i], 0);
+    lr_buf_init(&e.bytes, 0);
     if (text.len >= REMEMBER_FROM)
         tokenizer_bpe_remember(&e.bpe);
-    lr_code rc = encode_run(&e, 0, text, 0);
+    lr_code rc = encode_run(&e, 0, text, 0, true);
     if (rc == LR_OK && e.bpe.out_of_memory)
         rc = lr_fail(err, LR_OUT_OF_RAM, "no memory to tokenize %zu bytes", text.len);
     if (rc == LR_OK && ids->failed)
@@ -184,10 +141,11 @@ static lr_code encode_text(const struct tokenizer *t, struct lr_str text,
                  : lr_fail(err, LR_OUT_OF_RAM, "no memory for more than %zu token ids",
                            ids->count);
     tokenizer_bpe_free(&e.bpe);
-    lr_buf_free(&e.prefixed);
-    pcre2_match_data_free(e.match);
-    pcre2_match_context_free(e.context);
-    pcre2_jit_stack_free(e.stack);
+    tokenizer_normal_work_free(&e.normal);
+    for (int i = 0; i < SPLIT_MAX_STEPS; i++)
+        lr_buf_free(&e.changed[i]);
+    lr_buf_free(&e.bytes);
+    tokenizer_finder_free(&e.finder);
     return rc;
 }
 

@@ -8,9 +8,15 @@
 #define TOKENIZER_INTERNAL_H
 
 #include "base/json.h"
+#include "tokenizer/decoding.h"
+#include "tokenizer/normal.h"
+#include "tokenizer/split.h"
 #include "tokenizer/tokenizer.h"
+#include "tokenizer/trie.h"
 
 #define TOKENIZER_NONE UINT32_MAX
+/* U+2581, with which SentencePiece writes a blank. */
+#define TOKENIZER_WORD_MARK "\xE2\x96\x81"
 
 /* ---- vocabulary ---- */
 
@@ -18,7 +24,8 @@ enum {
     TOKEN_PRESENT = 1,
     TOKEN_SPECIAL = 2, /* added with "special": true */
     TOKEN_ADDED = 4,
-    TOKEN_BYTES = 8, /* in the model's vocabulary and written in the byte alphabet */
+    TOKEN_INDEXED = 8,  /* in the model's vocabulary, and its bytes can occur in a piece */
+    TOKEN_LETTERS = 16, /* its bytes are written in the byte alphabet in the file */
 };
 
 struct token {
@@ -47,7 +54,10 @@ struct vocab {
     struct vocab_slot *slots; /* owned, power of two, at most half full */
     uint64_t *filter;         /* owned: a Bloom filter over all tokens; small enough for L2 */
     uint32_t slot_bits;
-    uint32_t byte_ids[256];
+    uint32_t byte_ids[256]; /* TOKENIZER_NONE: no token is this byte */
+    bool repeats;           /* a text may be of several tokens; the last one is found */
+    bool raw;               /* tokens are text as written, not in the byte alphabet */
+    struct lr_str suffix;   /* borrowed: end_of_word_suffix; tokens have BPE_END for it */
 };
 
 /* Adds a token at its id; MODEL_CORRUPT when the id is taken or out of range. */
@@ -58,6 +68,12 @@ LR_MUST_USE lr_code tokenizer_vocab_read(struct vocab *v, struct lr_str whole,
                                          struct lr_str object, struct lr_error *err);
 /* Fills slots. */
 LR_MUST_USE lr_code tokenizer_vocab_index(struct vocab *v, struct lr_error *err);
+/* The form that a token of the file has in the vocabulary, from `scratch` where it changes; its
+ * flags. */
+struct lr_str tokenizer_vocab_form(const struct vocab *v, struct lr_str text, bool is_letters,
+                                   struct lr_buf *scratch);
+/* The text of a token as the file has it, appended to out. */
+void tokenizer_vocab_content(const struct vocab *v, uint32_t id, struct lr_buf *out);
 /* Fills byte_ids; added tokens must be known by then. */
 LR_MUST_USE lr_code tokenizer_vocab_find_bytes(struct vocab *v, struct lr_error *err);
 const struct vocab_slot *tokenizer_vocab_find(const struct vocab *v, const char *bytes,
@@ -134,6 +150,7 @@ static inline uint32_t merges_rank(const struct merges *m, uint32_t left, uint32
 
 struct added_token {
     struct lr_str text; /* borrowed from struct added */
+    size_t at;          /* of its normalized text, while that is made */
     uint32_t id;
     bool special;
     bool single_word;
@@ -153,6 +170,7 @@ struct added_matcher {
 struct added {
     struct added_matcher matchers[2]; /* "normalized": false ones are matched first */
     char *text;                       /* owned: the bytes of all of them */
+    char *normalized;                 /* owned: the same of the second matcher, normalized */
     void *word;                       /* owned pcre2_code of one word character */
 };
 
@@ -160,6 +178,10 @@ struct added {
 LR_MUST_USE lr_code tokenizer_added_read(struct added *a, struct vocab *v,
                                          const struct lr_json *list, struct lr_error *err);
 void tokenizer_added_free(struct added *a);
+
+/* Normalizes the tokens of the second matcher, which are found in normalized text. */
+LR_MUST_USE lr_code tokenizer_added_normalize(struct added *a, const struct normalizer *n,
+                                              struct lr_error *err);
 
 /* Where control tokens may be: offsets at which trust changes; the text begins untrusted. */
 struct trust {
@@ -179,51 +201,75 @@ bool tokenizer_added_next(const struct added *a, const struct added_matcher *m,
                           struct lr_str text, size_t *from, size_t base,
                           const struct trust *trust, struct added_hit *hit);
 
-/* ---- pre-tokenizer ---- */
-
-struct split_classes; /* scan.h */
-
-enum split_kind {
-    SPLIT_REGEX,  /* every match is a piece, and so is the text between matches */
-    SPLIT_O200K,  /* the same for one pattern, by a hand-written scanner */
-    SPLIT_PREFIX, /* a blank before every piece that does not begin with one */
-};
-
-struct split_step {
-    enum split_kind kind;
-    void *code; /* pcre2_code, owned */
-};
-
-enum { SPLIT_MAX_STEPS = 8 };
-
-struct splitter {
-    struct split_step steps[SPLIT_MAX_STEPS];
-    uint32_t count;
-    struct split_classes *classes; /* owned; only with SPLIT_O200K */
-};
-
-/* Compiles a pattern written for Oniguruma; `what` names it in messages. */
-LR_MUST_USE lr_code tokenizer_split_compile(struct lr_str pattern, bool literal,
-                                            const char *what, void **code,
-                                            struct lr_error *err);
-void tokenizer_split_free_code(void *code);
-
-LR_MUST_USE lr_code tokenizer_split_read(struct splitter *s,
-                                         const struct lr_json *pre_tokenizer,
-                                         struct lr_error *err);
-void tokenizer_split_free(struct splitter *s);
-
 /* ---- the tokenizer ---- */
 
+enum model_kind { MODEL_BPE, MODEL_UNIGRAM, MODEL_WORDPIECE };
+
+struct unigram {
+    double *scores; /* owned, by id */
+    double least;   /* of all scores */
+    size_t longest; /* bytes of the longest token */
+    uint32_t unknown;
+};
+
+struct wordpiece {
+    struct lr_str prefix; /* owned: of a token that continues a word */
+    uint32_t inner;       /* node of the trie after the prefix; 0: no token begins with it */
+    uint32_t unknown;
+    size_t longest; /* characters of a word; a longer one is unknown */
+};
+
+/* The ids that a post-processor puts around a text. */
+struct wrapping {
+    uint32_t *before; /* owned */
+    uint32_t *after;  /* owned */
+    uint32_t before_count;
+    uint32_t after_count;
+};
+
 struct tokenizer {
+    enum model_kind kind;
     struct vocab vocab;
     struct merges merges;
     struct added added;
+    struct normalizer normalizer;
     struct splitter splitter;
-    uint32_t *characters; /* owned: see closed.c; TOKENIZER_NONE: not closed */
+    struct decoder decoder;
+    struct wrapping wrapping;
+    struct trie trie;           /* Unigram, WordPiece */
+    struct unigram unigram;     /* Unigram */
+    struct wordpiece wordpiece; /* WordPiece */
+    uint32_t *characters;       /* owned: see closed.c; TOKENIZER_NONE: not closed */
+    struct lr_str suffix;       /* owned: BPE's end_of_word_suffix; empty: none */
+    uint32_t unknown;           /* BPE's unk_token, or TOKENIZER_NONE */
+    bool fuse_unknown;          /* neighbours become one */
+    bool fallback;              /* what is unknown becomes the tokens of its bytes */
+    uint32_t fallback_ids[256]; /* "<0x00>"..., or TOKENIZER_NONE */
+    uint32_t *shown;            /* owned, by id: end of its text in shown_bytes; NULL: the
+                                   vocabulary's bytes are the text */
+    struct lr_buf shown_bytes;  /* owned */
     bool ignore_merges;
-    bool pairs_merge; /* every token of two bytes comes from a merge */
+    bool characters_only;   /* BPE's symbols are characters, not bytes */
+    bool plain_bytes;       /* BPE's symbols are all the 256 bytes */
+    bool pairs_merge;       /* every token of two bytes comes from a merge */
+    bool cuts;              /* text may be cut before a word mark, see mark_seams */
+    uint64_t mark_seams[4]; /* bit b: a merge joins ...b and a word mark */
 };
+
+struct encoding; /* encoding.h */
+
+/* Appends the ids of a piece that is not empty. */
+LR_MUST_USE lr_code tokenizer_model_encode(struct encoding *e, struct lr_str piece);
+LR_MUST_USE lr_code tokenizer_unigram_encode(struct encoding *e, struct lr_str piece);
+LR_MUST_USE lr_code tokenizer_wordpiece_encode(struct encoding *e, struct lr_str piece);
+
+/* Decodes each token alone, as in the middle of a text (decode.c). */
+LR_MUST_USE lr_code tokenizer_shown_make(struct tokenizer *t, struct lr_error *err);
+
+/* Reads post_processor; borrowed for the call. */
+LR_MUST_USE lr_code tokenizer_wrapping_read(struct wrapping *w, const struct lr_json *json,
+                                            struct lr_error *err);
+void tokenizer_wrapping_free(struct wrapping *w);
 
 /* Room for one more id. */
 bool tokenizer_ids_grow(struct tokenizer_ids *ids, size_t more);

@@ -7,30 +7,20 @@
 
 #include "base/file.h"
 #include "tokenizer/bpe.h"
-#include "tokenizer/internal.h"
+#include "tokenizer/model.h"
 #include "tokenizer/reader.h"
 
 /* Memory limit for the trees of all small members. */
 enum { TREE_BYTES = 256 << 20 };
 
-struct member {
-    const char *name;
-    struct lr_str text;         /* as written; empty when absent */
-    const struct lr_json *tree; /* NULL for the large ones */
-    bool is_big;
-};
-
-enum { ADDED_TOKENS, NORMALIZER, PRE_TOKENIZER, DECODER, MODEL, FILE_MEMBERS };
 enum {
-    TYPE,
-    DROPOUT,
-    UNK_TOKEN,
-    PREFIX,
-    SUFFIX,
-    IGNORE_MERGES,
-    VOCAB,
-    MERGES,
-    MODEL_MEMBERS,
+    ADDED_TOKENS,
+    NORMALIZER,
+    PRE_TOKENIZER,
+    POST_PROCESSOR,
+    DECODER,
+    MODEL,
+    FILE_MEMBERS,
 };
 
 struct opening {
@@ -121,80 +111,33 @@ static lr_code read_file(struct opening *o)
     return rc;
 }
 
-static bool is_null(const struct lr_json *value)
-{
-    return value == NULL || value->type == LR_JSON_NULL;
-}
-
-static lr_code unsupported_type(struct opening *o, const char *field,
-                                const struct lr_json *value, const char *known)
-{
-    struct lr_str type = LR_STR_LIT("(no type)");
-    (void)lr_json_str(lr_json_get(value, "type"), &type);
-    return lr_fail(o->err, LR_UNSUPPORTED, "%s of type \"%.*s\" is not supported; use %s",
-                   field, (int)(type.len < 80 ? type.len : 80), type.ptr, known);
-}
-
-static lr_code check_file(struct opening *o)
-{
-    struct lr_str type;
-    if (!is_null(o->file[NORMALIZER].tree))
-        return unsupported_type(o, "normalizer", o->file[NORMALIZER].tree, "null");
-    const struct lr_json *decoder = o->file[DECODER].tree;
-    if (!is_null(decoder) &&
-        !(lr_json_str(lr_json_get(decoder, "type"), &type) && lr_str_eq_z(type, "ByteLevel")))
-        return unsupported_type(o, "decoder", decoder, "ByteLevel");
-    if (o->file[MODEL].text.len == 0)
-        return lr_fail(o->err, LR_MODEL_CORRUPT, "the file has no \"model\"");
-    return LR_OK;
-}
-
-/* Refuses options that would change ids and are not supported. unk_token and byte_fallback are
- * for bytes outside of the vocabulary, which cannot occur (vocab.c). */
-static lr_code check_model(struct opening *o)
-{
-    const struct member *m = o->model;
-    struct lr_str text;
-    double dropout = 0;
-    if (!is_null(m[TYPE].tree) &&
-        !(lr_json_str(m[TYPE].tree, &text) && lr_str_eq_z(text, "BPE")))
-        return lr_fail(o->err, LR_UNSUPPORTED, "model.type is not \"BPE\", the only one known");
-    if (!is_null(m[DROPOUT].tree) &&
-        !(lr_json_double(m[DROPOUT].tree, &dropout) && dropout == 0))
-        return lr_fail(o->err, LR_UNSUPPORTED, "model.dropout is set; it is not supported");
-    for (int i = PREFIX; i <= SUFFIX; i++)
-        if (!is_null(m[i].tree) && !(lr_json_str(m[i].tree, &text) && text.len == 0))
-            return lr_fail(o->err, LR_UNSUPPORTED, "model.%s is set; it is not supported",
-                           m[i].name);
-    if (!is_null(m[IGNORE_MERGES].tree) &&
-        !lr_json_bool(m[IGNORE_MERGES].tree, &o->t->ignore_merges))
-        return lr_fail(o->err, LR_MODEL_CORRUPT, "model.ignore_merges must be true or false");
-    if (m[VOCAB].text.len == 0 || m[MERGES].text.len == 0)
-        return lr_fail(o->err, LR_MODEL_CORRUPT, "model has no \"%s\"",
-                       m[VOCAB].text.len == 0 ? "vocab" : "merges");
-    return LR_OK;
-}
-
 static lr_code build(struct opening *o)
 {
     struct tokenizer *t = o->t;
-    lr_code rc = tokenizer_vocab_read(&t->vocab, o->whole, o->model[VOCAB].text, o->err);
+    const struct lr_json *pre_tokenizer = o->file[PRE_TOKENIZER].tree;
+    struct model_source source = {
+        .whole = o->whole,
+        .model = o->model,
+        .added_tokens = o->file[ADDED_TOKENS].tree,
+        .has_bytes = tokenizer_split_has_bytes(pre_tokenizer),
+        .err = o->err,
+    };
+    if (o->file[MODEL].text.len == 0)
+        return lr_fail(o->err, LR_MODEL_CORRUPT, "the file has no \"model\"");
+    lr_code rc = tokenizer_model_kind(&source, &t->kind);
     if (rc == LR_OK)
-        rc = tokenizer_vocab_index(&t->vocab, o->err);
+        rc = tokenizer_normal_read(&t->normalizer, o->file[NORMALIZER].tree, o->err);
     if (rc == LR_OK)
-        rc = tokenizer_added_read(&t->added, &t->vocab, o->file[ADDED_TOKENS].tree, o->err);
+        rc = tokenizer_split_read(&t->splitter, t->kind != MODEL_BPE, pre_tokenizer, o->err);
     if (rc == LR_OK)
-        rc = tokenizer_vocab_find_bytes(&t->vocab, o->err);
+        rc = tokenizer_decoder_read(&t->decoder, o->file[DECODER].tree, o->err);
     if (rc == LR_OK)
-        rc = tokenizer_merges_read(&t->merges, &t->vocab, o->whole, o->model[MERGES].text,
-                                   o->err);
+        rc = tokenizer_wrapping_read(&t->wrapping, o->file[POST_PROCESSOR].tree, o->err);
     if (rc == LR_OK)
-        rc = tokenizer_prune(t, o->err);
+        rc = tokenizer_model_read(t, &source);
     if (rc == LR_OK)
-        rc = tokenizer_closed_find(t, o->err);
-    if (rc == LR_OK)
-        rc = tokenizer_split_read(&t->splitter, o->file[PRE_TOKENIZER].tree, o->err);
-    return rc == LR_OK ? tokenizer_bpe_mark_direct(t, o->err) : rc;
+        rc = tokenizer_added_normalize(&t->added, &t->normalizer, o->err);
+    return rc == LR_OK ? tokenizer_shown_make(t, o->err) : rc;
 }
 
 lr_code tokenizer_open_text(struct lr_str json, struct tokenizer **out, struct lr_error *err)
@@ -209,16 +152,21 @@ lr_code tokenizer_open_text(struct lr_str json, struct tokenizer **out, struct l
         .file = {[ADDED_TOKENS] = {.name = "added_tokens"},
                  [NORMALIZER] = {.name = "normalizer"},
                  [PRE_TOKENIZER] = {.name = "pre_tokenizer"},
+                 [POST_PROCESSOR] = {.name = "post_processor"},
                  [DECODER] = {.name = "decoder"},
                  [MODEL] = {.name = "model"}},
-        .model = {[TYPE] = {.name = "type"},
-                  [DROPOUT] = {.name = "dropout"},
-                  [UNK_TOKEN] = {.name = "unk_token"},
-                  [PREFIX] = {.name = "continuing_subword_prefix"},
-                  [SUFFIX] = {.name = "end_of_word_suffix"},
-                  [IGNORE_MERGES] = {.name = "ignore_merges"},
-                  [VOCAB] = {.name = "vocab", .is_big = true},
-                  [MERGES] = {.name = "merges", .is_big = true}},
+        .model = {[MODEL_TYPE] = {.name = "type"},
+                  [MODEL_DROPOUT] = {.name = "dropout"},
+                  [MODEL_UNK_TOKEN] = {.name = "unk_token"},
+                  [MODEL_PREFIX] = {.name = "continuing_subword_prefix"},
+                  [MODEL_SUFFIX] = {.name = "end_of_word_suffix"},
+                  [MODEL_IGNORE_MERGES] = {.name = "ignore_merges"},
+                  [MODEL_BYTE_FALLBACK] = {.name = "byte_fallback"},
+                  [MODEL_FUSE_UNK] = {.name = "fuse_unk"},
+                  [MODEL_UNK_ID] = {.name = "unk_id"},
+                  [MODEL_MAX_CHARS] = {.name = "max_input_chars_per_word"},
+                  [MODEL_VOCAB] = {.name = "vocab", .is_big = true},
+                  [MODEL_MERGES] = {.name = "merges", .is_big = true}},
     };
     o.t = calloc(1, sizeof(*o.t));
     if (o.t == NULL)
@@ -227,12 +175,13 @@ lr_code tokenizer_open_text(struct lr_str json, struct tokenizer **out, struct l
     lr_arena_init(&o.arena, TREE_BYTES);
     lr_code rc = read_file(&o);
     if (rc == LR_OK)
-        rc = check_file(&o);
-    if (rc == LR_OK)
-        rc = check_model(&o);
-    if (rc == LR_OK)
         rc = build(&o);
     lr_arena_free(&o.arena);
+    if (rc == LR_INVALID_ARGUMENT) { /* an added token cannot be normalized, for example */
+        rc = LR_MODEL_CORRUPT;
+        if (err != NULL)
+            err->code = rc;
+    }
     if (rc != LR_OK) {
         tokenizer_free(o.t);
         return rc;
@@ -269,7 +218,16 @@ void tokenizer_free(struct tokenizer *t)
     tokenizer_vocab_free(&t->vocab);
     tokenizer_merges_free(&t->merges);
     tokenizer_added_free(&t->added);
+    tokenizer_normal_free(&t->normalizer);
     tokenizer_split_free(&t->splitter);
+    tokenizer_decoder_free(&t->decoder);
+    tokenizer_wrapping_free(&t->wrapping);
+    tokenizer_trie_free(&t->trie);
+    free(t->unigram.scores);
+    tokenizer_copy_free(t->wordpiece.prefix);
+    tokenizer_copy_free(t->suffix);
     free(t->characters);
+    free(t->shown);
+    lr_buf_free(&t->shown_bytes);
     free(t);
 }

@@ -61,11 +61,7 @@ size_t tokenizer_merge_small(const struct tokenizer *t, const char *bytes, size_
     size_t done = 0, n = 0; /* final ids, and the row behind them */
     bool was_byte = false;
     for (size_t i = 0, width; i < len; i += width, n++) {
-        uint32_t id = closed_at(t, byte + i, len - i, &width);
-        if (id == TOKENIZER_NONE) {
-            width = 1;
-            id = t->vocab.byte_ids[byte[i]];
-        }
+        uint32_t id = symbol_at(t, byte + i, len - i, &width);
         if (i != 0 && !merges_cross(m, byte[i - 1], byte[i])) {
             done += n > 1 ? merge_row(m, ids + done, keys, n, last_rank) : n;
             n = 0;
@@ -174,16 +170,16 @@ void tokenizer_merge_large(struct bpe *b, const char *bytes, size_t len)
     }
     struct heap h = {.items = b->heap};
     struct symbol *symbols = (struct symbol *)(h.items + 2 * len);
-    for (size_t i = 0; i < len; i++) {
-        bool last = i + 1 == len;
-        unsigned char byte = (unsigned char)bytes[i];
-        uint32_t rank =
-            last ? TOKENIZER_NONE : m->byte_pairs[byte << 8 | (unsigned char)bytes[i + 1]];
-        symbols[i] = (struct symbol){b->t->vocab.byte_ids[byte], rank,
-                                     last ? TOKENIZER_NONE : (uint32_t)i + 1,
-                                     i == 0 ? TOKENIZER_NONE : (uint32_t)i - 1};
-        if (rank != TOKENIZER_NONE)
-            h.items[h.count++] = (uint64_t)rank << 32 | i;
+    uint32_t count = 0;
+    for (size_t i = 0, width; i < len; i += width, count++) {
+        uint32_t id = symbol_at(b->t, (const unsigned char *)bytes + i, len - i, &width);
+        symbols[count] = (struct symbol){id, TOKENIZER_NONE, count + 1, count - 1};
+    }
+    symbols[count - 1].next = TOKENIZER_NONE;
+    for (uint32_t i = 0; i + 1 < count; i++) {
+        symbols[i].rank = pair_rank(m, symbols, i);
+        if (symbols[i].rank != TOKENIZER_NONE)
+            h.items[h.count++] = (uint64_t)symbols[i].rank << 32 | i;
     }
     for (size_t i = h.count / 2; i-- > 0;)
         sift_down(&h, i);

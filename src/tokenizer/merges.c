@@ -13,6 +13,8 @@ struct loading {
     const struct vocab *v;
     struct reader r;
     struct lr_buf bytes;           /* left, then right, of the merge being read */
+    struct lr_buf half;            /* one of them, as bytes */
+    struct lr_buf scratch;         /* the same with the mark of its end */
     uint32_t capacity;             /* of m->results */
     uint64_t *pairs;               /* owned: by rank, left << 20 | right */
     const struct vocab_slot *both; /* result of the previous merge */
@@ -30,15 +32,30 @@ static lr_code bad_merge(struct loading *l, const char *what)
 static lr_code read_half(struct loading *l, size_t *len)
 {
     struct lr_str half;
-    bool is_bytes;
-    lr_code rc = tokenizer_reader_token(&l->r, &half, &is_bytes);
+    bool is_bytes = true;
+    lr_code rc = l->v->raw ? tokenizer_reader_string(&l->r, &half)
+                           : tokenizer_reader_token(&l->r, &half, &is_bytes);
     if (rc != LR_OK)
         return rc;
-    if (!is_bytes || half.len == 0)
+    if ((!l->v->raw && !is_bytes) || half.len == 0)
         return bad_merge(l, "the token before here is not in the vocabulary's alphabet");
+    half = tokenizer_vocab_form(l->v, half, true, &l->scratch);
     lr_buf_add_str(&l->bytes, half);
     *len = half.len;
     return LR_OK;
+}
+
+/* Appends half of a merge that is written with a blank in between. */
+static bool add_half(struct loading *l, struct lr_str half)
+{
+    if (!l->v->raw) {
+        lr_buf_clear(&l->half);
+        if (!tokenizer_alphabet_bytes(half, &l->half))
+            return false;
+        half = lr_buf_str(&l->half);
+    }
+    lr_buf_add_str(&l->bytes, tokenizer_vocab_form(l->v, half, true, &l->scratch));
+    return true;
 }
 
 /* "a b": the alphabet has no blank, so there is exactly one. */
@@ -51,9 +68,9 @@ static lr_code read_joined(struct loading *l, size_t *left_len)
     size_t blank = lr_str_find_char(text, ' ');
     if (blank == LR_STR_NONE)
         return bad_merge(l, "a merge \"left right\" needs a blank");
-    bool good = tokenizer_alphabet_bytes(lr_str(text.ptr, blank), &l->bytes);
+    bool good = add_half(l, lr_str(text.ptr, blank));
     *left_len = l->bytes.len;
-    good = good && tokenizer_alphabet_bytes(lr_str_sub(text, blank + 1, text.len), &l->bytes);
+    good = good && add_half(l, lr_str_sub(text, blank + 1, text.len));
     if (!good || *left_len == 0 || *left_len == l->bytes.len)
         return bad_merge(l, "the token before here is not in the vocabulary's alphabet");
     return LR_OK;
@@ -169,7 +186,10 @@ void tokenizer_merges_index_bytes(struct merges *m, const struct vocab *v)
 {
     for (uint32_t a = 0; a < 256; a++)
         for (uint32_t b = 0; b < 256; b++)
-            m->byte_pairs[a << 8 | b] = merges_rank(m, v->byte_ids[a], v->byte_ids[b]);
+            m->byte_pairs[a << 8 | b] =
+                v->byte_ids[a] == TOKENIZER_NONE || v->byte_ids[b] == TOKENIZER_NONE
+                    ? TOKENIZER_NONE
+                    : merges_rank(m, v->byte_ids[a], v->byte_ids[b]);
     memset(m->seams, 0, sizeof(m->seams));
     for (size_t i = 0; i < (size_t)1 << m->slot_bits; i++) {
         if (m->slots[i] == MERGES_FREE)
@@ -188,11 +208,15 @@ lr_code tokenizer_merges_read(struct merges *m, const struct vocab *v, struct lr
     struct loading l = {.m = m, .v = v};
     tokenizer_reader_init(&l.r, whole, array, err);
     lr_buf_init(&l.bytes, array.len + 16);
+    lr_buf_init(&l.half, array.len + 16);
+    lr_buf_init(&l.scratch, array.len + 16);
     lr_code rc = read_list(&l);
     if (rc == LR_OK)
         rc = build_table(&l);
     tokenizer_reader_free(&l.r);
     lr_buf_free(&l.bytes);
+    lr_buf_free(&l.half);
+    lr_buf_free(&l.scratch);
     free(l.pairs);
     return rc;
 }

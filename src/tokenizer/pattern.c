@@ -9,6 +9,7 @@
 
 #include "base/utf8.h"
 #include "tokenizer/internal.h"
+#include "tokenizer/pattern.h"
 #include "tokenizer/scan.h"
 
 enum { PATTERN_MAX = 64 << 10 };
@@ -21,6 +22,7 @@ struct rewriting {
     struct lr_str from;
     size_t at;
     bool in_class;
+    size_t class_at; /* in `to`: where the set that is being rewritten begins */
     struct lr_buf to;
 };
 
@@ -48,6 +50,46 @@ static bool rewrite_escape(struct rewriting *w)
     return true;
 }
 
+/* "[A&&[B]]" and "[A&&[^B]]" with w->at on "&&": PCRE2 has no intersection, so that a look
+ * ahead for the second set precedes the first.  The result has no sets within sets. */
+static bool rewrite_intersection(struct rewriting *w)
+{
+    struct rewriting inner = {.from = w->from, .at = w->at + 3};
+    if (w->at + 3 >= w->from.len || w->from.ptr[w->at + 2] != '[')
+        return false;
+    bool negated = w->from.ptr[inner.at] == '^';
+    inner.at += negated ? 1 : 0;
+    inner.in_class = true;
+    lr_buf_init(&inner.to, w->to.limit);
+    bool good = true;
+    while (good && inner.at < inner.from.len && inner.from.ptr[inner.at] != ']') {
+        char c = inner.from.ptr[inner.at];
+        if (c == '\\') {
+            good = rewrite_escape(&inner);
+        } else {
+            good = c != '[' && c != '&';
+            lr_buf_add_char(&inner.to, c);
+            inner.at++;
+        }
+    }
+    good = good && inner.at + 1 < inner.from.len && inner.from.ptr[inner.at + 1] == ']' &&
+           inner.to.len != 0 && w->to.data[w->class_at + 1] != '^';
+    struct lr_buf whole;
+    lr_buf_init(&whole, w->to.limit);
+    lr_buf_add(&whole, w->to.data, w->class_at);
+    lr_buf_add_z(&whole, negated ? "(?:(?![" : "(?:(?=[");
+    lr_buf_add_str(&whole, lr_buf_str(&inner.to));
+    lr_buf_add_z(&whole, "])");
+    lr_buf_add(&whole, w->to.data + w->class_at, w->to.len - w->class_at);
+    lr_buf_add_z(&whole, "])");
+    lr_buf_free(&inner.to);
+    lr_buf_free(&w->to);
+    w->to = whole;
+    w->at = inner.at + 2;
+    w->in_class = false;
+    return good && !whole.failed;
+}
+
 /* "{2,3}+" is possessive in PCRE2 and a repeated repetition in Oniguruma. */
 static bool is_interval_plus(struct lr_str from, size_t at)
 {
@@ -66,12 +108,18 @@ static bool rewrite(struct rewriting *w)
                 return false;
             continue;
         }
-        if (w->in_class && (*p == '[' || (left > 1 && p[0] == '&' && p[1] == '&')))
+        if (w->in_class && left > 1 && p[0] == '&' && p[1] == '&') {
+            if (!rewrite_intersection(w))
+                return false;
+            continue;
+        }
+        if (w->in_class && *p == '[')
             return false; /* sets within sets */
         if (!w->in_class && is_interval_plus(w->from, w->at))
             return false;
         if (*p == '[') {
             w->in_class = true;
+            w->class_at = w->to.len;
             bool negated = left > 1 && p[1] == '^';
             lr_buf_add(&w->to, p, negated ? 2 : 1);
             w->at += negated ? 2 : 1;
@@ -85,8 +133,8 @@ static bool rewrite(struct rewriting *w)
     return !w->in_class;
 }
 
-static lr_code compile(struct lr_str pattern, uint32_t options, const char *what, void **code,
-                       struct lr_error *err)
+lr_code tokenizer_pattern_compile(struct lr_str pattern, uint32_t options, const char *what,
+                                  void **code, struct lr_error *err)
 {
     int number;
     PCRE2_SIZE offset;
@@ -112,7 +160,7 @@ lr_code tokenizer_split_compile(struct lr_str pattern, bool literal, const char 
         return lr_fail(err, LR_UNSUPPORTED, "%s has %zu bytes; 1 to %d are possible", what,
                        pattern.len, PATTERN_MAX);
     if (literal)
-        return compile(pattern, PCRE2_LITERAL, what, code, err);
+        return tokenizer_pattern_compile(pattern, PCRE2_LITERAL, what, code, err);
     struct rewriting w = {.from = pattern};
     lr_buf_init(&w.to, 32 * PATTERN_MAX);
     lr_code rc;
@@ -124,7 +172,7 @@ lr_code tokenizer_split_compile(struct lr_str pattern, bool literal, const char 
     else if (w.to.failed)
         rc = lr_fail(err, LR_OUT_OF_RAM, "no memory for %s", what);
     else
-        rc = compile(lr_buf_str(&w.to), PCRE2_UCP, what, code, err);
+        rc = tokenizer_pattern_compile(lr_buf_str(&w.to), PCRE2_UCP, what, code, err);
     lr_buf_free(&w.to);
     return rc;
 }
@@ -175,8 +223,8 @@ lr_code tokenizer_scan_classes(struct split_classes **out, struct lr_error *err)
 {
     *out = NULL;
     void *code = NULL;
-    lr_code rc =
-        compile(lr_str_z(class_pattern), 0, "the pattern of character classes", &code, err);
+    lr_code rc = tokenizer_pattern_compile(lr_str_z(class_pattern), 0,
+                                           "the pattern of character classes", &code, err);
     if (rc != LR_OK)
         return rc;
     struct split_classes *classes = malloc(sizeof(*classes));

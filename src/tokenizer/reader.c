@@ -3,6 +3,7 @@
 
 #include <stdlib.h>
 
+#include "base/json.h"
 #include "base/utf8.h"
 
 /* Byte-level BPE writes each byte as a printable character: bytes that are printable in Latin-1
@@ -35,6 +36,19 @@ bool tokenizer_alphabet_bytes(struct lr_str text, struct lr_buf *out)
         i += (size_t)len;
     }
     return true;
+}
+
+void tokenizer_alphabet_letters(struct lr_str bytes, struct lr_buf *out)
+{
+    for (size_t i = 0; i < bytes.len; i++) {
+        unsigned char byte = (unsigned char)bytes.ptr[i];
+        uint32_t c = byte <= 0x20                   ? 0x100u + byte
+                     : byte >= 0x7F && byte <= 0xA0 ? 0x121u + byte - 0x7F
+                     : byte == 0xAD                 ? 0x143
+                                                    : byte;
+        char utf8[4];
+        lr_buf_add(out, utf8, lr_utf8_encode(c, utf8));
+    }
 }
 
 void tokenizer_reader_init(struct reader *r, struct lr_str whole, struct lr_str part,
@@ -271,4 +285,18 @@ lr_code tokenizer_reader_done(struct reader *r)
 {
     skip_blanks(r);
     return r->at == r->end ? LR_OK : tokenizer_reader_fail(r, "nothing may follow here");
+}
+
+lr_code tokenizer_reader_double(struct reader *r, double *out)
+{
+    struct lr_json number = {.type = LR_JSON_NUMBER};
+    skip_blanks(r);
+    const char *start = r->at;
+    while (r->at < r->end && *r->at != '\0' && strchr("+-.0123456789eE", *r->at) != NULL)
+        r->at++;
+    number.text = lr_str(start, (size_t)(r->at - start));
+    if (number.text.len != 0 && lr_json_double(&number, out))
+        return LR_OK;
+    r->at = start;
+    return tokenizer_reader_fail(r, "a number is expected");
 }

@@ -53,4 +53,10 @@ LR_MUST_USE lr_code tokenizer_reader_done(struct reader *r);
  * not in the alphabet (the bytes before it stay appended). */
 bool tokenizer_alphabet_bytes(struct lr_str text, struct lr_buf *out);
 
+/* The opposite: appends a letter for each byte. */
+void tokenizer_alphabet_letters(struct lr_str bytes, struct lr_buf *out);
+
+/* A number of any kind as it is written, for lr_json_double. */
+LR_MUST_USE lr_code tokenizer_reader_double(struct reader *r, double *out);
+
 #endif

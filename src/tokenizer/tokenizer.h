@@ -1,7 +1,7 @@
 /* tokenizer/tokenizer.h - text to token ids and back, from a Hugging Face tokenizer.json.
  *
- * Byte-level BPE with the same ids as the Hugging Face tokenizer (without add_special_tokens:
- * the chat template writes the control tokens, so post_processor is not run).  A file that
+ * The ids are those of the Hugging Face tokenizer (without add_special_tokens: the chat
+ * template writes the control tokens; tokenizer_add_wrapping is for other texts).  A file that
  * needs anything else is refused by name.
  *
  * An open tokenizer does not change: any thread may use it, and every call has its own working
@@ -40,7 +40,8 @@ struct tokenizer_ids {
 };
 
 void tokenizer_ids_init(struct tokenizer_ids *ids, size_t limit);
-void tokenizer_ids_free(struct tokenizer_ids *ids); /* leaves an empty list */
+bool tokenizer_ids_append(struct tokenizer_ids *ids, uint32_t id); /* false: it failed */
+void tokenizer_ids_free(struct tokenizer_ids *ids);                /* leaves an empty list */
 
 /* MODEL_CORRUPT: the file is inconsistent or no JSON; UNSUPPORTED: it needs an unsupported
  * feature, with the field's name; IO; OUT_OF_RAM. *out is NULL on failure. open_text borrows
@@ -66,11 +67,16 @@ LR_MUST_USE lr_code tokenizer_encode_segments(const struct tokenizer *t,
                                               const struct lr_segment *segments, size_t count,
                                               struct tokenizer_ids *ids, struct lr_error *err);
 
+/* Appends the ids that the file's post_processor puts before (or after) a text that no chat
+ * template wrote: BOS, for example. */
+void tokenizer_add_wrapping(const struct tokenizer *t, bool before, struct tokenizer_ids *ids);
+
 /* Highest id + 1. */
 uint32_t tokenizer_vocab_size(const struct tokenizer *t);
 
-/* Raw bytes of a token (a special token gives its name), borrowed until free, and its
- * LR_VOCAB_SPECIAL and LR_VOCAB_UNUSED flags.  False beyond the vocabulary. */
+/* The bytes that a token adds to a text in which it is not the first token (a special token
+ * gives its name), borrowed until free, and its LR_VOCAB_SPECIAL and LR_VOCAB_UNUSED flags.
+ * False beyond the vocabulary. */
 bool tokenizer_token(const struct tokenizer *t, uint32_t id, const char **bytes, uint32_t *len,
                      uint32_t *flags);
 

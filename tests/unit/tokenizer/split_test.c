@@ -182,7 +182,8 @@ static void test_what_oniguruma_reads_differently_is_refused(void **state)
 {
     (void)state;
     static const char *const bad[] = {
-        "\\w+", "\\bx", "a{1,3}+", "[a-z&&[^b]]", "\\h", "[\\S]", "(", "[a", "\\", "\\R", "",
+        "\\w+",  "\\bx", "a{1,3}+", "[^a-z&&[^b]]", "[a[b]]", "[a&&b]", "\\h",
+        "[\\S]", "(",    "[a",      "\\",           "\\R",    "",
     };
     for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
         struct lr_error err = {0};
@@ -190,6 +191,7 @@ static void test_what_oniguruma_reads_differently_is_refused(void **state)
         assert_non_null(strstr(err.text, "the pattern"));
     }
     assert_int_equal(compiles("\\p{N}{1,3}| ?[^\\s\\p{L}]++|\\S|\\[[^]]", NULL), LR_OK);
+    assert_int_equal(compiles("[\\p{L}&&[^\\p{Han}]]+", NULL), LR_OK);
 }
 
 static void test_a_mongolian_vowel_separator_is_no_space(void **state)
