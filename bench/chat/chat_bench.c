@@ -8,6 +8,7 @@
 #include <time.h>
 
 #include "chat/codec.h"
+#include "chat/dialect/dialect.h"
 #include "chat/harmony/parser.h"
 #include "chat/prompt.h"
 #include "chat/response.h"
@@ -72,7 +73,8 @@ static void bench_prompt(struct lr_str body)
     const struct chat_request *req;
     struct chat_error e;
     struct lr_error err;
-    struct chat_model model = {.is_harmony = true};
+    struct chat_model model = {
+        .dialect = chat_dialect_of((struct lr_str){0}, LR_STR_LIT("GptOssForCausalLM"))};
 
     lr_arena_init(&arena, 64 << 20);
     if (chat_request_parse(&arena, &chat_openai_chat, body, &req, &e) != LR_OK)
@@ -192,11 +194,13 @@ static void bench_response(const char *name, const char *body, const struct wire
         double start = now_s();
         for (int k = 0; k < ANSWERS; k++) {
             struct chat_response *r;
+            struct chat_dialect dialect =
+                chat_dialect_of((struct lr_str){0}, LR_STR_LIT("GptOssForCausalLM"));
             struct chat_response_options o = {.request = req,
                                               .id = LR_STR_LIT("chatcmpl-0123456789abcdef"),
                                               .system_fingerprint = LR_STR_LIT("fp_0123456"),
                                               .created = 1763000000,
-                                              .is_harmony = true};
+                                              .dialect = &dialect};
             struct chat_usage usage = {1000, (uint32_t)count, 0};
             if (chat_response_create(&o, &r, NULL) != LR_OK)
                 exit(1);

@@ -1,411 +1,683 @@
-/* chat/calls.c - see chat/calls.h.
+/* chat/calls.c - see chat/calls.h: the stream, reasoning and the text around calls.
+ * chat/dialect/call_*.c read the calls.
  *
- * Every decision depends on a byte, never on where a token ends, so that the result does not
- * depend on how the text is split into tokens.  Each byte is looked at once or, where a call
- * turns out to be none, twice.
- */
+ * Every byte is one step, so that the result does not depend on how the text is split into
+ * tokens.  A step does a bounded amount of work; what is given up is looked at once more, and
+ * only as far as it may be the beginning of a mark. */
 #include "chat/calls.h"
 
-static void chat_calls_give(struct chat_calls *p, enum chat_delta_kind kind, struct lr_str text)
+#include "chat/dialect/reading.h"
+
+const char *chat_repair_kind_name(enum chat_repair_kind kind)
 {
-    struct chat_delta delta = {.kind = kind, .tool_index = p->count, .text = text};
-    bool is_text = kind == CHAT_DELTA_CONTENT || kind == CHAT_DELTA_TOOL_ARGUMENTS;
-    if (!is_text || text.len != 0)
+    static const char *const names[] = {"newline",   "string",  "end",     "begin",
+                                        "reasoning", "skipped", "rejected"};
+    return names[kind];
+}
+
+/* ---- what is given ---- */
+
+static void calls_flush(struct chat_calls *p)
+{
+    struct chat_delta delta = {
+        .kind = p->out_kind, .tool_index = p->count, .text = lr_buf_str(&p->out)};
+    if (p->out.len != 0)
         p->fn(p->ctx, &delta);
+    lr_buf_clear(&p->out);
 }
 
-static void give_held(struct chat_calls *p, enum chat_delta_kind kind)
+/* A delta that waits: kind and two lengths, then the texts. */
+struct queued {
+    uint32_t kind, len, id_len;
+};
+
+void chat_calls_give(struct chat_calls *p, enum chat_delta_kind kind, struct lr_str text,
+                     struct lr_str id)
 {
-    chat_calls_give(p, kind, lr_buf_str(&p->held));
-    lr_buf_clear(&p->held);
-}
-
-/* ---- moves ---- */
-
-static void begin_looking(struct chat_calls *p, bool is_blank)
-{
-    p->state = CHAT_CALLS_LOOKING;
-    /* Other text ends the part of an answer in which calls without `begin` are. */
-    p->scan = p->form->begin.len == 0 && !is_blank ? GRAMMAR_SCAN_NEVER : 0;
-    p->is_blank = is_blank;
-}
-
-static void begin_object(struct chat_calls *p)
-{
-    p->state = CHAT_CALLS_OBJECT;
-    p->json = (struct chat_json_scan){0};
-    p->member = CHAT_CALLS_OTHER;
-    p->key = p->name = p->arguments = (struct chat_calls_part){0};
-    p->is_sent = false;
-    p->end_seen = 0;
-}
-
-/* The held text is no call. */
-static void chat_calls_give_up(struct chat_calls *p)
-{
-    give_held(p, CHAT_DELTA_CONTENT);
-    begin_looking(p, false);
-}
-
-static void chat_calls_end_call(struct chat_calls *p, enum chat_calls_state state)
-{
-    give_held(p, CHAT_DELTA_TOOL_ARGUMENTS);
-    chat_calls_give(p, CHAT_DELTA_TOOL_END, lr_str(NULL, 0));
-    p->count++;
-    p->is_sent = false;
-    p->end_seen = 0;
-    if (state == CHAT_CALLS_LOOKING)
-        begin_looking(p, true);
-    else
-        p->state = state;
-}
-
-/* ---- text before a call ---- */
-
-/* Gives all but the last `kept` bytes of the held text and `text`. */
-static void give_but(struct chat_calls *p, struct lr_str text, size_t kept)
-{
-    if (kept > text.len) {
-        size_t old = kept - text.len;
-        chat_calls_give(p, CHAT_DELTA_CONTENT,
-                        lr_str_sub(lr_buf_str(&p->held), 0, p->held.len - old));
-        lr_buf_consume(&p->held, p->held.len - old);
-        lr_buf_add_str(&p->held, text);
+    bool is_text = kind != CHAT_DELTA_TOOL_BEGIN && kind != CHAT_DELTA_TOOL_END;
+    if (is_text && text.len == 0)
+        return;
+    if (p->in_thought && kind != CHAT_DELTA_REASONING) {
+        struct queued q = {(uint32_t)kind, (uint32_t)text.len, (uint32_t)id.len};
+        lr_buf_add(&p->queue, &q, sizeof(q));
+        lr_buf_add_str(&p->queue, text);
+        lr_buf_add_str(&p->queue, id);
         return;
     }
-    give_held(p, CHAT_DELTA_CONTENT);
-    chat_calls_give(p, CHAT_DELTA_CONTENT, lr_str_sub(text, 0, text.len - kept));
-    lr_buf_add_str(&p->held, lr_str_sub(text, text.len - kept, text.len));
-}
-
-/* These functions return how much of text they took; the rest is for the state that follows. */
-static size_t chat_calls_look(struct chat_calls *p, struct lr_str text)
-{
-    bool has_begin = p->form->begin.len != 0;
-    size_t i = 0;
-    while (i < text.len && p->scan != GRAMMAR_SCAN_FOUND) {
-        uint32_t before = p->scan;
-        char c = text.ptr[i++];
-        p->scan = grammar_form_scan(p->form, before, c);
-        bool goes_on = p->scan == before + 1 || p->scan == GRAMMAR_SCAN_FOUND;
-        p->is_blank = p->is_blank && p->held.len + i < CHAT_CALLS_HELD_MAX &&
-                      (goes_on || (p->scan == 0 && before == 0 && grammar_is_blank(c)));
+    if (p->out_kind != kind)
+        calls_flush(p);
+    if (is_text) {
+        p->out_kind = kind;
+        lr_buf_add_str(&p->out, text);
+        return;
     }
-    bool is_found = p->scan == GRAMMAR_SCAN_FOUND;
-    size_t kept = 0; /* of the text: what may begin a call */
-    if (is_found && !has_begin)
-        i--; /* the brace belongs to the object */
-    else if (has_begin)
-        kept = is_found ? p->form->begin.len : p->scan;
-    give_but(p, lr_str_sub(text, 0, i), p->is_blank ? p->held.len + i : kept);
-    if (is_found && has_begin)
-        p->state = CHAT_CALLS_BEGUN;
-    else if (is_found)
-        begin_object(p);
-    return i;
+    calls_flush(p);
+    struct chat_delta delta = {.kind = kind, .tool_index = p->count, .text = text, .id = id};
+    p->fn(p->ctx, &delta);
 }
 
-static size_t after_begin(struct chat_calls *p, struct lr_str text)
+static void give_char(struct chat_calls *p, enum chat_delta_kind kind, char c)
 {
-    size_t i = 0;
-    while (i < text.len && grammar_is_blank(text.ptr[i]))
-        i++;
-    lr_buf_add_str(&p->held, lr_str_sub(text, 0, i));
-    if (p->held.len > CHAT_CALLS_HELD_MAX)
-        chat_calls_give_up(p);
-    else if (i < text.len && text.ptr[i] == '{')
-        begin_object(p);
-    else if (i < text.len)
-        chat_calls_give_up(p);
-    return i;
+    if (p->out_kind != kind)
+        calls_flush(p);
+    p->out_kind = kind;
+    lr_buf_add_char(&p->out, c);
 }
 
-/* ---- a call ---- */
-
-static struct lr_str part(const struct chat_calls *p, struct chat_calls_part range)
+static void give_blanks(struct chat_calls *p)
 {
-    return lr_str_sub(lr_buf_str(&p->held), range.from, range.to);
+    chat_calls_give(p, p->in_thought ? CHAT_DELTA_REASONING : CHAT_DELTA_CONTENT,
+                    lr_buf_str(&p->blanks), (struct lr_str){0});
+    lr_buf_clear(&p->blanks);
 }
 
-static bool is_declared(const struct chat_calls *p, struct lr_str name)
+/* ---- text ---- */
+
+static void calls_say(struct chat_calls *p, char c)
 {
-    for (uint32_t i = 0; i < p->options.tool_count; i++)
-        if (lr_str_eq(p->options.tools[i], name))
-            return true;
+    bool is_blank = grammar_is_blank(c);
+    if (is_blank && (p->is_blank || p->in_thought)) {
+        lr_buf_add_char(&p->blanks, c);
+        if (p->blanks.len >= CHAT_CALLS_HELD_MAX && !(p->is_blank && p->drops_blanks)) {
+            p->is_blank = p->is_blank && p->in_thought;
+            give_blanks(p);
+        }
+        return;
+    }
+    if (p->is_blank && (p->drops_blanks || p->in_thought))
+        lr_buf_clear(&p->blanks);
+    give_blanks(p);
+    p->is_blank = false;
+    p->has_said = p->has_said || !p->in_thought;
+    give_char(p, p->in_thought ? CHAT_DELTA_REASONING : CHAT_DELTA_CONTENT, c);
+}
+
+/* A mark or a call was here: blanks beside it mean nothing. */
+static void after_mark(struct chat_calls *p)
+{
+    lr_buf_clear(&p->blanks);
+    p->is_blank = p->drops_blanks = true;
+}
+
+static void begin_thought(struct chat_calls *p)
+{
+    after_mark(p);
+    p->in_thought = true;
+}
+
+static void end_thought(struct chat_calls *p)
+{
+    after_mark(p);
+    p->in_thought = false;
+}
+
+/* ---- marks ---- */
+
+struct marks {
+    struct lr_str text[CHAT_CALLS_MARKS_MAX];
+    enum chat_calls_mark kind[CHAT_CALLS_MARKS_MAX];
+    uint32_t count;
+};
+
+static void marks_add(struct marks *m, enum chat_calls_mark kind, struct lr_str text)
+{
+    if (text.len == 0 || text.len > CHAT_CALLS_MARK_MAX)
+        return;
+    m->kind[m->count] = kind;
+    m->text[m->count++] = text;
+}
+
+static void marks_of_sections(const struct chat_calls *p, struct marks *m, bool with_ends)
+{
+    const struct grammar_form *f = p->form;
+    if (p->options.tool_count == 0)
+        return;
+    marks_add(m, CHAT_MARK_SECTION, f->section);
+    marks_add(m, CHAT_MARK_SECTION, f->section2);
+    marks_add(m, CHAT_MARK_BEGIN, f->begin);
+    if (!with_ends)
+        return;
+    marks_add(m, CHAT_MARK_SECTION_END, f->section_end);
+    marks_add(m, CHAT_MARK_SECTION_END, f->section2_end);
+    marks_add(m, CHAT_MARK_END, f->end);
+}
+
+/* The marks that mean something in the state. */
+static void marks_of(const struct chat_calls *p, struct marks *m)
+{
+    const struct grammar_form *f = p->form;
+    m->count = 0;
+    switch (p->state) {
+    case CHAT_CALLS_LOOKING:
+        marks_add(m, CHAT_MARK_THOUGHT, p->options.thought.begin);
+        marks_add(m, CHAT_MARK_THOUGHT_END, p->options.thought.end);
+        marks_of_sections(p, m, false);
+        for (uint32_t i = 0; i < GRAMMAR_DROPS_MAX; i++)
+            marks_add(m, CHAT_MARK_DROP, f->drops[i]);
+        break;
+    case CHAT_CALLS_BETWEEN:
+        marks_of_sections(p, m, true);
+        if (p->in_thought)
+            marks_add(m, CHAT_MARK_THOUGHT_END, p->options.thought.end);
+        break;
+    case CHAT_CALLS_NAME_REST:
+        marks_add(m, CHAT_MARK_CLOSE, f->name_close);
+        break;
+    case CHAT_CALLS_BODY:
+        marks_add(m, CHAT_MARK_KEY, f->key);
+        marks_add(m, CHAT_MARK_END, f->end);
+        marks_add(m, CHAT_MARK_SECTION_END, f->section_end);
+        marks_add(m, CHAT_MARK_SECTION_END, f->section2_end);
+        marks_add(m, CHAT_MARK_BEGIN, f->begin);
+        break;
+    case CHAT_CALLS_KEY:
+        marks_add(m, CHAT_MARK_KEY_END, f->key_end);
+        break;
+    case CHAT_CALLS_KEY_REST:
+        marks_add(m, CHAT_MARK_CLOSE, f->key_close);
+        break;
+    case CHAT_CALLS_VALUE_MARK:
+        marks_add(m, CHAT_MARK_VALUE, f->value);
+        break;
+    case CHAT_CALLS_VALUE:
+        marks_add(m, CHAT_MARK_VALUE_END, f->value_end);
+        if (f->strips_newline) /* the end of the value before is missing */
+            marks_add(m, CHAT_MARK_KEY, f->key);
+        break;
+    case CHAT_CALLS_TEXT:
+    case CHAT_CALLS_BROKEN:
+    case CHAT_CALLS_SKIP:
+        marks_add(m, CHAT_MARK_END, f->end);
+        break;
+    default:
+        break;
+    }
+}
+
+enum match { MATCH_NONE, MATCH_BEGUN, MATCH_FOUND };
+
+static enum match marks_match(const struct marks *m, const char *text, uint32_t len,
+                              enum chat_calls_mark *kind)
+{
+    enum match best = MATCH_NONE;
+    for (uint32_t i = 0; i < m->count; i++) {
+        if (m->text[i].len < len || memcmp(m->text[i].ptr, text, len) != 0)
+            continue;
+        if (m->text[i].len == len) {
+            *kind = m->kind[i];
+            return MATCH_FOUND;
+        }
+        best = MATCH_BEGUN;
+    }
+    return best;
+}
+
+/* ---- the beginning and the end of calls ---- */
+
+void chat_calls_repair(struct chat_calls *p, enum chat_repair_kind kind)
+{
+    p->repairs[kind]++;
+}
+
+/* A section or a call begins in the text. */
+static void begin_raw(struct chat_calls *p, struct lr_str mark)
+{
+    if (!p->in_thought)
+        after_mark(p);
+    lr_buf_clear(&p->raw);
+    lr_buf_add_str(&p->raw, mark);
+    p->queued = 0;
+    p->has_leading = p->in_array = false;
+    p->state = CHAT_CALLS_BETWEEN;
+}
+
+/* Blanks after calls belong to the text that follows, if there is any. */
+static void leave_calls(struct chat_calls *p)
+{
+    lr_buf_clear(&p->raw);
+    p->queued = 0;
+    p->in_array = false;
+    p->state = CHAT_CALLS_LOOKING;
+    after_mark(p);
+    p->drops_blanks = false;
+}
+
+/* The calls inside reasoning are calls, and end it. */
+static void commit_queue(struct chat_calls *p)
+{
+    struct queued q;
+    struct lr_buf queue = p->queue;
+    lr_buf_init(&p->queue, queue.limit);
+    p->count -= p->queued;
+    p->queued = 0;
+    end_thought(p);
+    lr_buf_consume(&p->raw, p->raw_from);
+    p->raw_from = 0;
+    chat_calls_repair(p, CHAT_REPAIR_REASONING);
+    for (size_t at = 0; at + sizeof(q) <= queue.len;) {
+        memcpy(&q, queue.data + at, sizeof(q));
+        at += sizeof(q);
+        chat_calls_give(p, (enum chat_delta_kind)q.kind, lr_str(queue.data + at, q.len),
+                        lr_str(queue.data + at + q.len, q.id_len));
+        at += q.len + q.id_len;
+        if (q.kind == CHAT_DELTA_TOOL_END)
+            p->count++;
+    }
+    lr_buf_free(&queue);
+}
+
+static void calls_byte(struct chat_calls *p, char c);
+static void calls_step(struct chat_calls *p, char c);
+
+static void read_again(struct chat_calls *p, char c, void (*step)(struct chat_calls *p, char c))
+{
+    char rest[CHAT_CALLS_MARK_MAX];
+    uint32_t len = p->mark_len;
+    memcpy(rest, p->mark, len);
+    p->mark_len = 0;
+    step(p, c);
+    for (uint32_t i = 0; i < len; i++)
+        step(p, rest[i]);
+}
+
+void chat_calls_again(struct chat_calls *p, char c)
+{
+    /* the text of a call that was given is kept no longer */
+    read_again(p, c, p->raw.len == 0 ? calls_byte : calls_step);
+}
+
+/* The same for bytes that p->raw has not. */
+static void look_again(struct chat_calls *p, char c)
+{
+    read_again(p, c, calls_byte);
+}
+
+void chat_calls_give_up(struct chat_calls *p, uint32_t kept)
+{
+    char again[2 * CHAT_CALLS_MARK_MAX];
+    struct lr_buf raw = p->raw;
+    kept += p->mark_len;
+    kept = kept < raw.len ? kept : (uint32_t)raw.len;
+    size_t len = raw.len - kept;
+    memcpy(again, raw.data + len, kept);
+    lr_buf_init(&p->raw, raw.limit);
+    p->count -= p->queued;
+    p->queued = 0;
+    lr_buf_clear(&p->queue);
+    p->mark_len = 0;
+    p->is_begun = false;
+    p->in_array = false;
+    p->state = CHAT_CALLS_LOOKING;
+    chat_calls_repair(p, CHAT_REPAIR_REJECTED);
+    if (!p->in_thought) {
+        give_blanks(p);
+        p->has_said = true;
+    }
+    for (size_t i = 0; i < len; i++)
+        calls_say(p, raw.data[i]);
+    lr_buf_free(&raw);
+    for (uint32_t i = 0; i < kept; i++)
+        calls_byte(p, again[i]);
+}
+
+/* ---- between calls ---- */
+
+static bool is_separator(const struct chat_calls *p, char c)
+{
+    const struct grammar_form *f = p->form;
+    if (grammar_is_blank(c))
+        return true;
+    if (f->shape == GRAMMAR_SHAPE_ARRAY || p->in_array)
+        return c == ',' || c == ']' || c == '[' || c == '}';
+    if (f->shape == GRAMMAR_SHAPE_PYTHON)
+        return c == ',' || c == ']' || c == '[';
+    /* some models close too much; a fence is around the JSON of others */
+    return p->after_call && (c == '}' || (f->between != '\0' && c == f->between) ||
+                             (f->shape == GRAMMAR_SHAPE_NAMED && (c == '`' || c == ';')));
+}
+
+static bool begins_python(const struct chat_calls *p, char c)
+{
+    return p->form->shape == GRAMMAR_SHAPE_PYTHON &&
+           ((c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_');
+}
+
+static bool begins_object(const struct chat_calls *p, char c)
+{
+    enum grammar_shape shape = p->form->shape;
+    return c == '{' &&
+           (shape == GRAMMAR_SHAPE_OBJECT || shape == GRAMMAR_SHAPE_ARRAY || p->in_array);
+}
+
+/* A byte in a section that belongs to no call. */
+static void byte_between(struct chat_calls *p, char c)
+{
+    bool is_sent = p->raw.len == 0 || p->queued != 0;
+    if (p->form->name_end.len != 0 && c == '[' && p->form->shape == GRAMMAR_SHAPE_NAMED &&
+        p->form->id_key.len != 0)
+        p->in_array = true; /* Mistral's older form */
+    if (begins_object(p, c)) {
+        chat_calls_begin_call(p, CHAT_CALLS_OBJECT, 1 + p->mark_len);
+        chat_calls_object_byte(p, c);
+    } else if (begins_python(p, c)) {
+        chat_calls_begin_call(p, CHAT_CALLS_HEADER, 1 + p->mark_len);
+        chat_calls_header_byte(p, c);
+    } else if (is_separator(p, c)) {
+        p->in_array = p->in_array && c != ']';
+        if (p->raw.len > CHAT_CALLS_HELD_MAX && !is_sent)
+            chat_calls_give_up(p, 0);
+    } else if (p->in_thought || !p->after_call) {
+        chat_calls_give_up(p, 1);
+    } else {
+        bool needs_begin = p->form->begin.len == 0;
+        leave_calls(p);
+        p->has_said = p->has_said || needs_begin;
+        look_again(p, c);
+    }
+}
+
+/* ---- steps ---- */
+
+static bool is_early(const struct chat_calls *p, char c)
+{
+    return p->form->begin.len == 0 && p->options.tool_count != 0 && !p->in_thought &&
+           p->is_blank && !p->has_said &&
+           ((p->form->shape == GRAMMAR_SHAPE_OBJECT && c == '{') ||
+            (p->form->shape == GRAMMAR_SHAPE_PYTHON && c == '['));
+}
+
+/* A byte that belongs to no mark. */
+static void plain_byte(struct chat_calls *p, char c)
+{
+    switch (p->state) {
+    case CHAT_CALLS_LOOKING:
+        if (is_early(p, c)) {
+            begin_raw(p, lr_str(&c, 1));
+            p->after_call = false;
+            if (c == '{')
+                byte_between(p, c);
+        } else {
+            calls_say(p, c);
+        }
+        return;
+    case CHAT_CALLS_BETWEEN:
+        byte_between(p, c);
+        return;
+    case CHAT_CALLS_HEADER:
+        chat_calls_header_byte(p, c);
+        return;
+    case CHAT_CALLS_OBJECT:
+        chat_calls_object_byte(p, c);
+        return;
+    case CHAT_CALLS_PYTHON:
+        chat_calls_python_byte(p, c);
+        return;
+    case CHAT_CALLS_BROKEN:
+        chat_calls_broken_byte(p, c);
+        return;
+    case CHAT_CALLS_SKIP:
+        return;
+    default:
+        chat_calls_tag_byte(p, c);
+        return;
+    }
+}
+
+static void looking_mark(struct chat_calls *p, enum chat_calls_mark kind, struct lr_str mark)
+{
+    bool may_think = p->in_thought ? p->is_blank : !p->has_said || p->form->thinks_anywhere;
+    bool may_end = p->in_thought || p->is_blank || p->form->thinks_anywhere;
+    switch (kind) {
+    case CHAT_MARK_THOUGHT:
+        if (may_think && (p->is_blank || p->form->thinks_anywhere)) {
+            begin_thought(p);
+            return;
+        }
+        break;
+    case CHAT_MARK_THOUGHT_END:
+        if (may_end) {
+            if (p->in_thought || p->is_blank)
+                end_thought(p);
+            return;
+        }
+        break;
+    case CHAT_MARK_DROP:
+        if (p->in_thought && !p->form->thinks_anywhere)
+            break;
+        end_thought(p);
+        return;
+    case CHAT_MARK_SECTION:
+    case CHAT_MARK_BEGIN:
+        begin_raw(p, mark);
+        p->after_call = false;
+        if (kind == CHAT_MARK_BEGIN) {
+            if (p->form->section.len != 0)
+                chat_calls_repair(p, CHAT_REPAIR_BEGIN);
+            chat_calls_begin_mark(p);
+        }
+        return;
+    default:
+        break;
+    }
+    for (size_t i = 0; i < mark.len; i++)
+        calls_say(p, mark.ptr[i]);
+}
+
+static void between_mark(struct chat_calls *p, enum chat_calls_mark kind)
+{
+    switch (kind) {
+    case CHAT_MARK_BEGIN:
+        if (!p->after_call && p->form->section.len == 0)
+            chat_calls_give_up(p, (uint32_t)p->form->begin.len);
+        else
+            chat_calls_begin_mark(p);
+        return;
+    case CHAT_MARK_SECTION:
+        p->after_call = p->after_call && p->in_thought;
+        return;
+    case CHAT_MARK_THOUGHT_END:
+        if (p->queued != 0) {
+            commit_queue(p);
+        } else {
+            chat_calls_give_up(p, (uint32_t)p->options.thought.end.len);
+            return;
+        }
+        leave_calls(p);
+        return;
+    default: /* an end */
+        if (!p->after_call && !p->in_thought) {
+            chat_calls_give_up(p, 0);
+            return;
+        }
+        p->in_array = false;
+        if (!p->in_thought && (kind != CHAT_MARK_END || p->form->section.len == 0))
+            leave_calls(p);
+        return;
+    }
+}
+
+static void calls_mark(struct chat_calls *p, enum chat_calls_mark kind, struct lr_str mark)
+{
+    if (p->state == CHAT_CALLS_LOOKING) {
+        looking_mark(p, kind, mark);
+    } else if (p->state == CHAT_CALLS_BETWEEN) {
+        between_mark(p, kind);
+    } else if (p->state == CHAT_CALLS_SKIP) {
+        lr_buf_clear(&p->raw);
+        p->state = CHAT_CALLS_BETWEEN;
+        p->after_call = true;
+    } else {
+        chat_calls_tag_mark(p, kind, mark);
+    }
+}
+
+/* Inside reasoning the end of reasoning ends everything, because a quoted call may be one that
+ * never ends. */
+static bool ends_thought(struct chat_calls *p)
+{
+    struct lr_str end = p->options.thought.end;
+    return p->in_thought && p->state != CHAT_CALLS_BETWEEN && end.len != 0 &&
+           p->raw.len >= end.len && p->raw.data[p->raw.len - 1] == end.ptr[end.len - 1] &&
+           memcmp(p->raw.data + p->raw.len - end.len, end.ptr, end.len) == 0;
+}
+
+/* False: the byte was given up with the rest. */
+static bool check_limits(struct chat_calls *p)
+{
+    if (ends_thought(p)) {
+        p->mark_len = 0; /* the end of reasoning is what is looked at anew */
+        chat_calls_give_up(p, (uint32_t)p->options.thought.end.len);
+        return false;
+    }
+    if (p->raw.len < CHAT_CALLS_HELD_MAX)
+        return true;
+    if (p->queued != 0) {
+        commit_queue(p);
+        return true;
+    }
+    p->mark_len = 0;
+    chat_calls_give_up(p, 0);
     return false;
 }
 
-/* Sends the call's name and its arguments so far. */
-static void send_call(struct chat_calls *p)
+static void calls_byte(struct chat_calls *p, char c)
 {
-    struct lr_str text = LR_STR_LIT("{}"); /* a call without arguments */
-    if (p->arguments.from != 0)
-        text = part(p, (struct chat_calls_part){p->arguments.from,
-                                                p->arguments.to != 0 ? p->arguments.to
-                                                                     : (uint32_t)p->held.len});
-    chat_calls_give(p, CHAT_DELTA_TOOL_BEGIN, part(p, p->name));
-    chat_calls_give(p, CHAT_DELTA_TOOL_ARGUMENTS, text);
-    lr_buf_clear(&p->held);
-    p->is_sent = true;
-}
-
-static bool in_arguments(const struct chat_calls *p)
-{
-    return p->arguments.from != 0 && p->arguments.to == 0;
-}
-
-static bool knows_name(const struct chat_calls *p)
-{
-    return p->name.to != 0;
-}
-
-/* The key of a member of the call has ended.  False: calls have no such member. */
-static bool take_key(struct chat_calls *p)
-{
-    struct lr_str key = part(p, p->key);
-    bool is_arguments = lr_str_eq_z(key, "arguments") || lr_str_eq_z(key, "parameters");
-    p->member = CHAT_CALLS_OTHER;
-    if (lr_str_eq_z(key, "name") && !knows_name(p))
-        p->member = CHAT_CALLS_NAME;
-    else if (is_arguments && p->arguments.from == 0)
-        p->member = CHAT_CALLS_ARGUMENTS;
-    else
-        return lr_str_eq_z(key, "type") || lr_str_eq_z(key, "id");
-    return true;
-}
-
-/* The byte at `at` began a value of the call.  False: the value has another type. */
-static bool chat_calls_begin_value(struct chat_calls *p, char c, uint32_t at)
-{
-    if (p->member == CHAT_CALLS_NAME)
-        p->name.from = at + 1;
-    if (p->member == CHAT_CALLS_ARGUMENTS)
-        p->arguments.from = at;
-    return p->member == CHAT_CALLS_OTHER || c == (p->member == CHAT_CALLS_NAME ? '"' : '{');
-}
-
-/* One byte of a call that was not sent yet: it is the last of the held text.  False: the held
- * text is no call. */
-static bool read_byte(struct chat_calls *p, const struct chat_json_scan *before, char c)
-{
-    uint32_t end = (uint32_t)p->held.len;
-    const struct chat_json_scan *j = &p->json;
-    if (j->depth == 1 && j->state == CHAT_JSON_STRING &&
-        (before->state == CHAT_JSON_FIRST_KEY || before->state == CHAT_JSON_KEY))
-        p->key.from = end;
-    if (j->state == CHAT_JSON_COLON && before->state == CHAT_JSON_STRING && j->depth == 1) {
-        p->key.to = end - 1;
-        return take_key(p);
+    if (p->state != CHAT_CALLS_LOOKING) {
+        if (p->state != CHAT_CALLS_SKIP && (!p->is_begun || p->in_thought))
+            lr_buf_add_char(&p->raw, c);
+        if (p->in_thought && !check_limits(p))
+            return;
     }
-    if (before->state == CHAT_JSON_VALUE && before->depth == 1 && !grammar_is_blank(c))
-        return chat_calls_begin_value(p, c, end - 1);
-    if (j->depth == 1 && j->state == CHAT_JSON_AFTER && before->state != CHAT_JSON_AFTER &&
-        p->member == CHAT_CALLS_NAME && !knows_name(p)) {
-        p->name.to = end - 1;
-        if (!is_declared(p, part(p, p->name)))
-            return false;
+    calls_step(p, c);
+}
+
+/* A byte that p->raw has. */
+static void calls_step(struct chat_calls *p, char c)
+{
+    struct marks marks;
+    enum chat_calls_mark kind;
+    marks_of(p, &marks);
+    p->mark[p->mark_len++] = c;
+    while (p->mark_len != 0) {
+        enum match match = marks_match(&marks, p->mark, p->mark_len, &kind);
+        if (match == MATCH_BEGUN)
+            return;
+        if (match == MATCH_FOUND) {
+            char found[CHAT_CALLS_MARK_MAX];
+            uint32_t len = p->mark_len;
+            memcpy(found, p->mark, len);
+            p->mark_len = 0;
+            calls_mark(p, kind, lr_str(found, len));
+            return;
+        }
+        char first = p->mark[0];
+        enum chat_calls_state before = p->state;
+        memmove(p->mark, p->mark + 1, --p->mark_len);
+        plain_byte(p, first);
+        if (p->state != before)
+            marks_of(p, &marks);
     }
-    if (in_arguments(p) && j->depth == 1)
-        p->arguments.to = end;
-    bool is_whole = p->arguments.to != 0 || j->state == CHAT_JSON_DONE;
-    if (knows_name(p) && is_whole)
-        send_call(p);
-    return p->is_sent || j->state != CHAT_JSON_DONE;
-}
-
-/* A character begins after a long text: the call is sent from here on, or given up while its
- * name is unknown. */
-static void limit_held(struct chat_calls *p)
-{
-    if (knows_name(p) && in_arguments(p) && p->held.len >= CHAT_CALLS_WHOLE_MAX)
-        send_call(p);
-    else if (p->held.len >= CHAT_CALLS_HELD_MAX)
-        chat_calls_give_up(p);
-}
-
-/* One byte of a call that the client has the beginning of. */
-static void pass_byte(struct chat_calls *p, char c)
-{
-    if (!in_arguments(p))
-        return;
-    lr_buf_add_char(&p->held, c);
-    if (p->json.depth == 1) {
-        p->arguments.to = 1;
-        give_held(p, CHAT_DELTA_TOOL_ARGUMENTS);
-    }
-}
-
-static size_t in_object(struct chat_calls *p, struct lr_str text)
-{
-    for (size_t i = 0; i < text.len; i++) {
-        struct chat_json_scan before = p->json;
-        char c = text.ptr[i];
-        if (!p->is_sent && ((unsigned char)c & 0xC0) != 0x80)
-            limit_held(p);
-        if (p->state != CHAT_CALLS_OBJECT)
-            return i;
-        if (!chat_json_step(&p->json, c)) {
-            if (!p->is_sent)
-                chat_calls_give_up(p);
-            else if (in_arguments(p))
-                p->state = CHAT_CALLS_BROKEN;
-            else
-                chat_calls_end_call(p, CHAT_CALLS_CLOSING);
-            return i;
-        }
-        if (p->is_sent) {
-            pass_byte(p, c);
-        } else {
-            lr_buf_add_char(&p->held, c);
-            if (!read_byte(p, &before, c)) {
-                chat_calls_give_up(p);
-                return i + 1;
-            }
-        }
-        if (p->json.state == CHAT_JSON_DONE) {
-            chat_calls_end_call(p, CHAT_CALLS_CLOSING);
-            return i + 1;
-        }
-    }
-    if (p->is_sent)
-        give_held(p, CHAT_DELTA_TOOL_ARGUMENTS);
-    return text.len;
-}
-
-/* ---- after a call ---- */
-
-/* True when c completes the form's `end`. */
-static bool sees_end(struct chat_calls *p, char c)
-{
-    struct lr_str end = p->form->end;
-    if (end.len == 0)
-        return false;
-    if (c != end.ptr[p->end_seen])
-        p->end_seen = c == end.ptr[0] ? 1 : 0;
-    else
-        p->end_seen++;
-    return p->end_seen == end.len;
-}
-
-static size_t feed_some(struct chat_calls *p, struct lr_str text);
-
-static size_t close_call(struct chat_calls *p, struct lr_str text)
-{
-    for (size_t i = 0; i < text.len; i++) {
-        char c = text.ptr[i];
-        uint32_t before = p->end_seen;
-        if (sees_end(p, c)) {
-            begin_looking(p, true);
-            return i + 1;
-        }
-        if (p->end_seen == before + 1)
-            continue;
-        p->end_seen = 0;
-        if (before == 0 && (grammar_is_blank(c) || c == '}')) /* some models close too much */
-            continue;
-        if (before == 0 && p->form->begin.len == 0 && (c == p->form->between || c == '{')) {
-            p->state = CHAT_CALLS_BEGUN;
-            return c == '{' ? i : i + 1;
-        }
-        begin_looking(p, true);
-        if (before != 0)
-            (void)feed_some(p, lr_str_sub(p->form->end, 0, before));
-        else if (p->form->begin.len == 0)
-            begin_looking(p, false);
-        return i;
-    }
-    return text.len;
-}
-
-/* Arguments that are not JSON, up to the end of the call. */
-static size_t in_broken(struct chat_calls *p, struct lr_str text)
-{
-    for (size_t i = 0; i < text.len; i++) {
-        lr_buf_add_char(&p->held, text.ptr[i]);
-        if (sees_end(p, text.ptr[i])) {
-            p->held.len -= p->form->end.len;
-            chat_calls_end_call(p, CHAT_CALLS_LOOKING);
-            return i + 1;
-        }
-    }
-    size_t ready = p->held.len - p->end_seen;
-    chat_calls_give(p, CHAT_DELTA_TOOL_ARGUMENTS, lr_str_sub(lr_buf_str(&p->held), 0, ready));
-    lr_buf_consume(&p->held, ready);
-    return text.len;
 }
 
 /* ---- the stream ---- */
 
-static size_t feed_some(struct chat_calls *p, struct lr_str text)
-{
-    switch (p->state) {
-    case CHAT_CALLS_LOOKING:
-        return chat_calls_look(p, text);
-    case CHAT_CALLS_BEGUN:
-        return after_begin(p, text);
-    case CHAT_CALLS_OBJECT:
-        return in_object(p, text);
-    case CHAT_CALLS_CLOSING:
-        return close_call(p, text);
-    case CHAT_CALLS_BROKEN:
-        return in_broken(p, text);
-    }
-    return text.len;
-}
-
-/* Complete characters. */
-static void feed(void *ctx, struct lr_str text)
+static void calls_feed(void *ctx, struct lr_str text)
 {
     struct chat_calls *p = ctx;
-    if (p->form == NULL) {
-        chat_calls_give(p, CHAT_DELTA_CONTENT, text);
-        return;
-    }
-    while (text.len != 0)
-        text = lr_str_sub(text, feed_some(p, text), text.len);
+    for (size_t i = 0; i < text.len; i++)
+        calls_byte(p, text.ptr[i]);
 }
 
 void chat_calls_init(struct chat_calls *p, const struct chat_calls_options *options,
                      chat_delta_fn fn, void *ctx)
 {
+    size_t limit = (64 << 20) + 2 * CHAT_CALLS_HELD_MAX; /* a token's text, and what waits */
     *p = (struct chat_calls){.fn = fn, .ctx = ctx, .options = *options};
-    lr_buf_init(&p->held, 2 * CHAT_CALLS_HELD_MAX + (64 << 20)); /* and a token's text */
-    if (options->tool_count != 0)
-        p->form = grammar_form_of(options->format);
-    if (p->form != NULL)
-        begin_looking(p, true);
+    struct lr_buf *const bufs[] = {&p->blanks, &p->raw, &p->queue, &p->out,
+                                   &p->name,   &p->id,  &p->args,  &p->text};
+    for (size_t i = 0; i < sizeof(bufs) / sizeof(bufs[0]); i++)
+        lr_buf_init(bufs[i], limit);
+    p->form = grammar_form_of(options->format);
+    p->in_thought = options->is_opened && options->thought.end.len != 0;
+    p->is_blank = true;
+    p->drops_blanks = p->in_thought;
 }
 
 void chat_calls_free(struct chat_calls *p)
 {
-    lr_buf_free(&p->held);
+    struct lr_buf *const bufs[] = {&p->blanks, &p->raw, &p->queue, &p->out,
+                                   &p->name,   &p->id,  &p->args,  &p->text};
+    for (size_t i = 0; i < sizeof(bufs) / sizeof(bufs[0]); i++)
+        lr_buf_free(bufs[i]);
+}
+
+static bool has_part(struct lr_str mark, struct lr_str part)
+{
+    return mark.len != 0 && lr_str_find(mark, part) != LR_STR_NONE;
+}
+
+/* True for the name of a control token that a mark of the form has in it. */
+static bool is_mark_token(const struct chat_calls *p, struct lr_str name)
+{
+    const struct grammar_form *f = p->form;
+    const struct lr_str marks[] = {
+        p->options.thought.begin,
+        p->options.thought.end,
+        f->section,
+        f->section_end,
+        f->section2,
+        f->section2_end,
+        f->begin,
+        f->end,
+        f->name_end,
+        f->name_close,
+        f->id_mark,
+        f->key,
+        f->key_close,
+        f->value,
+        f->value_end,
+        f->prefix,
+        f->key_end,
+    };
+    for (size_t i = 0; i < sizeof(marks) / sizeof(marks[0]); i++)
+        if (has_part(marks[i], name))
+            return true;
+    for (uint32_t i = 0; i < GRAMMAR_DROPS_MAX; i++)
+        if (has_part(f->drops[i], name))
+            return true;
+    /* the quotes of Gemma's strings are no mark of the table */
+    return f->shape == GRAMMAR_SHAPE_GEMMA && lr_str_eq_z(name, "<|\"|>");
 }
 
 void chat_calls_token(struct chat_calls *p, struct lr_str bytes, bool special)
 {
-    if (!special || (p->form != NULL &&
-                     (lr_str_eq(bytes, p->form->begin) || lr_str_eq(bytes, p->form->end)))) {
-        chat_utf8_feed(&p->utf8, bytes, feed, p);
-        return;
-    }
-    /* A call may follow the lead, as it may begin the answer. */
-    if (p->form != NULL && bytes.len != 0 && lr_str_eq(bytes, p->form->lead) &&
-        p->state == CHAT_CALLS_LOOKING && p->is_blank)
-        p->state = CHAT_CALLS_BEGUN;
+    if (!special || (bytes.len != 0 && is_mark_token(p, bytes)))
+        chat_utf8_feed(&p->utf8, bytes, calls_feed, p);
+    calls_flush(p);
+}
+
+static void end_looking(struct chat_calls *p)
+{
+    for (uint32_t i = 0; i < p->mark_len; i++)
+        calls_say(p, p->mark[i]);
+    p->mark_len = 0;
+    if (!p->in_thought && !(p->is_blank && (p->drops_blanks || p->count != 0)))
+        give_blanks(p);
 }
 
 void chat_calls_end(struct chat_calls *p, bool is_cut)
 {
-    chat_utf8_flush(&p->utf8, feed, p);
-    if (p->form == NULL)
-        return;
-    bool is_blank = p->state == CHAT_CALLS_LOOKING && p->is_blank && p->scan == 0;
-    if (p->state == CHAT_CALLS_OBJECT && !p->is_sent && is_cut && knows_name(p) &&
-        p->arguments.from != 0)
-        send_call(p);
-    if (p->is_sent)
-        chat_calls_end_call(p, CHAT_CALLS_LOOKING);
-    if (is_blank && p->count != 0)
-        lr_buf_clear(&p->held);
-    give_held(p, CHAT_DELTA_CONTENT);
+    chat_utf8_flush(&p->utf8, calls_feed, p);
+    if (p->state != CHAT_CALLS_LOOKING && p->state != CHAT_CALLS_BETWEEN &&
+        p->state != CHAT_CALLS_SKIP)
+        chat_calls_end_open(p, is_cut);
+    if (p->in_thought && p->queued != 0)
+        commit_queue(p);
+    if (p->state == CHAT_CALLS_BETWEEN && !p->after_call) {
+        p->mark_len = 0;
+        chat_calls_give_up(p, 0);
+    }
+    if (p->state == CHAT_CALLS_LOOKING)
+        end_looking(p);
+    calls_flush(p);
 }

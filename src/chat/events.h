@@ -33,6 +33,7 @@ struct chat_delta {
     enum chat_delta_kind kind;
     uint32_t tool_index;
     struct lr_str text;
+    struct lr_str id; /* of a call's begin, if the model gave one; else empty */
 };
 
 typedef void (*chat_delta_fn)(void *ctx, const struct chat_delta *delta);

@@ -90,7 +90,7 @@ lr_code chat_format_constraint(struct lr_arena *arena, const struct chat_request
     struct grammar_tool *tools = NULL;
     if (req->prompts != NULL)
         format = GRAMMAR_PLAIN; /* the answer to a raw prompt is its whole text */
-    bool has_calls = format != GRAMMAR_PLAIN;
+    bool has_calls = grammar_form_is_enforced(format);
     struct grammar_constraint c = {.format = format,
                                    .answer = req->format,
                                    .value = req->format_value,

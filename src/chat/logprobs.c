@@ -26,7 +26,7 @@ struct alternative {
 void chat_logprobs_add(struct chat_choice *c, const struct wire_token *token)
 {
     /* Text that the parser holds back comes first, if it is content. */
-    size_t held = c->response->is_harmony ? 0 : c->plain.held.len;
+    size_t held = c->response->dialect.reading->held(&c->reader);
     struct record rec = {.offset = c->content_in + held,
                          .chars = c->chars_in,
                          .logprob = token->logprob,

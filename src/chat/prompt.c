@@ -43,7 +43,7 @@ static void put_kwargs(struct lr_json_member *members, uint32_t *count,
     }
 }
 
-static lr_code make_context(const struct chat_request *req, bool is_harmony,
+static lr_code make_context(const struct chat_request *req, const struct chat_model *model,
                             struct lr_arena *arena, struct lr_json *out, struct lr_error *err)
 {
     const struct lr_json *kwargs = req->template_kwargs;
@@ -55,7 +55,7 @@ static lr_code make_context(const struct chat_request *req, bool is_harmony,
     if (members == NULL)
         return lr_fail(err, LR_OUT_OF_RAM, "no memory for %u template variables", room);
     struct lr_json messages = *req->messages;
-    if (is_harmony && !chat_format_show(arena, req, &messages))
+    if (model->dialect.is_channels && !chat_format_show(arena, req, &messages))
         return lr_fail(err, LR_OUT_OF_RAM, "no memory for the response format");
     prompt_put(members, &count, LR_STR_LIT("messages"), messages);
     prompt_put(members, &count, LR_STR_LIT("tools"), req->tools != NULL ? *req->tools : none);
@@ -90,14 +90,6 @@ static size_t special_tokens(const struct chat_model *model, struct jinja_var va
     return count;
 }
 
-enum grammar_format chat_format_of(struct lr_str chat_template, bool is_gpt_oss)
-{
-    if (chat_template.len != 0)
-        return grammar_format_of_template(chat_template);
-    /* chat/template/chatml.c shows tools as Hermes does. */
-    return is_gpt_oss ? GRAMMAR_HARMONY : GRAMMAR_HERMES;
-}
-
 /* Renders with the model's own template or the default template of its family. */
 static lr_code prompt_render(const struct chat_model *model, const struct lr_json *context,
                              const struct tm *now, struct lr_arena *arena,
@@ -105,8 +97,8 @@ static lr_code prompt_render(const struct chat_model *model, const struct lr_jso
 {
     struct jinja_var trusted[4];
     if (model->chat_template == NULL)
-        return model->is_harmony ? chat_harmony_render(context, now, out, err)
-                                 : chat_chatml_render(context, out, err);
+        return model->dialect.is_channels ? chat_harmony_render(context, now, out, err)
+                                          : chat_chatml_render(context, out, err);
     struct jinja_input input = {.context = context,
                                 .trusted = trusted,
                                 .trusted_count = special_tokens(model, trusted),
@@ -126,9 +118,9 @@ static lr_code render_chat(const struct chat_request *req, const struct chat_mod
 
     localtime_r(&seconds, &tm);
     lr_arena_init(&arena, CONTEXT_MAX);
-    lr_code code = make_context(req, model->is_harmony, &arena, &context, err);
+    lr_code code = make_context(req, model, &arena, &context, err);
     if (code == LR_OK)
-        code = chat_repair(&arena, &context, chat_model_format(model), &repaired, err);
+        code = chat_repair(&arena, &context, model->dialect.format, &repaired, err);
     if (code == LR_OK)
         code = prompt_render(model, repaired, &tm, &arena, out, err);
     lr_arena_free(&arena);
@@ -198,6 +190,18 @@ static lr_code take_raw(const struct chat_raw_prompt *raw, struct chat_prompt *p
     return LR_OK;
 }
 
+/* Only the template's own text opens reasoning, never the client's. */
+static bool opens_thought(const struct chat_model *model, const struct chat_prompt *prompt)
+{
+    for (size_t i = prompt->segment_count; i != 0; i--) {
+        const struct lr_segment *s = &prompt->segments[i - 1];
+        struct lr_str text = lr_str(s->text, s->len);
+        if (lr_str_trim(text).len != 0)
+            return s->control && chat_dialect_opens(&model->dialect, text);
+    }
+    return false;
+}
+
 lr_code chat_prompt_render(const struct chat_request *req, const struct chat_model *model,
                            uint32_t index, int64_t now, struct chat_prompt *out,
                            struct lr_error *err)
@@ -209,7 +213,11 @@ lr_code chat_prompt_render(const struct chat_request *req, const struct chat_mod
     if (req->prompts != NULL)
         return take_raw(&req->prompts[index], out, err);
     lr_code code = render_chat(req, model, now, &out->rendered, err);
-    return code == LR_OK ? take_segments(out, err) : code;
+    if (code == LR_OK)
+        code = take_segments(out, err);
+    if (code == LR_OK)
+        out->opens_thought = opens_thought(model, out);
+    return code;
 }
 
 void chat_prompt_free(struct chat_prompt *prompt)

@@ -9,31 +9,21 @@
 #define CHAT_PROMPT_H
 
 #include "base/fail.h"
+#include "chat/dialect/dialect.h"
 #include "chat/request.h"
-#include "grammar/calls.h"
 #include "jinja/jinja.h"
 
 /* What the router knows about a model's prompt format.  Borrowed for the call. */
 struct chat_model {
     const struct jinja_template *chat_template; /* compiled; NULL: the default */
-    bool is_harmony;                            /* speaks Harmony */
-    enum grammar_format calls; /* the form of its calls, if it does not speak Harmony */
-    struct lr_str bos_token;   /* texts of the tokens; empty: none */
+    struct chat_dialect dialect;                /* what it reads and writes */
+    struct lr_str source;                       /* the template's text; empty: the default */
+    struct lr_str bos_token;                    /* texts of the tokens; empty: none */
     struct lr_str eos_token;
     struct lr_str unk_token;
     struct lr_str pad_token;
     struct lr_sampling_defaults sampling;
 };
-
-/* The format in which a model writes: the one that its template shows.  Without a template it
- * is the one of the default template: Harmony for gpt-oss, calls as in ChatML for the others.
- */
-enum grammar_format chat_format_of(struct lr_str chat_template, bool is_gpt_oss);
-
-static inline enum grammar_format chat_model_format(const struct chat_model *model)
-{
-    return model->is_harmony ? GRAMMAR_HARMONY : model->calls;
-}
 
 /* Has either segments or ids.  Owns its memory, so the request may be freed first; but what
  * becomes a vector is borrowed from the request. */
@@ -42,7 +32,8 @@ struct chat_prompt {
     size_t segment_count;
     const uint32_t *ids; /* NULL where segments are given */
     size_t id_count;
-    size_t bytes; /* of text */
+    size_t bytes;       /* of text */
+    bool opens_thought; /* the answer begins inside reasoning */
     /* private */
     struct jinja_output rendered;
     void *owned;

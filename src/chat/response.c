@@ -15,7 +15,9 @@ static void flush_pending(struct chat_response *r)
     r->pending_choice = NULL;
     r->lost = r->lost || r->pending.failed;
     if (r->on_text != NULL) {
-        struct chat_delta delta = {r->pending_kind, r->pending_tool, lr_buf_str(&r->pending)};
+        struct chat_delta delta = {.kind = r->pending_kind,
+                                   .tool_index = r->pending_tool,
+                                   .text = lr_buf_str(&r->pending)};
         r->on_text(r->owner, c->index, &delta);
     }
     r->writer->text(c, r->pending_kind, r->pending_tool, lr_buf_str(&r->pending));
@@ -50,7 +52,7 @@ static void begin_call(struct chat_choice *c, const struct chat_delta *delta)
         return;
     }
     c->calls++;
-    if (!r->is_harmony)
+    if (!r->dialect.is_channels)
         chat_logprobs_forget(c);
     flush_pending(r);
     if (r->on_call != NULL)
@@ -74,6 +76,8 @@ void chat_choice_delta(void *ctx, const struct chat_delta *delta)
             c->chars_in += lr_utf8_count(delta->text);
         break;
     case CHAT_DELTA_REASONING:
+        if (!r->dialect.is_channels) /* of the mark: no text of the content */
+            chat_logprobs_forget(c);
         if (r->reasoning != CHAT_REASONING_HIDDEN)
             chat_response_give(c, delta->kind, 0, delta->text);
         break;
@@ -145,20 +149,17 @@ bool chat_response_on_token(struct chat_response *r, uint32_t choice,
     r->out = out;
     begin_choice(c);
     bool keep_logprob = r->logprobs && token->has_logprob && !token->special;
-    if (r->is_harmony) {
-        /* A token belongs to the message that contains its text: only tokens of a content
-         * message have an entry. */
-        if (keep_logprob && chat_harmony_in(&c->harmony, CHAT_CLASS_CONTENT))
-            chat_logprobs_add(c, token);
-        chat_harmony_token(&c->harmony, token->bytes, token->special);
-        if (!token->special && chat_harmony_in(&c->harmony, CHAT_CLASS_REASONING))
-            c->reasoning_tokens++;
-    } else {
-        if (keep_logprob && !chat_calls_in_call(&c->plain))
-            chat_logprobs_add(c, token);
-        chat_calls_token(&c->plain, token->bytes, token->special);
-        r->lost = r->lost || c->plain.held.failed;
-    }
+    const struct chat_reading *reading = r->dialect.reading;
+    /* A token belongs to the message that contains its text: only tokens of a content message
+     * have an entry. */
+    if (keep_logprob && reading->in_content(&c->reader))
+        chat_logprobs_add(c, token);
+    bool was_reasoning = reading->in_reasoning(&c->reader);
+    reading->token(&c->reader, token->bytes, token->special);
+    if (reading->in_reasoning(&c->reader) ? !token->special
+                                          : was_reasoning && !r->dialect.is_channels)
+        c->reasoning_tokens++;
+    r->lost = r->lost || reading->failed(&c->reader);
     flush_pending(r);
     if (c->cut)
         close_choice(c);
@@ -198,10 +199,7 @@ void chat_response_on_done(struct chat_response *r, uint32_t choice, enum lr_fin
     begin_choice(c);
     if (!c->closed) {
         c->truncated = reason == LR_FINISH_LENGTH;
-        if (r->is_harmony)
-            chat_harmony_end(&c->harmony);
-        else
-            chat_calls_end(&c->plain, c->truncated);
+        r->dialect.reading->end(&c->reader, c->truncated);
         if (!c->cut)
             chat_stop_flush(&c->stop, give_content, c);
         close_choice(c);

@@ -20,8 +20,8 @@
 #include "base/fail.h"
 #include "chat/events.h"
 #include "chat/request.h"
-#include "grammar/calls.h"
 
+struct chat_dialect;
 struct chat_response;
 
 /* The codec's prefix and 24 random letters. */
@@ -35,8 +35,8 @@ struct chat_response_options {
     struct lr_str model;                /* name in the answer; empty: the request's */
     struct lr_str system_fingerprint;   /* empty: null */
     int64_t created;                    /* seconds since 1970 */
-    bool is_harmony;                    /* the model speaks Harmony (gpt-oss) */
-    enum grammar_format calls;          /* the form of its calls, if it does not */
+    const struct chat_dialect *dialect; /* borrowed for the call; NULL: text only */
+    bool is_opened;                     /* the prompt ended inside reasoning */
     size_t max_bytes;                   /* of a collected answer; 0: 64 MB */
     /* A tool call begins, with the name that the model gave.  NULL: nobody asks. */
     void (*on_call)(void *owner, struct lr_str name);

@@ -13,6 +13,7 @@
 
 enum {
     DEFAULT_MAX_BYTES = 64 * 1024 * 1024,
+    TOOLS_MAX = 64 * 1024 * 1024,   /* names and types of a request's tools */
     PENDING_MAX = 64 * 1024 * 1024, /* one token's text and the text held back before it */
 };
 
@@ -23,28 +24,38 @@ void chat_answer_id(const struct chat_codec *codec, char out[CHAT_ANSWER_ID_MAX]
     lr_random_base62(out + len, 24);
 }
 
-/* Names of declared tools: for Harmony those that look like built-in ones, for other formats
- * all, and in a namespace also without it.  With NULL they are only counted. */
-static uint32_t list_tools(const struct chat_request *req, bool is_harmony, struct lr_str *out)
+/* The declared tools with the types of their parameters; a tool in a namespace also without
+ * it.  Harmony's reader needs the names that look like its own tools.  False: no memory. */
+static bool list_tools(struct chat_response *r, const struct chat_request *req)
 {
-    uint32_t count = 0;
-    for (uint32_t i = 0; req->tools != NULL && i < req->tools->count; i++) {
+    uint32_t count = req->tools != NULL ? req->tools->count : 0;
+    struct chat_declared *tools = lr_arena_array(&r->arena, 2 * count + 1, sizeof(*tools));
+    struct lr_str *builtin = lr_arena_array(&r->arena, count + 1, sizeof(*builtin));
+    if (tools == NULL || builtin == NULL)
+        return false;
+    for (uint32_t i = 0; i < count; i++) {
         const struct lr_json *function = lr_json_get(&req->tools->items[i], "function");
         uint32_t space = req->origins != NULL ? req->origins[i].space_len : 0;
+        struct chat_declared *tool = &tools[r->tool_count];
         struct lr_str name;
-        if (!lr_json_str(lr_json_get(function, "name"), &name) ||
-            (is_harmony && !chat_harmony_is_builtin(name)))
+        if (!lr_json_str(lr_json_get(function, "name"), &name))
             continue;
-        if (out != NULL)
-            out[count] = name;
-        count++;
-        if (is_harmony || space == 0)
+        const char *copy = lr_arena_copy(&r->arena, name);
+        if (copy == NULL ||
+            !chat_types_of(&r->arena, lr_json_get(function, "parameters"), &tool->types))
+            return false;
+        tool->name = lr_str(copy, name.len);
+        r->tool_count++;
+        if (chat_harmony_is_builtin(name))
+            builtin[r->builtin_count++] = tool->name;
+        if (space == 0)
             continue;
-        if (out != NULL)
-            out[count] = lr_str_sub(name, space + 1, name.len);
-        count++;
+        tools[r->tool_count] = *tool;
+        tools[r->tool_count++].name = lr_str_sub(tool->name, space + 1, name.len);
     }
-    return count;
+    r->tools = tools;
+    r->builtin_tools = builtin;
+    return true;
 }
 
 /* Copies s to *at and advances *at. */
@@ -63,24 +74,19 @@ static uint64_t hash_id(struct lr_str id)
     return hash;
 }
 
-static void init_parser(struct chat_choice *c, const struct chat_response_options *options)
+static void init_reader(struct chat_choice *c, const struct chat_response_options *options)
 {
     const struct chat_response *r = c->response;
-    if (r->is_harmony) {
-        struct chat_harmony_options harmony = {
-            .no_tool_calls = options->request->forbids_tool_calls,
-            .builtin_tools = r->tool_names,
-            .builtin_tool_count = r->tool_name_count,
-        };
-        chat_harmony_init(&c->harmony, &harmony, chat_choice_delta, c);
-    } else {
-        struct chat_calls_options calls = {
-            .format = options->calls,
-            .tools = r->tool_names,
-            .tool_count = r->tool_name_count,
-        };
-        chat_calls_init(&c->plain, &calls, chat_choice_delta, c);
-    }
+    struct chat_reader_options reader = {
+        .forbids_calls = options->request->forbids_tool_calls,
+        .tools = r->tools,
+        .tool_count = r->tool_count,
+        .builtin_tools = r->builtin_tools,
+        .builtin_count = r->builtin_count,
+        .is_opened = options->is_opened,
+    };
+    c->reader.dialect = &r->dialect;
+    r->dialect.reading->init(&c->reader, &reader, chat_choice_delta, c);
 }
 
 static void init_choice(struct chat_response *r, uint32_t index, size_t max_bytes,
@@ -89,7 +95,7 @@ static void init_choice(struct chat_response *r, uint32_t index, size_t max_byte
     struct chat_choice *c = &r->choices[index];
     c->response = r;
     c->index = index;
-    init_parser(c, options);
+    init_reader(c, options);
     chat_stop_init(&c->stop, r->stop, r->stop_count);
     lr_buf_init(&c->logprobs, max_bytes);
     lr_buf_init(&c->content, max_bytes);
@@ -102,30 +108,19 @@ static struct chat_response *allocate(const struct chat_response_options *option
                                       struct lr_str head)
 {
     const struct chat_request *req = options->request;
-    uint32_t tools = list_tools(req, options->is_harmony, NULL);
     uint32_t choices = chat_request_choices(req);
     size_t choices_at = sizeof(struct chat_response);
-    size_t names_at = choices_at + choices * sizeof(struct chat_choice);
-    size_t text_at = names_at + tools * sizeof(struct lr_str);
+    size_t text_at = choices_at + choices * sizeof(struct chat_choice);
     size_t size = text_at + head.len;
 
     for (uint32_t i = 0; i < req->stop_count; i++)
         size += req->stop[i].len;
-    struct lr_str *names = tools > 0 ? malloc(tools * sizeof(*names)) : NULL;
-    if (tools > 0 && names == NULL)
-        return NULL;
-    (void)list_tools(req, options->is_harmony, names);
-    for (uint32_t i = 0; i < tools; i++)
-        size += names[i].len;
-
     char *block = calloc(1, size);
     if (block != NULL) {
         struct chat_response *r = (struct chat_response *)(void *)block;
         char *text = block + text_at;
         r->choices = (struct chat_choice *)(void *)(block + choices_at);
         r->choice_count = choices;
-        r->tool_names = (struct lr_str *)(void *)(block + names_at);
-        r->tool_name_count = tools;
         r->head = head;
         keep(&r->head, &text);
         r->stop_count = req->stop_count;
@@ -133,12 +128,7 @@ static struct chat_response *allocate(const struct chat_response_options *option
             r->stop[i] = req->stop[i];
             keep(&r->stop[i], &text);
         }
-        for (uint32_t i = 0; i < tools; i++) {
-            r->tool_names[i] = names[i];
-            keep(&r->tool_names[i], &text);
-        }
     }
-    free(names);
     return (struct chat_response *)(void *)block;
 }
 
@@ -147,9 +137,11 @@ lr_code chat_response_create(const struct chat_response_options *options,
 {
     const struct chat_request *req = options->request;
     const struct chat_writer *writer = req->stream ? req->codec->stream : req->codec->body;
+    struct chat_dialect plain = {0};
     struct lr_buf head;
 
     *out = NULL;
+    (void)chat_dialect_named(LR_STR_LIT("plain"), (struct lr_str){0}, &plain);
     lr_buf_init(&head, 16 * 1024);
     writer->head(options, &head);
     struct chat_response *r = head.failed ? NULL : allocate(options, lr_buf_str(&head));
@@ -170,11 +162,18 @@ lr_code chat_response_create(const struct chat_response_options *options,
     r->id_hash = hash_id(options->id);
     /* A raw prompt has no message format, so its answer has none. */
     r->is_raw = req->prompts != NULL;
-    r->is_harmony = options->is_harmony && !r->is_raw;
+    bool is_read = options->dialect != NULL && options->dialect->reading != NULL && !r->is_raw;
+    r->dialect = is_read ? *options->dialect : plain;
     r->on_call = options->on_call;
     r->on_text = options->on_text;
     r->owner = options->owner;
     lr_buf_init(&r->pending, PENDING_MAX);
+    lr_arena_init(&r->arena, TOOLS_MAX);
+    if (!list_tools(r, req)) {
+        lr_arena_free(&r->arena);
+        free(r);
+        return lr_fail(err, LR_OUT_OF_RAM, "no memory for the tools of a response");
+    }
 
     size_t max_bytes = options->max_bytes != 0 ? options->max_bytes : DEFAULT_MAX_BYTES;
     for (uint32_t i = 0; i < r->choice_count; i++)
@@ -198,9 +197,9 @@ void chat_response_destroy(struct chat_response *r)
         lr_buf_free(&r->choices[i].content);
         lr_buf_free(&r->choices[i].reasoning);
         lr_buf_free(&r->choices[i].calls_json);
-        if (!r->is_harmony)
-            chat_calls_free(&r->choices[i].plain);
+        r->dialect.reading->free(&r->choices[i].reader);
     }
     lr_buf_free(&r->pending);
+    lr_arena_free(&r->arena);
     free(r);
 }

@@ -6,8 +6,8 @@
 #ifndef CHAT_RESPONSE_INTERNAL_H
 #define CHAT_RESPONSE_INTERNAL_H
 
-#include "chat/calls.h"
-#include "chat/harmony/parser.h"
+#include "base/arena.h"
+#include "chat/dialect/dialect.h"
 #include "chat/response.h"
 #include "chat/stop.h"
 
@@ -25,10 +25,7 @@ struct chat_choice {
     uint64_t content_in;  /* bytes of content from the model */
     uint64_t content_out; /* bytes after the stop strings */
     uint64_t chars_in;    /* the same in characters */
-    union {
-        struct chat_harmony harmony;
-        struct chat_calls plain; /* of models that do not speak Harmony */
-    };
+    struct chat_reader reader;
     struct chat_stop stop;
     struct lr_buf logprobs; /* records of tokens whose text was not sent yet */
     /* only for a collected answer */
@@ -46,7 +43,6 @@ struct chat_response {
     bool stream;
     bool include_usage;
     bool is_raw; /* the prompts had no message format, so the answer has none */
-    bool is_harmony;
     bool logprobs;
     bool parallel_calls;
     bool complete;
@@ -64,8 +60,11 @@ struct chat_response {
     void (*on_call)(void *owner, struct lr_str name); /* NULL: nobody asks */
     void (*on_text)(void *owner, uint32_t choice, const struct chat_delta *delta); /* same */
     void *owner;
-    struct lr_str *tool_names; /* that the parser of the choices has to know */
-    uint32_t tool_name_count;
+    struct chat_dialect dialect;
+    struct lr_arena arena; /* what the readers need of the request */
+    const struct chat_declared *tools;
+    const struct lr_str *builtin_tools;
+    uint32_t tool_count, builtin_count;
     /* During a call: the output buffer, and text of one kind that is not written yet. */
     struct lr_buf *out;
     struct lr_buf pending;

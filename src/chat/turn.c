@@ -180,7 +180,7 @@ static lr_code render(struct chat_turn *t, const struct chat_model *model, int64
     if (t->prompts == NULL)
         return lr_fail(err, LR_OUT_OF_RAM, "no memory for the prompt");
     lr_code code =
-        chat_format_constraint(t->arena, req, chat_model_format(model), &t->constraint, err);
+        chat_format_constraint(t->arena, req, model->dialect.format, &t->constraint, err);
     for (uint32_t i = 0; code == LR_OK && i < req->prompt_count; i++)
         code = chat_prompt_render(req, model, i, now, &t->prompts[t->prompt_count++], err);
     return code;
@@ -196,8 +196,8 @@ static lr_code make_response(struct chat_turn *t, const struct chat_model *model
         .id = lr_str_z(t->id),
         .model = name,
         .created = now,
-        .is_harmony = model->is_harmony,
-        .calls = model->calls,
+        .dialect = &model->dialect,
+        .is_opened = t->prompt_count != 0 && t->prompts[0].opens_thought,
         .on_call = t->sink->call,
         .on_text = t->tells_text ? t->sink->text : NULL,
         .owner = t->owner,

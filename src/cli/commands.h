@@ -40,8 +40,10 @@ extern const struct cli_command cli_command_doctor;
 extern const struct cli_command cli_command_version;
 extern const struct cli_command cli_command_worker;
 
+extern const struct cli_command cli_debug_answer;
 extern const struct cli_command cli_debug_cli_reference;
 extern const struct cli_command cli_debug_detokenize;
+extern const struct cli_command cli_debug_dialect;
 extern const struct cli_command cli_debug_fetch;
 extern const struct cli_command cli_debug_generate;
 extern const struct cli_command cli_debug_logits;

@@ -10,6 +10,8 @@ static const struct cli_command *const rows[] = {
     &cli_debug_tokenize,
     &cli_debug_detokenize,
     &cli_debug_render,
+    &cli_debug_answer,
+    &cli_debug_dialect,
     &cli_debug_harmony,
     &cli_debug_match,
     &cli_debug_logits,

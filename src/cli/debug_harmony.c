@@ -5,6 +5,7 @@
  */
 #include "base/json.h"
 #include "chat/codec.h"
+#include "chat/dialect/dialect.h"
 #include "chat/response.h"
 #include "cli/commands.h"
 #include "tokenizer/tokenizer.h"
@@ -114,8 +115,10 @@ static lr_code debug_harmony_answer(struct answer *a, const struct lr_settings *
         stream ? LR_STR_LIT(REQUEST("true")) : LR_STR_LIT(REQUEST("false")), &req, &e);
     if (rc != LR_OK)
         return lr_fail(err, rc, "%s", e.error.text);
+    struct chat_dialect dialect;
+    (void)chat_dialect_named(LR_STR_LIT("harmony"), (struct lr_str){0}, &dialect);
     struct chat_response_options options = {
-        .request = req, .id = LR_STR_LIT("chatcmpl-debug"), .is_harmony = true};
+        .request = req, .id = LR_STR_LIT("chatcmpl-debug"), .dialect = &dialect};
     rc = chat_response_create(&options, &a->response, err);
     if (rc != LR_OK)
         return rc;

@@ -75,7 +75,9 @@ static void write_model(struct lr_json_writer *w, const struct wire_fleet_model 
         put_text(w, "weights", m->weights);
     if (full) {
         put_text(w, "chat_template", m->chat_template);
-        lr_json_member_bool(w, "harmony", m->is_harmony);
+        put_text(w, "dialect", m->dialect);
+        /* for routers of protocol 2, which know this one by a flag */
+        lr_json_member_bool(w, "harmony", lr_str_eq_z(m->dialect, "harmony"));
         put_text(w, "bos_token", m->bos_token);
         put_text(w, "eos_token", m->eos_token);
         put_text(w, "unk_token", m->unk_token);
@@ -285,7 +287,7 @@ static bool take_model(const struct lr_json *v, struct wire_fleet_model *m,
         .step_us = take_number(v, "step_us", UINT32_MAX, out),
         .weights = take_text(v, "weights", out),
         .chat_template = take_text(v, "chat_template", out),
-        .is_harmony = read_flag(v, "harmony"),
+        .dialect = take_text(v, "dialect", out),
         .bos_token = take_text(v, "bos_token", out),
         .eos_token = take_text(v, "eos_token", out),
         .unk_token = take_text(v, "unk_token", out),
@@ -299,6 +301,8 @@ static bool take_model(const struct lr_json *v, struct wire_fleet_model *m,
         .weight_bytes = take_number(v, "weight_bytes", UINT64_MAX, out),
         .kv_bytes = take_number(v, "kv_bytes", UINT64_MAX, out),
     };
+    if (m->dialect.len == 0 && read_flag(v, "harmony")) /* a node of protocol 2 */
+        m->dialect = LR_STR_LIT("harmony");
     return m->id.len != 0 && m->state.len != 0;
 }
 

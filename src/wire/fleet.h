@@ -53,7 +53,7 @@ struct wire_fleet_model {
     struct lr_str weights;       /* fingerprint (model/fingerprint.h); in heartbeats only, since
                                     WIRE_SINCE_WEIGHTS.  Empty: not known */
     struct lr_str chat_template; /* text; empty: the default */
-    bool is_harmony;
+    struct lr_str dialect;       /* its name; empty: the router goes by the template */
     struct lr_str bos_token, eos_token, unk_token, pad_token;
     struct lr_sampling_defaults sampling;
     struct lr_str engine, runtime, architecture, format;

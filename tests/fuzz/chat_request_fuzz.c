@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "chat/codec.h"
+#include "chat/dialect/dialect.h"
 #include "chat/response.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
@@ -21,8 +22,10 @@ static void answer(const struct chat_request *req, struct lr_buf *out)
     };
     struct chat_usage usage = {1, 2, 0};
     struct chat_response *r;
+    struct chat_dialect dialect =
+        chat_dialect_of(LR_STR_LIT("<|start|><|message|>"), (struct lr_str){0});
     struct chat_response_options o = {
-        .request = req, .id = LR_STR_LIT("x"), .is_harmony = true};
+        .request = req, .id = LR_STR_LIT("x"), .dialect = &dialect};
     if (chat_response_create(&o, &r, NULL) != LR_OK)
         abort();
     for (uint32_t c = 0; c < chat_request_choices(req); c++) {

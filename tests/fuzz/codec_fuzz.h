@@ -8,6 +8,7 @@
 #include <stdlib.h>
 
 #include "chat/codec.h"
+#include "chat/dialect/dialect.h"
 #include "chat/prompt.h"
 #include "chat/response.h"
 
@@ -28,8 +29,10 @@ static inline void answer(const struct chat_request *req, struct lr_str call,
     struct lr_str name = LR_STR_LIT("f");
     struct chat_usage usage = {1, 2, 0};
     struct chat_response *r;
+    struct chat_dialect dialect =
+        chat_dialect_of(LR_STR_LIT("<|start|><|message|>"), (struct lr_str){0});
     struct chat_response_options o = {
-        .request = req, .id = LR_STR_LIT("id_x"), .is_harmony = true};
+        .request = req, .id = LR_STR_LIT("id_x"), .dialect = &dialect};
     if (chat_response_create(&o, &r, NULL) != LR_OK)
         abort();
     if (req->tools != NULL)
@@ -54,7 +57,8 @@ static inline void answer(const struct chat_request *req, struct lr_str call,
 
 static inline void render(const struct chat_request *req)
 {
-    struct chat_model model = {.is_harmony = true};
+    struct chat_model model = {
+        .dialect = chat_dialect_of(LR_STR_LIT("<|start|><|message|>"), (struct lr_str){0})};
     struct chat_prompt prompt;
     struct lr_error err;
     lr_code code = chat_prompt_render(req, &model, 0, 0, &prompt, &err);

@@ -278,7 +278,7 @@ lr_code chat_repair(struct lr_arena *arena, const struct lr_json *context,
                     enum grammar_format format, const struct lr_json **out,
                     struct lr_error *err)
 {
-    bool is_harmony = format == GRAMMAR_HARMONY;
+    bool is_channels = grammar_form_of(format)->shape == GRAMMAR_SHAPE_CHANNELS;
     struct chat_object o;
     struct lr_json *copy = lr_arena_alloc(arena, sizeof(*copy));
     *out = context;
@@ -290,17 +290,17 @@ lr_code chat_repair(struct lr_arena *arena, const struct lr_json *context,
     if (messages != NULL && messages->value.type == LR_JSON_ARRAY) {
         if (!repair_messages(arena, &messages->value, &messages->value))
             return template_repair_no_memory(err);
-        if (is_harmony && !chat_repair_harmony_messages(arena, &messages->value))
+        if (is_channels && !chat_repair_harmony_messages(arena, &messages->value))
             return template_repair_no_memory(err);
         if (format == GRAMMAR_LLAMA3 && !chat_repair_split_calls(arena, &messages->value))
             return template_repair_no_memory(err);
     }
     struct lr_json_member *tools = chat_object_find(&o, "tools");
-    if (is_harmony && tools != NULL && tools->value.type == LR_JSON_ARRAY &&
+    if (is_channels && tools != NULL && tools->value.type == LR_JSON_ARRAY &&
         !chat_repair_harmony_tools(arena, &tools->value))
         return template_repair_no_memory(err);
     struct lr_json_member *effort = chat_object_find(&o, "reasoning_effort");
-    if (is_harmony && effort != NULL && effort->value.type == LR_JSON_NULL)
+    if (is_channels && effort != NULL && effort->value.type == LR_JSON_NULL)
         chat_object_remove(&o, "reasoning_effort");
     *copy = chat_object_json(&o);
     *out = copy;

@@ -134,13 +134,9 @@ void node_storage_resolve(struct node_storage *storage)
 static lr_code compile_template(struct node_model *m, struct lr_error *err)
 {
     const struct model_descriptor *d = m->descriptor;
-    /* The runtime of a safetensors model, the architecture of a GGUF. */
-    bool is_gpt_oss = lr_str_eq_z(lr_str_z(d->runtime), "gptoss") ||
-                      lr_str_eq_z(lr_str_z(d->architecture), "gpt-oss");
-    enum grammar_format format = chat_format_of(lr_str_z(d->chat_template), is_gpt_oss);
     m->chat = (struct chat_model){
-        .is_harmony = format == GRAMMAR_HARMONY,
-        .calls = format,
+        .dialect = chat_dialect_of(lr_str_z(d->chat_template), lr_str_z(d->architecture)),
+        .source = lr_str_z(d->chat_template),
         .bos_token = lr_str_z(d->bos_token),
         .eos_token = lr_str_z(d->eos_token),
         .unk_token = lr_str_z(d->unk_token),

@@ -51,7 +51,8 @@ static void describe(const struct node_model *m, struct lr_error *fault,
     if (d == NULL)
         return;
     out->chat_template = lr_str_z(d->chat_template);
-    out->is_harmony = m->chat.is_harmony;
+    out->dialect =
+        m->chat.dialect.name != NULL ? lr_str_z(m->chat.dialect.name) : (struct lr_str){0};
     out->bos_token = m->chat.bos_token;
     out->eos_token = m->chat.eos_token;
     out->unk_token = m->chat.unk_token;

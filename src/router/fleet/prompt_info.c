@@ -30,7 +30,7 @@ static void hash_report(const struct wire_fleet_model *m, unsigned char out[LR_S
     add_text(&h, m->eos_token);
     add_text(&h, m->unk_token);
     add_text(&h, m->pad_token);
-    add_text(&h, m->is_harmony ? LR_STR_LIT("harmony") : LR_STR_LIT("plain"));
+    add_text(&h, m->chat_template.len == 0 ? m->dialect : (struct lr_str){0});
     add_sampling(&h, &m->sampling);
     lr_sha256_end(&h, out);
 }
@@ -73,20 +73,21 @@ lr_code router_prompt_info_get(struct router_prompt_infos *infos,
         destroy(info);
         return lr_fail_prefix(err, "chat template");
     }
-    /* Not the node's word: a registration may have its own template, and an older node goes by
-     * the name of the engine. */
-    enum grammar_format format = chat_format_of(report->chat_template, report->is_harmony);
+    info->source = keep(&info->texts, report->chat_template);
     info->chat = (struct chat_model){
         .chat_template = info->tmpl,
-        .is_harmony = format == GRAMMAR_HARMONY,
-        .calls = format,
+        .source = info->source,
         .bos_token = keep(&info->texts, report->bos_token),
         .eos_token = keep(&info->texts, report->eos_token),
         .unk_token = keep(&info->texts, report->unk_token),
         .pad_token = keep(&info->texts, report->pad_token),
         .sampling = report->sampling,
     };
-    info->source = keep(&info->texts, report->chat_template);
+    /* With a template not the node's word: a registration may have its own template, and an
+     * older node goes by the name of the engine. */
+    if (info->source.len != 0 ||
+        !chat_dialect_named(report->dialect, info->source, &info->chat.dialect))
+        info->chat.dialect = chat_dialect_of(info->source, report->architecture);
     info->next = infos->first;
     infos->first = info;
     *out = info;

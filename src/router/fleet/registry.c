@@ -210,7 +210,6 @@ struct router_prompt_info *router_model_info(struct router_model *model,
         return model->own_info;
     struct wire_fleet_model report = {
         .chat_template = lr_str_z(model->chat_template),
-        .is_harmony = reported->chat.is_harmony,
         .bos_token = reported->chat.bos_token,
         .eos_token = reported->chat.eos_token,
         .unk_token = reported->chat.unk_token,

@@ -38,7 +38,7 @@ static void describe_model(const struct router_replica *replica, struct wire_fle
     if (info == NULL)
         return;
     out->chat_template = info->source;
-    out->is_harmony = info->chat.is_harmony;
+    out->dialect = lr_str_z(info->chat.dialect.name);
     out->bos_token = info->chat.bos_token;
     out->eos_token = info->chat.eos_token;
     out->unk_token = info->chat.unk_token;

@@ -139,9 +139,9 @@ static void put_show(struct router *r, struct router_model *m, struct lr_json_wr
         lr_json_put_z(w, "completion");
     if ((o.requests >> LR_REQUEST_EMBED & 1) != 0)
         lr_json_put_z(w, "embedding");
-    if (info != NULL && chat_model_format(&info->chat) != GRAMMAR_PLAIN)
+    if (info != NULL && info->chat.dialect.format != GRAMMAR_PLAIN)
         lr_json_put_z(w, "tools");
-    if (info != NULL && info->chat.is_harmony)
+    if (info != NULL && chat_dialect_thinks(&info->chat.dialect))
         lr_json_put_z(w, "thinking");
     lr_json_end_array(w);
     lr_json_member_object(w, "model_info");

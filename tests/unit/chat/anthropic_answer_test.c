@@ -9,6 +9,7 @@
 
 #include "chat/codec.h"
 #include "chat/response.h"
+#include "dialects.h"
 
 /* A client's session: a request, its response, and everything written so far. */
 struct session {
@@ -31,10 +32,11 @@ static void open_session(struct session *s, const char *members, size_t max_byte
              members);
     if (chat_request_parse(&s->arena, &chat_anthropic, lr_str_z(body), &req, &e) != LR_OK)
         fail_msg("%s: %s", e.param, e.error.text);
+    struct chat_dialect dialect = dialect_of(GRAMMAR_HARMONY);
     struct chat_response_options o = {.request = req,
                                       .id = LR_STR_LIT("msg_1"),
                                       .created = 7,
-                                      .is_harmony = true,
+                                      .dialect = &dialect,
                                       .max_bytes = max_bytes};
     assert_int_equal(chat_response_create(&o, &s->r, NULL), LR_OK);
 }
@@ -207,8 +209,9 @@ static void reasoning_that_nobody_asked_for_is_hidden(void **state)
                                       "\"content\":\"x\"}]}"),
                            &req, &e),
         LR_OK);
+    struct chat_dialect dialect = dialect_of(GRAMMAR_HARMONY);
     struct chat_response_options o = {
-        .request = req, .id = LR_STR_LIT("msg_1"), .is_harmony = true};
+        .request = req, .id = LR_STR_LIT("msg_1"), .dialect = &dialect};
     assert_int_equal(chat_response_create(&o, &s.r, NULL), LR_OK);
     feed(&s, THINK("secret") NEXT FINAL("D"));
     done(&s, LR_FINISH_STOP);

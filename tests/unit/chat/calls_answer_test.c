@@ -10,6 +10,7 @@
 #include "chat/codec.h"
 #include "chat/prompt.h"
 #include "chat/response.h"
+#include "dialects.h"
 
 #define TOOL(name)                                                                             \
     "{\"type\":\"function\",\"function\":{\"name\":\"" name                                    \
@@ -39,8 +40,9 @@ static bool play(struct session *s, const struct chat_codec *codec, const char *
     lr_buf_init(&s->out, 16 << 20);
     if (chat_request_parse(&s->arena, codec, lr_str_z(body), &req, &e) != LR_OK)
         fail_msg("%s: %s", e.param, e.error.text);
+    struct chat_dialect dialect = dialect_of(GRAMMAR_HERMES);
     struct chat_response_options o = {
-        .request = req, .id = LR_STR_LIT("answer-1"), .calls = GRAMMAR_HERMES};
+        .request = req, .id = LR_STR_LIT("answer-1"), .dialect = &dialect};
     assert_int_equal(chat_response_create(&o, &r, NULL), LR_OK);
     for (; *output != '\0' && goes_on; output++) {
         struct wire_token t = {
@@ -301,7 +303,7 @@ static void expect_prompt(const char *chat_template, enum grammar_format format,
     assert_int_equal(
         chat_request_parse(&arena, &chat_openai_chat, LR_STR_LIT(HISTORY), &req, &e), LR_OK);
     assert_int_equal(jinja_compile(lr_str_z(chat_template), &compiled, &err), LR_OK);
-    struct chat_model model = {.chat_template = compiled, .calls = format};
+    struct chat_model model = {.chat_template = compiled, .dialect = dialect_of(format)};
     if (chat_prompt_render(req, &model, 0, 0, &prompt, &err) != LR_OK)
         fail_msg("%s", err.text);
     for (size_t i = 0; i < prompt.segment_count; i++)

@@ -9,11 +9,11 @@
 
 #include <cmocka.h>
 
-static const struct lr_str tools[] = {{"get", 3}, {"get_all", 7}};
+static const struct chat_declared tools[] = {{.name = {"get", 3}}, {.name = {"get_all", 7}}};
 
-/* The deltas as one text: content as it is, a call as [name|arguments]. */
+/* The deltas as one text: content as it is, a call as [name|arguments], ~ and reasoning. */
 struct reading {
-    struct lr_buf said;
+    struct lr_buf said, thought;
     uint32_t open;   /* 1 + index of the open call */
     uint32_t pieces; /* of arguments */
 };
@@ -22,6 +22,10 @@ static void take(void *ctx, const struct chat_delta *delta)
 {
     struct reading *r = ctx;
     switch (delta->kind) {
+    case CHAT_DELTA_REASONING:
+        assert_int_equal(r->open, 0);
+        lr_buf_add_str(&r->thought, delta->text);
+        return;
     case CHAT_DELTA_CONTENT:
         assert_int_equal(r->open, 0);
         assert_true(delta->text.len != 0);
@@ -49,9 +53,13 @@ static void take(void *ctx, const struct chat_delta *delta)
 static void open_reading(struct reading *r, struct chat_calls *p, enum grammar_format format,
                          uint32_t tool_count)
 {
-    struct chat_calls_options options = {format, tools, tool_count};
+    struct chat_calls_options options = {.format = format,
+                                         .tools = tools,
+                                         .tool_count = tool_count,
+                                         .thought = grammar_thought_of(format, LR_STR_LIT(""))};
     *r = (struct reading){0};
     lr_buf_init(&r->said, 1 << 20);
+    lr_buf_init(&r->thought, 1 << 20);
     chat_calls_init(p, &options, take, r);
 }
 
@@ -87,6 +95,11 @@ static void play(struct reading *r, enum grammar_format format, struct lr_str ou
     chat_calls_end(&p, is_cut);
     assert_int_equal(r->open, 0);
     chat_calls_free(&p);
+    if (r->thought.len != 0) {
+        lr_buf_add_z(&r->said, "~");
+        lr_buf_add_str(&r->said, lr_buf_str(&r->thought));
+    }
+    lr_buf_free(&r->thought);
 }
 
 static void expect_as(enum grammar_format format, const char *output, const char *wanted,
@@ -137,6 +150,9 @@ static void calls_between_tags_are_calls_and_text_before_them_is_content(void **
         {"<tool_call>\n" GET1, "[get|{\"n\": 1}]"},
         {"<tool_call>\n" GET1 "</tool_c", "[get|{\"n\": 1}]"},
         {"<tool_call>\n" GET1 "\n<tool_call>\n" GET1, "[get|{\"n\": 1}][get|{\"n\": 1}]"},
+        /* put right: a raw line break in a string, arguments as a string */
+        {CALL("{\"name\": \"get\", \"arguments\": {\"n\": \"\n\"}}"), "[get|{\"n\": \"\\n\"}]"},
+        {CALL("{\"name\": \"get\", \"arguments\": \"{\\\"n\\\": 1}\"}"), "[get|{\"n\": 1}]"},
         {"<tool_call>\n" GET1 " Done.", "[get|{\"n\": 1}]Done."},
         {CALL("{\"name\": \"get\", \"arguments\": {\"n\": 1}"), "[get|{\"n\": 1}]"},
         {CALL(GET1 "}"), "[get|{\"n\": 1}]"},
@@ -158,12 +174,11 @@ static void what_is_no_call_is_content_and_nothing_is_lost(void **state)
         CALL("{\"name\": \"ge\", \"arguments\": {}}"),
         CALL("{\"name\": 7, \"arguments\": {}}"),
         CALL("{\"name\": \"get\", \"arguments\": []}"),
-        CALL("{\"name\": \"get\", \"arguments\": \"{}\"}"),
+        CALL("{\"name\": \"get\", \"arguments\": \"{\"}"),
         CALL("{'name': 'get', 'arguments': {}}"),
         CALL("{\"name\": \"get\", \"arguments\": {\"n\": }}"),
         CALL("{\"name\": \"get\", \"arguments\": {\"n\": 01}}"),
         CALL("{\"name\": \"get\", \"arguments\": {\"n\": 1,}}"),
-        CALL("{\"name\": \"get\", \"arguments\": {\"n\": \"\n\"}}"),
         CALL("{\"name\": \"get\", \"arguments\": {\"n\": \"\\x\"}}"),
         CALL("{\"name\": \"get\", \"city\": \"Oslo\"}"),
         CALL("{\"arguments\": {\"n\": 1}}"),
@@ -196,7 +211,7 @@ static void an_object_that_begins_the_answer_is_a_call_of_llama_3(void **state)
         {"{\"name\": \"get\", \"arguments\": {}}", "[get|{}]"},
         {SET1 "; " SET1, "[get|{\"n\": 1}][get|{\"n\": 1}]"},
         {SET1 "\n" SET1, "[get|{\"n\": 1}][get|{\"n\": 1}]"},
-        {SET1 "; and more", "[get|{\"n\": 1}] and more"},
+        {SET1 "; and more", "[get|{\"n\": 1}]and more"},
         {SET1 " Done. " SET1, "[get|{\"n\": 1}]Done. " SET1},
         {"I call " SET1, "I call " SET1},
         {"Hello<|python_tag|>" SET1, "Hello" SET1},
@@ -249,7 +264,7 @@ static void a_long_call_is_sent_while_it_arrives(void **state)
                 400, "\"}}\n</tool_call>", "[get|{\"t\": \"", "\"}]");
     /* arguments that turn out not to be JSON stay arguments */
     expect_long("<tool_call>\n{\"name\": \"get\", \"arguments\": {\"t\": \"", "abc", 400,
-                "\n\"</tool_cal</tool_call>x", "[get|{\"t\": \"", "\n\"</tool_cal]x");
+                "\"</tool_cal</tool_call>x", "[get|{\"t\": \"", "\"</tool_cal]x");
     expect_long("<tool_call>\n{\"name\": \"get\", \"arguments\": {\"t\": \"", "abc", 400, "",
                 "[get|{\"t\": \"", "]");
     /* the name comes last: as far as there is room */
@@ -333,12 +348,27 @@ static void tags_may_be_control_tokens(void **state)
 
 /* ---- random outputs ---- */
 
-static void add_random(struct lr_buf *out)
+/* A mark of the form, or nothing. */
+static void add_mark(enum grammar_format format, struct lr_buf *out)
+{
+    const struct grammar_form *f = grammar_form_of(format);
+    const struct lr_str marks[] = {f->section,   f->section_end, f->begin,     f->end,
+                                   f->name_end,  f->name_close,  f->key,       f->key_end,
+                                   f->key_close, f->value,       f->value_end, f->id_mark};
+    lr_buf_add_str(out, marks[random_below(sizeof(marks) / sizeof(marks[0]))]);
+}
+
+static void add_random(enum grammar_format format, struct lr_buf *out)
 {
     static const char *const pieces[] = {
         "<tool_call>",
         "</tool_call>",
         "<|python_tag|>",
+        "<think>",
+        "</think>",
+        "get",
+        "get(n='x', t=[1, {'a': None}])",
+        "<|\"|>",
         "\n",
         "{\"name\": ",
         "\"get\"",
@@ -370,8 +400,12 @@ static void add_random(struct lr_buf *out)
         "0123456789012345678901234567890123456789012345678901234567890123456789",
     };
     enum { COUNT = sizeof(pieces) / sizeof(pieces[0]) };
-    for (uint32_t n = 1 + random_below(24); n > 0; n--)
-        lr_buf_add_z(out, pieces[random_below(COUNT)]);
+    for (uint32_t n = 1 + random_below(24); n > 0; n--) {
+        if (random_below(2) == 0)
+            add_mark(format, out);
+        else
+            lr_buf_add_z(out, pieces[random_below(COUNT)]);
+    }
 }
 
 static void every_split_of_random_output_gives_the_same_answer(void **state)
@@ -381,11 +415,12 @@ static void every_split_of_random_output_gives_the_same_answer(void **state)
     (void)state;
     lr_buf_init(&output, 1 << 20);
     for (int i = 0; i < count; i++) {
-        enum grammar_format format = i % 2 == 0 ? GRAMMAR_HERMES : GRAMMAR_LLAMA3;
+        enum grammar_format format =
+            (enum grammar_format)(GRAMMAR_KIMI_K3 + i % (GRAMMAR_FORMAT_COUNT - 2));
         struct reading whole, other;
         bool is_cut = random_below(4) == 0;
         lr_buf_clear(&output);
-        add_random(&output);
+        add_random(format, &output);
         play(&whole, format, lr_buf_str(&output), WHOLE, is_cut);
         for (int split = BYTES; split < BYTES + 3; split++) {
             play(&other, format, lr_buf_str(&output), split, is_cut);
@@ -414,9 +449,11 @@ static void the_format_is_recognized_from_the_template(void **state)
         {"<|start_header_id|>{{- '{\"name\": \"' + c.name + '\", ' }}{{- '\"parameters\": ' }}",
          GRAMMAR_LLAMA3},
         {"{{- '{\"tool_name\": \"' }}{{- '\", \"parameters\": ' }} \"name\"", GRAMMAR_PLAIN},
-        {"<tool_call>\n<function=example> \"name\" \"arguments\"", GRAMMAR_PLAIN},
-        {"<tool_call>{name}\n<arg_key> \"name\" \"arguments\"", GRAMMAR_PLAIN},
-        {"[TOOL_CALLS] [{\"name\": \"f\", \"arguments\": {}}]", GRAMMAR_PLAIN},
+        {"<tool_call>\n<function=example> <parameter=n> \"name\" \"arguments\"",
+         GRAMMAR_QWEN_XML},
+        {"<tool_call>{name}\n<arg_key> <arg_value> \"name\" \"arguments\"", GRAMMAR_GLM},
+        {"[TOOL_CALLS] [{\"name\": \"f\", \"arguments\": {}}]", GRAMMAR_MISTRAL_JSON},
+        {"[TOOL_CALLS]f[ARGS]{}", GRAMMAR_MISTRAL_ARGS},
         {"{{- '<|start|>' + m.role + '<|channel|>final<|message|>' }} \"name\"",
          GRAMMAR_HARMONY},
         {"{{- '<|start|>' }}{{- m.content }}", GRAMMAR_PLAIN},

@@ -10,6 +10,7 @@
 
 #include "chat/codec.h"
 #include "chat/prompt.h"
+#include "dialects.h"
 
 #define GET                                                                                    \
     "{\"type\":\"function\",\"function\":{\"name\":\"get\",\"parameters\":{\"type\":"          \
@@ -192,7 +193,7 @@ static void tools_that_are_not_strict_never_cause_a_refusal(void **state)
     }
 }
 
-static void expect_prompt(const char *messages, const char *format, bool is_harmony,
+static void expect_prompt(const char *messages, const char *format, bool speaks_harmony,
                           const char *part, bool is_there)
 {
     struct lr_arena arena;
@@ -200,7 +201,8 @@ static void expect_prompt(const char *messages, const char *format, bool is_harm
     struct lr_error err;
     const struct chat_request *req;
     struct chat_prompt prompt;
-    struct chat_model model = {.is_harmony = is_harmony};
+    struct chat_model model = {
+        .dialect = dialect_of(speaks_harmony ? GRAMMAR_HARMONY : GRAMMAR_HERMES)};
     char body[2048], text[4096] = "";
     lr_arena_init(&arena, 16 << 20);
     (void)snprintf(body, sizeof(body), "{\"model\":\"m\",\"messages\":[%s],%s}", messages,

@@ -14,6 +14,7 @@
 #include "chat/format.h"
 #include "chat/prompt.h"
 #include "chat/response.h"
+#include "dialects.h"
 
 enum {
     NOON = 1794744000,
@@ -213,12 +214,9 @@ static void answer(const struct chat_request *req, const struct chat_model *mode
     struct lr_error err;
     struct chat_prompt prompt = {0};
     struct chat_response *response;
-    struct chat_response_options options = {.request = req,
-                                            .id = LR_STR_LIT("id-1"),
-                                            .is_harmony = model->is_harmony,
-                                            .calls = model->calls};
-    if (chat_format_constraint(arena, req, chat_model_format(model), &constraint, &err) ==
-            LR_OK &&
+    struct chat_response_options options = {
+        .request = req, .id = LR_STR_LIT("id-1"), .dialect = &model->dialect};
+    if (chat_format_constraint(arena, req, model->dialect.format, &constraint, &err) == LR_OK &&
         chat_prompt_render(req, model, 0, NOON, &prompt, &err) == LR_OK &&
         chat_response_create(&options, &response, &err) == LR_OK)
         chat_response_destroy(response);
@@ -227,9 +225,10 @@ static void answer(const struct chat_request *req, const struct chat_model *mode
 
 static void serve(const struct chat_codec *codec, struct lr_str body)
 {
-    const struct chat_model models[] = {{.is_harmony = true},
-                                        {.calls = GRAMMAR_LLAMA3},
-                                        {.chat_template = template_of_a_model}};
+    const struct chat_model models[] = {
+        {.dialect = dialect_of(GRAMMAR_HARMONY)},
+        {.dialect = dialect_of(GRAMMAR_LLAMA3)},
+        {.chat_template = template_of_a_model, .dialect = dialect_of(GRAMMAR_PLAIN)}};
     const struct chat_request *req;
     struct lr_arena arena;
     struct chat_error e;

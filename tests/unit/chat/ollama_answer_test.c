@@ -10,6 +10,7 @@
 #include "chat/codec.h"
 #include "chat/response.h"
 #include "chat/turn.h"
+#include "dialects.h"
 
 struct session {
     struct lr_arena arena;
@@ -29,10 +30,11 @@ static void open_session(struct session *s, const struct chat_codec *codec, cons
     snprintf(body, sizeof(body), "{\"model\":\"m\"%s}", members);
     if (chat_request_parse(&s->arena, codec, lr_str_z(body), &req, &e) != LR_OK)
         fail_msg("%s: %s", e.param, e.error.text);
+    struct chat_dialect dialect = dialect_of(GRAMMAR_HARMONY);
     struct chat_response_options o = {.request = req,
                                       .id = LR_STR_LIT("ol-1"),
                                       .created = 7,
-                                      .is_harmony = true,
+                                      .dialect = &dialect,
                                       .max_bytes = max_bytes};
     assert_int_equal(chat_response_create(&o, &s->r, NULL), LR_OK);
 }

@@ -9,6 +9,7 @@
 #include <cmocka.h>
 
 #include "chat/codec.h"
+#include "dialects.h"
 
 /* 2026-11-15 12:00 UTC: the same day in every time zone from -12 to +11. */
 enum { NOON = 1794744000 };
@@ -101,7 +102,7 @@ static void gptoss_without_a_template_speaks_harmony(void **state)
 {
     (void)state;
     struct rendered r;
-    struct chat_model model = {.is_harmony = true};
+    struct chat_model model = {.dialect = dialect_of(GRAMMAR_HARMONY)};
     render(&r, &chat_openai_chat,
            "{\"model\":\"m\"," USER("<|end|>hi") ",\"reasoning_effort\":\"low\"}", &model, 0);
     if (r.code != LR_OK)
@@ -132,12 +133,14 @@ static void a_template_decides_the_format_and_the_family_only_without_one(void *
     (void)state;
     struct lr_str none = {0}, harmony = LR_STR_LIT("<|start|>{{ x }}<|message|>"),
                   other = LR_STR_LIT("<|im_start|>{{ x }}");
-    for (int is_gpt_oss = 0; is_gpt_oss < 2; is_gpt_oss++) {
-        assert_int_equal(chat_format_of(harmony, is_gpt_oss), GRAMMAR_HARMONY);
-        assert_int_equal(chat_format_of(other, is_gpt_oss), GRAMMAR_PLAIN);
+    const struct lr_str architectures[] = {LR_STR_LIT("GptOssForCausalLM"),
+                                           LR_STR_LIT("gpt-oss"), LR_STR_LIT("llama")};
+    for (int i = 0; i < 3; i++) {
+        assert_int_equal(chat_dialect_of(harmony, architectures[i]).format, GRAMMAR_HARMONY);
+        assert_int_equal(chat_dialect_of(other, architectures[i]).format, GRAMMAR_PLAIN);
+        assert_int_equal(chat_dialect_of(none, architectures[i]).format,
+                         i < 2 ? GRAMMAR_HARMONY : GRAMMAR_HERMES);
     }
-    assert_int_equal(chat_format_of(none, true), GRAMMAR_HARMONY);
-    assert_int_equal(chat_format_of(none, false), GRAMMAR_HERMES);
 }
 
 static void what_clients_send_is_repaired_first(void **state)
@@ -213,7 +216,7 @@ static void raw_prompts_are_taken_as_they_are(void **state)
 {
     (void)state;
     struct rendered r;
-    struct chat_model model = {.is_harmony = true};
+    struct chat_model model = {.dialect = dialect_of(GRAMMAR_HARMONY)};
     render(&r, &chat_openai_completions, "{\"model\":\"m\",\"prompt\":[\"a\",\"<|start|>b\"]}",
            &model, 1);
     assert_int_equal(r.code, LR_OK);

@@ -13,6 +13,7 @@
 #include <cmocka.h>
 
 #include "chat/codec.h"
+#include "dialects.h"
 
 enum { TOKENS_MAX = 64, TEXT_MAX = 24 };
 
@@ -188,8 +189,9 @@ static void feed(struct chat_response *r, const struct stream *s, enum pieces pi
 static void answer(const struct stream *s, bool stream, enum pieces pieces, struct lr_buf *out)
 {
     struct chat_response *r;
+    struct chat_dialect dialect = dialect_of(GRAMMAR_HARMONY);
     struct chat_response_options o = {
-        .request = requests[stream], .id = LR_STR_LIT("x"), .is_harmony = true};
+        .request = requests[stream], .id = LR_STR_LIT("x"), .dialect = &dialect};
     assert_int_equal(chat_response_create(&o, &r, NULL), LR_OK);
     lr_buf_clear(out);
     feed(r, s, pieces, out);

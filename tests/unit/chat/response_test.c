@@ -9,6 +9,7 @@
 #include <cmocka.h>
 
 #include "chat/codec.h"
+#include "dialects.h"
 
 /* A client's session: a request, its response, and everything written so far. */
 struct session {
@@ -30,11 +31,12 @@ static void open_session(struct session *s, const struct chat_codec *codec, cons
     lr_buf_init(&s->out, 16 << 20);
     if (chat_request_parse(&s->arena, codec, lr_str_z(body), &req, &e) != LR_OK)
         fail_msg("%s: %s", e.param, e.error.text);
+    struct chat_dialect dialect = dialect_of(GRAMMAR_HARMONY);
     struct chat_response_options o = {.request = req,
                                       .id = LR_STR_LIT("chatcmpl-1"),
                                       .system_fingerprint = LR_STR_LIT("fp"),
                                       .created = 7,
-                                      .is_harmony = harmony};
+                                      .dialect = harmony ? &dialect : NULL};
     assert_int_equal(chat_response_create(&o, &s->r, NULL), LR_OK);
 }
 

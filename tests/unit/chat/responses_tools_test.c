@@ -1,6 +1,7 @@
 /* Tools of POST /v1/responses: a tool of a namespace is a function with both names for the
  * model, and a call in a namespace for the client. */
 #include "chat/response.h"
+#include "dialects.h"
 #include "responses_test.h"
 
 #define MADE(id, name)                                                                         \
@@ -117,8 +118,9 @@ static void expect_call(const char *members, const char *recipient, const char *
 {
     struct parsed p = accept(members);
     struct chat_response *r;
+    struct chat_dialect dialect = dialect_of(GRAMMAR_HARMONY);
     struct chat_response_options o = {
-        .request = p.req, .id = LR_STR_LIT("resp_1"), .is_harmony = true};
+        .request = p.req, .id = LR_STR_LIT("resp_1"), .dialect = &dialect};
     struct chat_usage usage = {1, 2, 0};
     struct lr_buf out;
     char header[256];

@@ -11,6 +11,7 @@
 #include "chat/parse.h"
 #include "chat/response_internal.h"
 #include "chat/turn.h"
+#include "dialects.h"
 
 struct fixture {
     struct lr_arena arena;
@@ -123,19 +124,20 @@ static void close_fixture(struct fixture *f)
 }
 
 /* Runs the turn up to the start.  False: the turn has failed. */
-static bool prepare(struct fixture *f, const char *body, bool is_harmony)
+static bool prepare(struct fixture *f, const char *body, bool speaks_harmony)
 {
-    struct chat_model model = {.is_harmony = is_harmony};
+    struct chat_model model = {
+        .dialect = dialect_of(speaks_harmony ? GRAMMAR_HARMONY : GRAMMAR_HERMES)};
     struct lr_str name;
     return chat_turn_read(&f->turn, lr_str_z(body), &name) && chat_turn_parse(&f->turn) &&
            chat_turn_prepare(&f->turn, &model, LR_STR_LIT("model-1"));
 }
 
 static void run(struct fixture *f, const struct chat_codec *codec, const char *body,
-                bool is_harmony)
+                bool speaks_harmony)
 {
     open_fixture(f, codec);
-    if (!prepare(f, body, is_harmony) || !chat_turn_start(&f->turn))
+    if (!prepare(f, body, speaks_harmony) || !chat_turn_start(&f->turn))
         fail_msg("%s", f->told.text);
     assert_int_equal(f->turn.state, CHAT_TURN_RUNNING);
 }

@@ -230,7 +230,7 @@ texts_leave_with_their_record_or_their_key_and_when_newer_ones_need_room(void **
 static void add(struct router_kept_answer *answer, uint32_t choice, enum chat_delta_kind kind,
                 struct lr_str text)
 {
-    router_kept_answer_add(answer, choice, &(struct chat_delta){kind, 0, text});
+    router_kept_answer_add(answer, choice, &(struct chat_delta){.kind = kind, .text = text});
 }
 
 static void an_answer_has_its_parts_and_is_cut_at_a_character(void **state)

@@ -16,7 +16,7 @@ static struct wire_fleet_model demo(void)
         .live = 3,
         .format = LR_STR_LIT("safetensors"),
         .chat_template = LR_STR_LIT("{{ messages[0].content }}"),
-        .is_harmony = true,
+        .dialect = LR_STR_LIT("harmony"),
         .bos_token = LR_STR_LIT("<s>"),
         .context_tokens = 4096,
     };
@@ -50,7 +50,7 @@ static void a_join_reads_back_as_it_was_written(void **state)
     assert_int_equal(wire_join_parse(&arena, lr_buf_str(&text), &out, &err), LR_OK);
     assert_int_equal(out.state.model_count, 1);
     assert_true(lr_str_eq(out.state.models[0].chat_template, m.chat_template));
-    assert_true(out.state.models[0].is_harmony);
+    assert_true(lr_str_eq_z(out.state.models[0].dialect, "harmony"));
     assert_int_equal(out.state.models[0].slots, 16);
     assert_int_equal(out.port, 7);
     lr_buf_free(&text);

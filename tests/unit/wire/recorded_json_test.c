@@ -69,7 +69,7 @@ static const struct wire_fleet_model models[] = {
         .prefill_us = 61,
         .step_us = 7200,
         .chat_template = TEXT("{{ messages }}\n"),
-        .is_harmony = true,
+        .dialect = TEXT("harmony"),
         .bos_token = TEXT("<|startoftext|>"),
         .eos_token = TEXT("<|return|>"),
         .unk_token = TEXT("<unk>"),
@@ -295,7 +295,7 @@ static void expect_model(const struct wire_fleet_model *got,
     if (!is_join)
         want = &none; /* the following members are sent in a join only */
     EXPECT_TEXT(chat_template);
-    EXPECT_NUMBER(is_harmony);
+    EXPECT_TEXT(dialect);
     EXPECT_TEXT(bos_token);
     EXPECT_TEXT(eos_token);
     EXPECT_TEXT(unk_token);
