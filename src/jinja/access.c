@@ -46,6 +46,8 @@ static bool changes_its_object(struct value object, struct lr_str name)
     const char *const *names = object.kind == K_DICT   ? of_dict
                                : object.kind == K_LIST ? of_list
                                                        : NULL;
+    if (object.kind == K_LIST && !object.list->is_given && lr_str_eq_z(name, "append"))
+        return false;
     for (; names != NULL && *names != NULL; names++)
         if (lr_str_eq_z(name, *names))
             return true;

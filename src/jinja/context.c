@@ -93,6 +93,8 @@ static struct value convert_array(struct loader *l, const struct lr_json *json,
     for (uint32_t i = 0; list != NULL && i < json->count; i++)
         if (!jinja_list_push(run, list, convert(l, &json->items[i], inner)))
             return V_FAIL;
+    if (list != NULL)
+        list->is_given = true;
     return value_list(K_LIST, list);
 }
 

@@ -281,7 +281,9 @@ const struct method_row *jinja_find_method(struct value object, struct lr_str na
     case K_TUPLE:
     case K_RANGE:
         row = find_row(jinja_methods_list, name);
-        return row != NULL && object.kind != K_LIST && lr_str_eq_z(name, "copy") ? NULL : row;
+        if (object.kind != K_LIST && (lr_str_eq_z(name, "copy") || lr_str_eq_z(name, "append")))
+            return NULL;
+        return row;
     case K_DICT:
         return find_row(jinja_methods_dict, name);
     case K_CYCLER:

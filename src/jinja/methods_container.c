@@ -42,11 +42,30 @@ METHOD(list_index)
     return jinja_error(run, "the value is not in the %s", jinja_type_name(self));
 }
 
+/* Only of lists that the template made (access.c).  What it takes counts as work and memory of
+ * the run, so that a loop that feeds itself ends. */
+METHOD(list_append)
+{
+    if (!jinja_charge(run, 1) || !jinja_list_push(run, self.list, args[0]))
+        return V_FAIL;
+    return V_NONE;
+}
+
+METHOD(list_copy)
+{
+    struct list *list = jinja_alloc(run, sizeof(*list));
+    (void)args;
+    if (list == NULL)
+        return V_FAIL;
+    *list = (struct list){.items = self.list->items, .count = self.list->count};
+    return tainted(value_list(K_LIST, list), self.untrusted);
+}
+
 METHOD(copy)
 {
     (void)run;
     (void)args;
-    return self; /* a copy is not needed: values are immutable */
+    return self; /* a copy is not needed: dictionaries are immutable */
 }
 
 const struct method_row jinja_methods_list[] = {
@@ -56,7 +75,9 @@ const struct method_row jinja_methods_list[] = {
       .required = 1,
       .positional_only = true,
       .params = {"value", "start", "stop"}}},
-    {"copy", {.fn = copy}},
+    {"append",
+     {.fn = list_append, .required = 1, .positional_only = true, .params = {"value"}}},
+    {"copy", {.fn = list_copy}},
     {NULL, {0}},
 };
 

@@ -6,6 +6,7 @@
 
 #include "base/utf8.h"
 #include "jinja/builtins.h"
+#include "jinja/iter.h"
 
 struct json_style {
     struct run *run;
@@ -230,6 +231,15 @@ static bool tojson_put_value(struct json_style *s, struct value v, size_t level,
             return false;
         bool ok = v.kind == K_DICT ? put_dict(s, v.dict, level, untrusted)
                                    : tojson_put_list(s, v.list, level, untrusted);
+        jinja_leave(s->run);
+        return ok;
+    }
+    case K_ITERATOR: { /* "|map(...)|tojson": a list for the engines templates are written for
+                        */
+        struct list *list = jinja_to_list(s->run, v);
+        if (list == NULL || !jinja_enter(s->run))
+            return false;
+        bool ok = tojson_put_list(s, list, level, untrusted);
         jinja_leave(s->run);
         return ok;
     }

@@ -383,6 +383,7 @@ struct value jinja_list_concat(struct run *run, enum kind kind, const struct lis
     if (out == NULL)
         return V_FAIL;
     *out = *a;
+    out->is_given = false;
     if (b->count == 0)
         return value_list(kind, out);
     if (!list_room(run, out, b->count) || !jinja_charge(run, b->count / 8))

@@ -2,7 +2,8 @@
  *
  * A value has 16 bytes.  The memory it points to lives in the arena of the template (constants)
  * or of the run (everything else) and is freed with it.  All values except namespaces,
- * iterators, loops, cyclers and joiners are immutable, as in the sandbox.
+ * iterators, loops, cyclers and joiners are immutable, as in the sandbox; but a list that the
+ * template made can be appended to, because published templates do so.
  *
  * Text is flat UTF-8.  It is trusted, untrusted, or mixed; a mixed text shares a struct
  * text_store with the borders.  A text at the end of its store is appended to in place, so that
@@ -107,6 +108,7 @@ struct list {
     struct value *items;
     size_t count;
     struct list_store *store; /* NULL: cannot be appended to in place */
+    bool is_given;            /* of the input, which never changes */
 };
 
 struct list_store {
