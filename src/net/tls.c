@@ -5,9 +5,11 @@
 #include <openssl/err.h>
 #include <openssl/ssl.h>
 #include <openssl/x509v3.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/log.h"
 #include "base/os/file.h"
 #include "net/internal.h"
 #include "net/tls_internal.h"
@@ -29,9 +31,12 @@ static lr_code check_readable(const char *what, const char *file, struct lr_erro
     return LR_OK;
 }
 
+/* Of TLS 1.2 only suites whose keys are gone after the connection, and whose records have one
+ * check that nobody can take apart.  TLS 1.3 has no others. */
 static void set_manners(SSL_CTX *ctx)
 {
     (void)SSL_CTX_set_min_proto_version(ctx, TLS1_2_VERSION);
+    (void)SSL_CTX_set_cipher_list(ctx, "ECDHE+AESGCM:ECDHE+CHACHA20");
     /* Idle connections hold no record buffers; a write may be retried from another address. */
     (void)SSL_CTX_set_mode(ctx, SSL_MODE_RELEASE_BUFFERS | SSL_MODE_ENABLE_PARTIAL_WRITE |
                                     SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER);
@@ -90,12 +95,28 @@ static lr_code load_identity(SSL_CTX *ctx, const char *cert_file, const char *ke
     return LR_OK;
 }
 
+/* A server starts all the same: some systems give keys to a group or by an access list. */
+static void warn_of_readers(const char *key_file)
+{
+    enum { OTHERS_READ = 04 };
+    struct lr_stat info;
+    char mode[8];
+    if (!lr_stat(key_file, &info) || (info.mode & OTHERS_READ) == 0)
+        return;
+    (void)snprintf(mode, sizeof(mode), "%04o", (unsigned)(info.mode & 07777));
+    lr_log_warn(NULL, "tls.key_readable file=%s mode=%s reason=%s", key_file, mode,
+                "every user of this machine can read the private key: chmod o-r it, and renew "
+                "the certificate");
+}
+
 static lr_code load_server(const char *cert_file, const char *key_file, SSL_CTX **out,
                            struct lr_error *err)
 {
     lr_code code = check_readable("certificate", cert_file, err);
     if (code == LR_OK)
         code = check_readable("key", key_file, err);
+    if (code == LR_OK)
+        warn_of_readers(key_file);
     if (code != LR_OK)
         return code;
     SSL_CTX *ctx = SSL_CTX_new(TLS_server_method());

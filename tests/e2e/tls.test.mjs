@@ -184,6 +184,32 @@ test('the openai client works over TLS with that CA, and not without it', async 
   await assert.rejects(ask({}), /certificate|CERT/i);
 });
 
+test('of TLS 1.2 only suites with ECDHE and AEAD are taken, and a key that everybody can read is named', async (t) => {
+  const { hostname, port } = new URL(router.url);
+  const shake = (options) =>
+    new Promise((done, fail) => {
+      const socket = tls.connect({ host: hostname, port, ca: fs.readFileSync(file('ca.pem')), ...options }, () => {
+        done(`${socket.getProtocol()} ${socket.getCipher().name}`);
+        socket.destroy();
+      });
+      socket.on('error', fail);
+    });
+  const old = { maxVersion: 'TLSv1.2' };
+  for (const ciphers of ['ECDHE-RSA-AES128-GCM-SHA256', 'ECDHE-RSA-AES256-GCM-SHA384', 'ECDHE-RSA-CHACHA20-POLY1305'])
+    assert.equal(await shake({ ...old, ciphers }), `TLSv1.2 ${ciphers}`);
+  for (const ciphers of ['AES128-GCM-SHA256', 'AES256-SHA', 'ECDHE-RSA-AES128-SHA256', 'ECDHE-RSA-AES256-SHA'])
+    await assert.rejects(shake({ ...old, ciphers }), /handshake failure/, ciphers);
+  assert.match(await shake({}), /^TLSv1\.3 /);
+  const open = file('open.key');
+  fs.copyFileSync(file('good.key'), open);
+  fs.chmodSync(open, 0o644);
+  const args = ['router', '--listen', '127.0.0.1:0', '--data-dir', tempDir('open'), '--tls-cert', file('good.pem')];
+  const other = await launch([...args, '--tls-key', open], { match: /listening on/ });
+  t.after(() => other.stop());
+  await until('the log names it', () => /tls\.key_readable file=\S*open\.key mode=0644/.test(other.log));
+  assert.doesNotMatch(router.log, /tls\.key_readable/);
+});
+
 test('plain HTTP to the TLS port is refused', async () => {
   await assert.rejects(run('curl', ['-sS', '--fail', router.url.replace('https', 'http') + '/health']));
 });
