@@ -92,6 +92,8 @@ static bool read_path(struct lr_str path, struct hub_reference *out)
         owner.len + name.len + 2 > sizeof(out->repo))
         return false;
     memcpy(out->repo, owner.ptr, owner.len);
+    if (memchr(owner.ptr, '\0', owner.len) != NULL || memchr(name.ptr, '\0', name.len) != NULL)
+        return false; /* what follows would be left out in silence */
     out->repo[owner.len] = '/';
     memcpy(out->repo + owner.len + 1, name.ptr, name.len);
     if (!hub_repo_valid(lr_str_z(out->repo)))

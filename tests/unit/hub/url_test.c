@@ -88,6 +88,19 @@ static void what_is_no_model_repository_is_refused(void **state)
     }
 }
 
+static void a_name_with_a_zero_byte_is_refused_and_not_cut(void **state)
+{
+    static const char text[] = "a/b\0c", owner[] = "a\0c/b";
+    struct hub_policy policy = policy_of(NULL, NULL);
+    struct hub_reference ref;
+    struct lr_error err;
+    (void)state;
+    assert_int_equal(hub_reference_parse(&policy, lr_str(text, sizeof(text) - 1), &ref, &err),
+                     LR_INVALID_ARGUMENT);
+    assert_int_equal(hub_reference_parse(&policy, lr_str(owner, sizeof(owner) - 1), &ref, &err),
+                     LR_INVALID_ARGUMENT);
+}
+
 static void only_the_hubs_own_hosts_are_followed_by_default(void **state)
 {
     static const char *const good[] = {
@@ -322,6 +335,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_repository_is_read_from_every_form_people_paste),
         cmocka_unit_test(what_is_no_model_repository_is_refused),
+        cmocka_unit_test(a_name_with_a_zero_byte_is_refused_and_not_cut),
         cmocka_unit_test(only_the_hubs_own_hosts_are_followed_by_default),
         cmocka_unit_test(a_named_host_is_trusted_on_its_port_and_in_every_spelling),
         cmocka_unit_test(the_token_belongs_to_the_endpoints_origin),
