@@ -28,7 +28,7 @@ const keep = (process) => {
 
 // A node for which this test speaks: beat(events) sends a heartbeat.
 async function speakFor(router, name) {
-  const { url } = keep(await startStandIn());
+  const { url } = keep(await startStandIn({ epoch: 7 }));
   const node = { id: `node-test-${name}`, sent: 0 };
   const joined = await call(`${router.url}/v0/nodes/join`, {
     body: {

@@ -32,7 +32,7 @@ const joins = async (router) =>
   (await call(`${router.url}/v0/audit`, { key: router.adminKey })).json.audit.filter((a) => a.action === 'node.join');
 
 // A join as a node would send it.
-const join = (router, key, id, url, headers) =>
+const join = (router, key, id, url, headers, more = {}) =>
   call(`${router.url}/v0/nodes/join`, {
     key,
     headers,
@@ -44,6 +44,7 @@ const join = (router, key, id, url, headers) =>
       device: 'cpu',
       secret: id.padEnd(40, 's'),
       url,
+      ...more,
     },
   });
 
@@ -180,6 +181,20 @@ test('a join cannot name the URL of another machine, and the router sends that m
     (await join(wide, await makeToken(wide), 'remote', `http://127.0.0.1:${victim.port}`, elsewhere)).status,
     200,
   );
+});
+
+test('a join is refused where another program answers at the address, and where another process of the node does', async () => {
+  const router = keep(await startRouter({ args: cpu }));
+  const key = await makeToken(router, { uses: 0 });
+  const other = keep(await startStandIn());
+  const refused = await join(router, key, 'rogue', other.url, {}, { epoch: 5 });
+  assert.equal(refused.status, 502, refused.text);
+  assert.match(refused.json.error.message, /what answers there is no node/);
+  const node = keep(await startNode(router, { args: ['--model', makeEcho('m')] }));
+  await until('it is online', async () => (await online(router)) === 1);
+  const twin = await join(router, key, 'twin', `http://127.0.0.1:${node.port}`, {}, { epoch: 5 });
+  assert.equal(twin.status, 502, twin.text);
+  assert.equal((await nodes(router)).length, 1);
 });
 
 test('a node with a certificate of --tls-ca may have any address', async () => {

@@ -358,7 +358,7 @@ describe('nodes and their router', { concurrency: 4 }, () => {
     node.proxy.mode = 'refuse';
     node.proxy.reset();
     const { node_id: id, secret } = identity(node);
-    const newer = await startStandIn();
+    const newer = await startStandIn({ epoch: 7 });
     const join = await call(`${router.url}/v0/nodes/join`, {
       key: secret,
       body: { protocol: 2, version: '0', node_id: id, name: 'newer', device: 'cpu', secret, url: newer.url, epoch: 7 },

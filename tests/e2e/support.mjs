@@ -104,9 +104,10 @@ export async function startUp({ args = [], dir = tempDir('up'), ms = 60000 } = {
   return up;
 }
 
-// Answers where a node says it is, so that the router lets it join; a test speaks for it.
-export async function startStandIn() {
-  const server = http.createServer((req, res) => res.end('{}'));
+// Answers where a node says it is, so that the router lets it join; a test speaks for it.  A join that names an
+// epoch needs an answer that does.
+export async function startStandIn(health = {}) {
+  const server = http.createServer((req, res) => res.end(JSON.stringify(health)));
   await new Promise((done) => server.listen(0, '127.0.0.1', done));
   server.unref();
   return {

@@ -54,7 +54,7 @@ const hook = (receiver, ...more) => [
 
 // A node for which this test speaks, with events only.
 async function speakFor(router, name) {
-  const { url } = keep(await startStandIn());
+  const { url } = keep(await startStandIn({ epoch: 7 }));
   const id = `node-hook-${name}`;
   let sent = 0;
   const joined = await call(`${router.url}/v0/nodes/join`, {

@@ -344,10 +344,11 @@ static void on_here(void *arg, const struct lr_error *err, uint64_t epoch)
 {
     struct joining *a = arg;
     uint64_t own = a->join.state.epoch;
-    const char *why = err != NULL ? err->text
-                      : epoch != 0 && own != 0 && epoch != own
-                          ? "another process with its identity answers there"
-                          : NULL;
+    const char *why = err != NULL                ? err->text
+                      : own == 0 || epoch == own ? NULL
+                      : epoch == 0
+                          ? "what answers there is no node: its /health names no process"
+                          : "another process with its identity answers there";
     if (why != NULL && a->elsewhere[0] != '\0' && a->address[0] == '\0')
         (void)lr_fail(&a->refusal, LR_PERMISSION_DENIED,
                       "this node joins from %s, and %.120s is at %s: start the router with "
