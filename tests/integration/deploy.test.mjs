@@ -112,15 +112,32 @@ for (const folder of FOLDERS)
         matched(budget.spec.selector.matchLabels).map((pod) => pod.name),
         ['llm-router'],
       );
-      const [policy] = of('NetworkPolicy');
+      const named = (selector) => matched(selector.podSelector.matchLabels).map((pod) => pod.name);
+      const policies = of('NetworkPolicy');
       assert.deepEqual(
-        matched(policy.spec.podSelector.matchLabels).map((pod) => pod.name),
-        ['llm-router-node'],
+        policies.map((p) => [p.metadata.name, ...named(p.spec)]),
+        [
+          ['llm-router-node', 'llm-router-node'],
+          ['llm-router', 'llm-router'],
+        ],
       );
+      for (const { spec } of policies) assert.deepEqual(spec.policyTypes, ['Ingress', 'Egress']);
+      const [node, router] = policies.map((p) => p.spec);
       assert.deepEqual(
-        matched(policy.spec.ingress[0].from[0].podSelector.matchLabels).map((pod) => pod.name),
+        node.ingress.flatMap((rule) => rule.from.flatMap(named)),
         ['llm-router'],
       );
+      assert.deepEqual(
+        node.egress.flatMap((rule) => (rule.to ?? []).flatMap(named)),
+        ['llm-router'],
+      );
+      assert.deepEqual(
+        router.egress.flatMap((rule) => (rule.to ?? []).flatMap(named)),
+        ['llm-router-node'],
+      );
+      for (const rule of policies.flatMap((p) => [...p.spec.ingress, ...p.spec.egress])) assert.ok(rule.ports.length);
+      for (const service of of('Service'))
+        assert.notEqual(service.spec.sessionAffinity, 'ClientIP', 'sessions are shared');
       for (const monitor of of('ServiceMonitor')) {
         const services = of('Service').filter((s) => labelsMatch(monitor.spec.selector.matchLabels, s.metadata.labels));
         assert.equal(services.length, 1);
