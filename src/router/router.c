@@ -439,6 +439,7 @@ static void take_figures(struct router *r)
     if (router_alert_watch(&r->alerts, ROUTER_ALERT_CERTIFICATE_ENDS, ends, certificate))
         lr_log_warn(NULL, "tls.ends reason=%s", certificate);
     router_watch_weights(&r->nodes, &r->registry, &r->alerts);
+    router_watch_clocks(&r->nodes, &r->sync.peers, r->sync.own_url, &r->alerts);
     router_watch_budgets(&r->keys, &r->alerts, lr_clock_wall_ms(NULL));
     router_history_sample(&r->history, &r->nodes, &r->registry, lr_clock_ms(NULL));
     struct router_history_rows *rows =

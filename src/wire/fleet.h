@@ -155,6 +155,8 @@ struct wire_fleet_download {
 struct wire_heartbeat {
     uint32_t protocol; /* common with the receiver, when writing: what it may be sent
                           (enum wire_since).  Is not sent itself */
+    uint64_t clock_ms; /* the sender's time of day, in ms since 1970, since WIRE_SINCE_CLOCK; 0:
+                          not sent */
     bool is_draining;
     const struct wire_fleet_model *models;
     size_t model_count;

@@ -33,6 +33,8 @@ void wire_fleet_live_write(struct lr_json_writer *w, const struct wire_heartbeat
 {
     lr_json_member_u64(w, "epoch", m->epoch);
     lr_json_member_u64(w, "event_end", m->event_end);
+    if (m->protocol >= WIRE_SINCE_CLOCK)
+        lr_json_member_u64(w, "clock_ms", m->clock_ms);
     if (m->event_texts != NULL && m->event_count != 0) {
         lr_json_member_array(w, "events");
         for (size_t i = 0; i < m->event_count; i++)
@@ -142,6 +144,10 @@ lr_code wire_fleet_live_read(struct lr_arena *arena, const struct lr_json *obj,
                              struct wire_heartbeat *out, struct lr_error *err)
 {
     const struct lr_json *items = NULL;
+    if (!read_number(obj, "clock_ms", 0, &out->clock_ms)) {
+        out->clock_ms = 0;
+        out->ignored = "clock_ms";
+    }
     if (!read_number(obj, "event_end", 0, &out->event_end) ||
         !read_list(obj, "events", WIRE_FLEET_EVENTS_MAX, &items, &out->event_count) ||
         out->event_end < out->event_count) {

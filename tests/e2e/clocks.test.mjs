@@ -92,3 +92,41 @@ test("a router's clock jumps: its background answers run to their end", async ()
   slow.open(1000);
   await completes(router, id);
 });
+
+const differing = async (router) =>
+  (await call(`${router.url}/v0/alerts`)).json.alerts.filter((a) => a.kind === 'clock_differs' && a.open);
+
+const saysOnce = (router, pattern) =>
+  until(`an alert says ${pattern}`, async () => (await differing(router)).some((a) => pattern.test(a.message)));
+
+test("a node's clock is a minute ahead: an alert says by how much, and ends when the clock is right", async () => {
+  const router = keep(await startRouter({ args: ['--allow-cpu-nodes'] }));
+  const clock = makeClock('+60');
+  const slow = makeGated('ahead');
+  await addNode(router, slow.model, { name: 'early', env: clock.env });
+  await addNode(router, slow.model, { name: 'right' });
+  await saysOnce(router, /the clock of node early is (59|60)\.\d s ahead of this router's; 5 s are allowed/);
+  const [alert] = await differing(router);
+  assert.deepEqual(
+    alert.nodes.map((n) => n.name),
+    ['early'],
+  );
+  assert.match(alert.advice, /NTP/);
+  clock.set('+0');
+  await until('the alert ends', async () => (await differing(router)).length === 0);
+});
+
+test('two routers and their database: each is told how far its clock is from the others', async (t) => {
+  const database = startPostgres();
+  t.after(() => database.stop());
+  const args = ['--database', database.url];
+  const clock = makeClock('-30');
+  const right = keep(await startRouter({ args }));
+  const late = keep(await startRouter({ args, env: clock.env }));
+  await saysOnce(late, /this router's clock is (29|30)\.\d s behind that of the database; 5 s are allowed/);
+  await saysOnce(late, /this router's clock is (29|30)\.\d s behind that of the router http/);
+  await saysOnce(right, /this router's clock is (29|30)\.\d s ahead of that of the router http/);
+  assert.equal((await differing(right)).length, 1, 'its own clock and that of the database agree');
+  clock.set('+0');
+  for (const router of [right, late]) await until('the alert ends', async () => (await differing(router)).length === 0);
+});

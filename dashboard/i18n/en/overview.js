@@ -79,6 +79,7 @@ export default {
   'kind.reload_failed': 'Reload failed',
   'kind.database_failed': 'Database fails',
   'kind.webhook_failed': 'Webhook fails',
+  'kind.clock_differs': 'Clocks differ',
   'kind.certificate_ends': 'Certificate ends',
   'kind.budget_soft': 'Budget nearly spent',
   'kind.budget_spent': 'Budget spent',

@@ -91,6 +91,8 @@ export default {
     '以前のバージョンが引き続き動作しています。新しいバージョンを直してから再ロードしてください。',
   'advice.webhook_failed':
     '受信側と設定 alert-webhook を確認してください。メッセージはデータベースで待ち、受信側が受け取れるようになると送られます。',
+  'advice.clock_differs':
+    'ずれている時計を NTP で合わせてください(timedatectl、chronyc tracking)。それまで、キーや証明書や予算の期限、ログの時刻がマシンごとに異なります。',
   'advice.certificate_ends':
     '証明書を更新してください。tls-cert と tls-key のファイルを差し替えると 10 秒以内に使われます。',
   'advice.budget_soft':
@@ -116,6 +118,7 @@ export default {
   'kind.reload_failed': '再ロードの失敗',
   'kind.database_failed': 'データベースの障害',
   'kind.webhook_failed': 'Webhook の送信失敗',
+  'kind.clock_differs': '時計のずれ',
   'kind.certificate_ends': '証明書の期限',
   'kind.budget_soft': '予算が残りわずか',
   'kind.budget_spent': '予算の超過',

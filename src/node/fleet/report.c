@@ -3,6 +3,7 @@
 
 #include <stdlib.h>
 
+#include "base/clock.h"
 #include "base/strmap.h"
 #include "node/fetch/fetch.h"
 #include "node/fetch/storage.h"
@@ -168,7 +169,9 @@ bool node_report_heartbeat(const struct node_models *models, uint64_t epoch, uin
     if (!make_report(models, epoch, &report))
         return false;
     lr_arena_init(&arena, REPORT_BYTES);
+    int64_t wall_ms = lr_clock_wall_ms(NULL);
     report.heartbeat.protocol = protocol;
+    report.heartbeat.clock_ms = wall_ms > 0 ? (uint64_t)wall_ms : 0;
     add_events(models, events, &report);
     report.heartbeat.downloads = report.downloads;
     report.heartbeat.download_count = node_fetch_report(

@@ -297,6 +297,8 @@ bool router_alert_is_told(struct router_alerts *alerts, enum router_alert_kind k
         return !has_room(alerts);
     const struct router_alert_node *on = node != NULL ? find_node(a, node->id) : NULL;
     const char *told = node == NULL ? a->message : on != NULL ? on->message : "";
+    if (message.len == 0)
+        return router_alert_is_open(a) && (node == NULL || on != NULL);
     return router_alert_is_open(a) &&
            lr_str_eq_z(lr_str_sub(message, 0, ROUTER_REASON_MAX - 1), told);
 }

@@ -74,6 +74,9 @@ enum { ROUTER_ALERTS_MAX = 100 };
     X(WEBHOOK_FAILED,   "webhook_failed",   "warning", true,                                   \
       "check the receiver and the setting alert-webhook; messages wait in the database and "   \
       "are sent when the receiver takes them")                                                 \
+    X(CLOCK_DIFFERS,    "clock_differs",    "warning", true,                                   \
+      "set the clock that is wrong by NTP (timedatectl, chronyc tracking); until then expiry "  \
+      "dates of keys, certificates and budgets, and times in logs, differ between machines")   \
     X(CERTIFICATE_ENDS, "certificate_ends", "warning", true,                                   \
       "renew the certificate: new files of tls-cert and tls-key are used within ten "          \
       "seconds")                                                                               \
@@ -105,7 +108,7 @@ struct router_alert {
     struct router_alert_node *nodes; /* owned: where it is open, the newest last */
     size_t node_count, node_capacity;
     char node[48], node_name[64]; /* the newest of them; once it is over, the last one */
-    char subject[ROUTER_ID_MAX];  /* a model, a memory, an engine; "" */
+    char subject[ROUTER_ID_MAX];  /* a model, a memory, an engine, a router; "" */
     char message[ROUTER_REASON_MAX];
     uint64_t count;
     int64_t first_ms, last_ms, ended_ms; /* wall; ended 0: open */
@@ -131,7 +134,8 @@ void router_alert_settle(struct router_alerts *alerts, enum router_alert_kind ki
                          const struct router_node *node, struct lr_str subject);
 /* Alerts of this kind about models that are not registered any more are over. */
 void router_alerts_settle_gone(struct router_alerts *alerts, enum router_alert_kind kind);
-/* Whether the alert is open on the node (NULL: about the router) with these words, or the table
+/* Whether the alert is open on the node (NULL: about the router) with these words (empty: with
+ * any), or the table
  * is full of others: raising it tells nothing new. */
 bool router_alert_is_told(struct router_alerts *alerts, enum router_alert_kind kind,
                           const struct router_node *node, struct lr_str subject,

@@ -76,3 +76,96 @@ void router_watch_weights(const struct router_nodes *nodes,
         compare(nodes, model, alerts);
     router_alerts_settle_gone(alerts, ROUTER_ALERT_MODEL_DIFFERS);
 }
+
+/* ---- clocks ---- */
+
+enum { CLOCK_MS = 5000, CLOCK_BACK_MS = 4000 /* of a clock that was wrong before */ };
+
+/* Of the node's clock before ours.  A heartbeat that was long on its way makes the clock look
+ * late, never early: the earliest of some is the truest.  False: too few were heard. */
+static bool clock_of(const struct router_node *node, int64_t *ahead_ms)
+{
+    *ahead_ms = node->clock_ahead_ms[0];
+    for (size_t i = 1; i < ROUTER_CLOCK_LOOKS; i++)
+        if (node->clock_ahead_ms[i] > *ahead_ms)
+            *ahead_ms = node->clock_ahead_ms[i];
+    return router_node_is_online(node) && node->clock_looks >= ROUTER_CLOCK_LOOKS;
+}
+
+static bool is_off(int64_t ahead_ms, bool was_off)
+{
+    int64_t limit = was_off ? CLOCK_BACK_MS : CLOCK_MS;
+    return ahead_ms > limit || ahead_ms < -limit;
+}
+
+static const char *side(int64_t ahead_ms)
+{
+    return ahead_ms > 0 ? "ahead of" : "behind";
+}
+
+static double seconds(int64_t ahead_ms)
+{
+    return (ahead_ms > 0 ? (double)ahead_ms : -(double)ahead_ms) / 1000;
+}
+
+static void watch_node(const struct router_node *node, struct router_alerts *alerts)
+{
+    const struct lr_str nothing = lr_str_z("");
+    char message[ROUTER_REASON_MAX];
+    int64_t ahead;
+    bool is_told =
+        router_alert_is_told(alerts, ROUTER_ALERT_CLOCK_DIFFERS, node, nothing, nothing);
+    if (!clock_of(node, &ahead) || !is_off(ahead, is_told)) {
+        router_alert_settle(alerts, ROUTER_ALERT_CLOCK_DIFFERS, node, nothing);
+        return;
+    }
+    (void)snprintf(message, sizeof(message),
+                   "the clock of node %.64s is %.1f s %s this router's; %d s are allowed",
+                   node->name, seconds(ahead), side(ahead), CLOCK_MS / 1000);
+    if (!is_told)
+        router_alert_raise(alerts, ROUTER_ALERT_CLOCK_DIFFERS, node, nothing,
+                           lr_str_z(message));
+}
+
+/* Our clock before that of `which`: the subject of the alert. */
+static void watch_own(struct router_alerts *alerts, bool is_known, int64_t ahead_ms,
+                      const char *what, struct lr_str which)
+{
+    const struct lr_str nothing = lr_str_z("");
+    char message[ROUTER_REASON_MAX];
+    bool is_told =
+        router_alert_is_told(alerts, ROUTER_ALERT_CLOCK_DIFFERS, NULL, which, nothing);
+    if (!is_known || !is_off(ahead_ms, is_told)) {
+        router_alert_settle(alerts, ROUTER_ALERT_CLOCK_DIFFERS, NULL, which);
+        return;
+    }
+    (void)snprintf(message, sizeof(message),
+                   "this router's clock is %.1f s %s that of the %s" LR_STR_FMT
+                   "; %d s are allowed",
+                   seconds(ahead_ms), side(ahead_ms), what,
+                   LR_STR_ARG(lr_str_sub(which, 0, 200)), CLOCK_MS / 1000);
+    if (!is_told)
+        router_alert_raise(alerts, ROUTER_ALERT_CLOCK_DIFFERS, NULL, which, lr_str_z(message));
+}
+
+static void watch_shared(const struct router_peers *peers, const char *own_url,
+                         struct router_alerts *alerts)
+{
+    watch_own(alerts, peers->has_clock, peers->clock_ahead_ms, "", LR_STR_LIT("database"));
+    for (size_t i = 0; i < peers->count; i++) {
+        const struct router_peer *peer = &peers->all[i];
+        bool is_known = peers->has_clock && peer->has_clock && router_peer_is_alive(peer);
+        if (strcmp(peer->url, own_url) != 0)
+            watch_own(alerts, is_known, peers->clock_ahead_ms - peer->clock_ahead_ms, "router ",
+                      lr_str_z(peer->url));
+    }
+}
+
+void router_watch_clocks(const struct router_nodes *nodes, const struct router_peers *peers,
+                         const char *own_url, struct router_alerts *alerts)
+{
+    const struct router_node *node;
+    for (size_t at = 0; (node = router_nodes_next(nodes, &at)) != NULL;)
+        watch_node(node, alerts);
+    watch_shared(peers, own_url, alerts);
+}

@@ -292,6 +292,9 @@ static void hear(struct router_node *node, const struct wire_heartbeat *heartbea
     }
     node->is_draining = heartbeat->is_draining;
     node->heartbeat_ms = now_ms;
+    if (heartbeat->clock_ms != 0 && heartbeat->clock_ms <= INT64_MAX)
+        node->clock_ahead_ms[node->clock_looks++ % ROUTER_CLOCK_LOOKS] =
+            (int64_t)heartbeat->clock_ms - lr_clock_wall_ms(NULL);
     if (heartbeat->ignored != NULL && strcmp(heartbeat->ignored, node->ignored) != 0)
         lr_log_warn(NULL,
                     "node.report node=%s ignored=%s reason=it is not what it should be: run "
@@ -340,6 +343,7 @@ lr_code router_nodes_join(struct router_nodes *nodes, const struct wire_join *jo
     LR_COPY(node->version, join->version);
     node->protocol = wire_protocol_common(join->protocol);
     node->epoch = join->state.epoch;
+    node->clock_looks = 0;
     node->joined_ms = wall_ms;
     node->must_join = false;
     node->health.avoided_until_ms = 0;

@@ -25,7 +25,10 @@
 
 struct router_probe;
 
-enum { ROUTER_POOLS_MAX = 65 }; /* as many as a node has: RAM and 64 GPUs */
+enum {
+    ROUTER_POOLS_MAX = 65,  /* as many as a node has: RAM and 64 GPUs */
+    ROUTER_CLOCK_LOOKS = 3, /* heartbeats that a judgement of a node's clock needs */
+};
 
 /* A node as this router sees it.
  *
@@ -79,7 +82,10 @@ struct router_node {
         uint64_t total, used;
         struct wire_gpu gpu;
     } pools[ROUTER_POOLS_MAX];
-    uint64_t events_epoch, events_seen; /* which of its events have been told */
+    int64_t clock_ahead_ms[ROUTER_CLOCK_LOOKS]; /* of its clock before ours, in the last
+                                                 * heartbeats */
+    uint32_t clock_looks;                       /* heartbeats with a clock */
+    uint64_t events_epoch, events_seen;         /* which of its events have been told */
 };
 
 struct router_nodes {

@@ -1,5 +1,7 @@
 #include "router/fleet/peers.h"
 
+#include "base/clock.h"
+
 /* Only PostgreSQL is shared, so this is its own language. */
 #define DATABASE_MS "CAST(EXTRACT(EPOCH FROM clock_timestamp()) * 1000 AS BIGINT)"
 
@@ -15,34 +17,56 @@ static lr_code take_peer(void *ctx, const struct router_row *row, struct lr_erro
         .load = {.requests_per_minute = (uint64_t)router_row_int(row, 3),
                  .running = (uint64_t)router_row_int(row, 4),
                  .queued = (uint64_t)router_row_int(row, 5)},
+        .clock_ahead_ms = router_row_int(row, 6),
+        .has_clock = router_row_int(row, 7) != 0,
     };
     LR_COPY(peer->url, router_row_text(row, 0));
     LR_COPY(peer->version, router_row_text(row, 2));
     return LR_OK;
 }
 
+/* Our clock before the database's.  An answer that was long on its way says nothing. */
+static lr_code look_at_clock(struct router_sql *sql, struct router_peers *out,
+                             struct lr_error *err)
+{
+    enum { LATE_MS = 1000 };
+    int64_t theirs = 0, before = lr_clock_wall_ms(NULL);
+    uint64_t begun = lr_clock_ms(NULL);
+    lr_code code =
+        router_sql_run(sql, "SELECT " DATABASE_MS, NULL, 0, router_row_number, &theirs, err);
+    uint64_t took = lr_elapsed(begun, lr_clock_ms(NULL));
+    out->has_clock = code == LR_OK && took < LATE_MS;
+    out->clock_ahead_ms = out->has_clock ? before + (int64_t)took / 2 - theirs : 0;
+    return code;
+}
+
 lr_code router_peers_exchange(struct router_sql *sql, const char *own_url, const char *version,
                               const struct router_load *own, struct router_peers *out,
                               struct lr_error *err)
 {
-    lr_code code = ROUTER_SQL(
-        sql,
-        "INSERT INTO routers (url, seen_ms, version, requests_per_minute, running, queued) "
-        "VALUES ($1, " DATABASE_MS ", $2, $3, $4, $5) ON CONFLICT (url) DO UPDATE SET "
-        "seen_ms = excluded.seen_ms, version = excluded.version, "
-        "requests_per_minute = excluded.requests_per_minute, running = excluded.running, "
-        "queued = excluded.queued",
-        NULL, NULL, err, ROUTER_Z(own_url), ROUTER_Z(version),
-        ROUTER_INT(own->requests_per_minute), ROUTER_INT(own->running),
-        ROUTER_INT(own->queued));
     out->count = 0;
+    lr_code code = look_at_clock(sql, out, err);
+    if (code == LR_OK)
+        code = ROUTER_SQL(
+            sql,
+            "INSERT INTO routers (url, seen_ms, version, requests_per_minute, running, queued, "
+            "clock_ahead_ms) VALUES ($1, " DATABASE_MS ", $2, $3, $4, $5, $6) "
+            "ON CONFLICT (url) DO UPDATE SET "
+            "seen_ms = excluded.seen_ms, version = excluded.version, "
+            "requests_per_minute = excluded.requests_per_minute, running = excluded.running, "
+            "queued = excluded.queued, clock_ahead_ms = excluded.clock_ahead_ms",
+            NULL, NULL, err, ROUTER_Z(own_url), ROUTER_Z(version),
+            ROUTER_INT(own->requests_per_minute), ROUTER_INT(own->running),
+            ROUTER_INT(own->queued), ROUTER_INT(out->clock_ahead_ms));
     if (code == LR_OK) /* routers in containers have another address after each start */
         code = ROUTER_SQL(sql, "DELETE FROM routers WHERE " DATABASE_MS " - seen_ms > $1", NULL,
                           NULL, err, ROUTER_INT(ROUTER_PEER_KEPT_MS));
     if (code == LR_OK)
         code = ROUTER_SQL(
             sql,
-            "SELECT url, silent_ms, version, requests_per_minute, running, queued FROM "
+            "SELECT url, silent_ms, version, requests_per_minute, running, queued, "
+            "COALESCE(clock_ahead_ms, 0), CASE WHEN clock_ahead_ms IS NULL THEN 0 ELSE 1 END "
+            "FROM "
             "(SELECT *, " DATABASE_MS " - seen_ms AS silent_ms FROM routers) AS all_routers "
             "WHERE silent_ms <= $1 ORDER BY silent_ms > $2, url",
             take_peer, out, err, ROUTER_INT(ROUTER_PEER_SHOWN_MS), ROUTER_INT(ROUTER_ALIVE_MS));

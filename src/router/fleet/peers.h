@@ -28,9 +28,13 @@ struct router_peer {
     char version[32];
     int64_t silent_ms; /* the age of its row when it was read */
     struct router_load load;
+    bool has_clock;
+    int64_t clock_ahead_ms; /* of its clock before the database's, as it says */
 };
 
 struct router_peers {
+    bool has_clock;
+    int64_t clock_ahead_ms;                   /* of our clock before the database's */
     struct router_peer all[ROUTER_PEERS_MAX]; /* those that are alive first, by their urls */
     size_t count;
 };

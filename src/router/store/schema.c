@@ -192,6 +192,13 @@ static const char *const step_19[] = {
     NULL,
 };
 
+/* How far the clock of a router is before the database's; NULL: of a release that does not say
+ * so. */
+static const char *const step_20[] = {
+    "ALTER TABLE routers ADD COLUMN clock_ahead_ms BIGINT",
+    NULL,
+};
+
 /* From step 10 on: .is_additive = true wherever possible. */
 static const struct router_schema_step steps[] = {
     {.statements = step_1},
@@ -213,6 +220,7 @@ static const struct router_schema_step steps[] = {
     {.statements = step_17, .is_additive = true},
     {.statements = step_18, .is_additive = true},
     {.statements = step_19, .is_additive = true},
+    {.statements = step_20, .is_additive = true},
 };
 
 struct secrets {

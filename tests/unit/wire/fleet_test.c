@@ -208,7 +208,7 @@ static void what_a_neighbour_of_the_protocol_before_does_not_know_is_not_sent(vo
     struct wire_fleet_model m = {.id = LR_STR_LIT("demo"),
                                  .state = LR_STR_LIT("ready"),
                                  .weights = LR_STR_LIT("0123abcd")};
-    struct wire_heartbeat sent = {.models = &m, .model_count = 1};
+    struct wire_heartbeat sent = {.models = &m, .model_count = 1, .clock_ms = 1763450000123};
     struct lr_buf text;
     (void)state;
     lr_buf_init(&text, 1 << 16);
@@ -219,6 +219,9 @@ static void what_a_neighbour_of_the_protocol_before_does_not_know_is_not_sent(vo
         bool has = sent.protocol >= WIRE_SINCE_WEIGHTS;
         assert_true(lr_str_eq_z(got.models[0].weights, has ? "0123abcd" : ""));
         assert_int_equal(strstr(lr_buf_z(&text), "weights") != NULL, has);
+        has = sent.protocol >= WIRE_SINCE_CLOCK;
+        assert_true(got.clock_ms == (has ? 1763450000123 : 0));
+        assert_int_equal(strstr(lr_buf_z(&text), "clock_ms") != NULL, has);
     }
     lr_buf_free(&text);
 }
