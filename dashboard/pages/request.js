@@ -18,7 +18,7 @@ const ms = (value) =>
         : duration(value);
 
 const bad = ['failed_over', 'worker_lost'];
-const uneasy = ['busy', 'preempted', 'recalled'];
+const uneasy = ['busy', 'preempted', 'recalled', 'paused'];
 
 function Picture({ request }) {
   const rows = Math.min(request.choices || 1, 8);

@@ -16,7 +16,7 @@
     X(PERMISSION_DENIED,  101,  403,  "permission_error",       "this key may not do that")                     \
     X(NOT_FOUND,          102,  404,  "invalid_request_error",  "there is no such thing")                       \
     X(METHOD_NOT_ALLOWED, 103,  405,  "invalid_request_error",  "the route exists for other methods")           \
-    X(REQUEST_TIMEOUT,    104,  408,  "invalid_request_error",  "the client sent its request too slowly")       \
+    X(REQUEST_TIMEOUT,    104,  408,  "invalid_request_error",  "the client sends or reads too slowly")         \
     X(CONFLICT,           105,  409,  "invalid_request_error",  "it exists already")                            \
     X(TOO_LARGE,          106,  413,  "invalid_request_error",  "larger than the limit")                        \
     X(UNSUPPORTED_MEDIA,  107,  415,  "invalid_request_error",  "another content type is wanted")               \

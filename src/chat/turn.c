@@ -319,16 +319,21 @@ void chat_turn_done(struct chat_turn *t, uint32_t index, enum lr_finish reason,
 
 /* ---- the client's side ---- */
 
-/* Sends the pending bytes.  A client that does not read fails alone and does not affect
- * others. */
+/* Sends the pending bytes.  A client that does not read fails alone and does not affect others;
+ * when it reads, it finds the error behind the bytes that were made for it. */
 static void put(struct chat_turn *t)
 {
+    struct lr_error err;
     if (t->state == CHAT_TURN_RUNNING)
         (void)move(t, CHAT_TURN_STREAMING);
-    lr_code code = t->sink->write(t->owner, lr_buf_str(&t->out));
-    lr_buf_clear(&t->out);
-    if (code == LR_TOO_LARGE)
-        chat_turn_gone(t);
+    if (t->sink->write(t->owner, lr_buf_str(&t->out)) != LR_TOO_LARGE) {
+        lr_buf_clear(&t->out);
+        return;
+    }
+    (void)lr_fail(&err, LR_REQUEST_TIMEOUT,
+                  "the answer ends here: the client read it so slowly that more of it waited "
+                  "than the server holds");
+    chat_turn_fail(t, &err);
 }
 
 bool chat_turn_is_complete(const struct chat_turn *t)

@@ -68,13 +68,13 @@ struct chat_generator {
 /* finish or fail is the turn's last call: the owner may free the turn in it. */
 struct chat_sink {
     /* Sends a piece of a streamed answer; the first piece begins the answer.  TOO_LARGE: the
-     * client does not read, and the turn ends. */
+     * client reads too slowly, and the turn ends with an error behind this piece. */
     lr_code (*write)(void *owner, struct lr_str bytes);
     /* Sends the rest of the answer, or all of it. status: LR_OK, or the code if it is an
      * error. */
     void (*finish)(void *owner, lr_code status, struct lr_str bytes);
     /* Ends the answer with an error, whose body or last event is in `bytes`. err NULL: the
-     * client is gone or does not read; the connection is closed. */
+     * client is gone; the connection is closed. */
     void (*fail)(void *owner, const struct lr_error *err, struct lr_str bytes);
     /* Removes details from an error that this client must not see; NULL: clients see
      * everything. */

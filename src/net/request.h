@@ -115,13 +115,18 @@ void net_stream_flush(struct net_request *req);
  *              request with net_stream_abort, because bytes are missing
  *   CANCELLED  the client has gone */
 LR_MUST_USE lr_code net_stream_write(struct net_request *req, struct lr_str bytes);
+/* The same for a piece that is made already and would be lost: however large it is, it is taken
+ * unless the queue has reached the limit before. */
+LR_MUST_USE lr_code net_stream_write_made(struct net_request *req, struct lr_str bytes);
+/* Once the client has gone: what it did not get. */
 size_t net_stream_queued(const struct net_request *req);
 /* Calls fn(arg) each time the queue becomes empty. */
 void net_stream_on_drain(struct net_request *req, void (*fn)(void *arg), void *arg);
 
 void net_stream_end(struct net_request *req);
-/* The last write and the end, in one segment.  Always ends the request; after TOO_LARGE as
- * net_stream_abort does. */
+/* The last write and the end, in one segment.  Always ends the request.  The queue takes it
+ * beyond its limit: nothing follows, and a client that reads late gets the end of its answer.
+ */
 lr_code net_stream_finish(struct net_request *req, struct lr_str bytes);
 /* Closes the connection, so that the client sees that the answer is incomplete. */
 void net_stream_abort(struct net_request *req);

@@ -301,8 +301,10 @@ static struct lr_str put_chunk_size(char out[20], size_t size)
     return lr_str(at, (size_t)(out + 20 - at));
 }
 
-/* Writes one chunk, or plain bytes for HTTP/1.0; `after` follows a chunk. */
-static lr_code write_piece(struct net_request *req, struct lr_str bytes, struct lr_str after)
+/* Writes one chunk, or plain bytes for HTTP/1.0; `after` follows a chunk.  `room`: bytes that
+ * the queue may have before. */
+static lr_code write_piece(struct net_request *req, struct lr_str bytes, struct lr_str after,
+                           uint64_t room)
 {
     /* A failed write is reported by on_gone in the next turn; a handler that writes in a loop
      * must learn of it at once. */
@@ -314,8 +316,7 @@ static lr_code write_piece(struct net_request *req, struct lr_str bytes, struct 
         net_stream_flush(req);
         return LR_OK;
     }
-    if (net_conn_queued(&req->conn->conn) + bytes.len >
-        req->part->server->config.max_stream_bytes)
+    if (net_conn_queued(&req->conn->conn) > room)
         return LR_TOO_LARGE;
     struct lr_str parts[4];
     unsigned count = 0;
@@ -335,17 +336,23 @@ static lr_code write_piece(struct net_request *req, struct lr_str bytes, struct 
 
 lr_code net_stream_write(struct net_request *req, struct lr_str bytes)
 {
-    return write_piece(req, bytes, LR_STR_LIT("\r\n"));
+    uint64_t most = req->part->server->config.max_stream_bytes;
+    return bytes.len > most ? LR_TOO_LARGE
+                            : write_piece(req, bytes, LR_STR_LIT("\r\n"), most - bytes.len);
+}
+
+lr_code net_stream_write_made(struct net_request *req, struct lr_str bytes)
+{
+    return write_piece(req, bytes, LR_STR_LIT("\r\n"),
+                       req->part->server->config.max_stream_bytes);
 }
 
 lr_code net_stream_finish(struct net_request *req, struct lr_str bytes)
 {
     bool in_one = req->is_chunked && !req->is_head_method && bytes.len != 0;
-    lr_code code =
-        write_piece(req, bytes, in_one ? LR_STR_LIT("\r\n0\r\n\r\n") : LR_STR_LIT("\r\n"));
-    if (code == LR_TOO_LARGE)
-        net_stream_abort(req);
-    else if (code == LR_OK && in_one)
+    lr_code code = write_piece(
+        req, bytes, in_one ? LR_STR_LIT("\r\n0\r\n\r\n") : LR_STR_LIT("\r\n"), UINT64_MAX);
+    if (code == LR_OK && in_one)
         finish(req, false);
     else
         net_stream_end(req);
@@ -354,7 +361,7 @@ lr_code net_stream_finish(struct net_request *req, struct lr_str bytes)
 
 size_t net_stream_queued(const struct net_request *req)
 {
-    return req->conn != NULL ? net_conn_queued(&req->conn->conn) : 0;
+    return req->conn != NULL ? net_conn_queued(&req->conn->conn) : req->unread;
 }
 
 void net_stream_on_drain(struct net_request *req, void (*fn)(void *arg), void *arg)

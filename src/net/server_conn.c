@@ -362,6 +362,9 @@ static void on_end(void *owner, const struct lr_error *err)
     if (err != NULL)
         lr_log_debug(NULL, "net.broken remote=%s error=%s", sc->remote, err->text);
     if (req == NULL) {
+        if (err != NULL && net_conn_queued(&sc->conn) != 0)
+            lr_log_warn(NULL, "net.unread remote=%s bytes=%zu reason=%s", sc->remote,
+                        net_conn_queued(&sc->conn), err->text);
         /* A client that half-closed after its request still gets the queued bytes. */
         if (err == NULL && !sc->is_lingering && net_conn_queued(&sc->conn) != 0)
             sc->close_when_drained = true;
@@ -369,6 +372,7 @@ static void on_end(void *owner, const struct lr_error *err)
             net_server_conn_close(sc);
         return;
     }
+    req->unread = net_conn_queued(&sc->conn);
     net_server_conn_detach(sc);
     net_server_conn_close(sc);
     if (req->is_owned)

@@ -111,6 +111,7 @@ struct net_request {
     struct lr_str pending_head; /* in the arena, not sent yet */
     uint64_t started_ms;
     uint64_t bytes_sent;
+    size_t unread; /* bytes that the client left in the queue when it went */
     int status;
     enum request_state state;
     enum response_state response;

@@ -16,6 +16,17 @@ import {
   until,
 } from './node_harness.mjs';
 
+async function readAll(socket) {
+  let text = '';
+  socket.setEncoding('latin1').on('data', (piece) => {
+    text = text.slice(-20_000) + piece;
+  });
+  socket.resume();
+  await until('all is read', () => text.endsWith('\r\n0\r\n\r\n') || socket.destroyed);
+  socket.destroy();
+  return text;
+}
+
 describe('every token is sent as soon as it is computed', () => {
   let node;
   const models = tempDir('models');
@@ -167,7 +178,7 @@ describe('a client that disconnects', () => {
     assert.equal((await node.worker('loading')).pid, pid);
   });
 
-  it('a client that does not read is disconnected, and other clients do not wait', async () => {
+  it('a client that does not read is given up, with an error behind what was made for it, and other clients do not wait', async () => {
     const flood = rawPost(node.port, '/v0/generate', ask('fast', 'q', { ignore_stop: true, max_tokens: 4_000_000 }));
     flood.pause();
     await until('it runs', async () => (await node.worker('fast'))?.live === 1);
@@ -175,7 +186,10 @@ describe('a client that disconnects', () => {
     // Its megabyte of buffer fills; the node ends it though the client is still there.
     await until('dropped', async () => (await node.worker('fast')).live === 0, 30000);
     await freed('fast');
-    flood.destroy();
+    const read = await readAll(flood);
+    assert.match(read, /"event":"error".*so slowly/);
+    assert.ok(read.endsWith('\r\n0\r\n\r\n'), 'the stream has its end');
+    assert.match(node.log, /request\.unread bytes=\d+/);
   });
 
   it('reports loading and then serves the waiting requests in order', async () => {
@@ -192,4 +206,35 @@ describe('a client that disconnects', () => {
     for (const answer of answers) assert.ok(answer.events.includes('loading'));
     assert.equal(order.length, 6);
   });
+});
+
+describe('an answer of the node that its client does not read', () => {
+  const text = '0123456789'.repeat(6000);
+  let node;
+  before(async () => {
+    const models = tempDir('models');
+    makeModel(models, 'fast', 'echo', {});
+    node = await startNode({ models, args: ['--max-context', String(3 * text.length)] });
+  });
+  after(() => node.stop());
+
+  const messages = [{ role: 'user', content: text }];
+  for (const [where, body, error] of [
+    ['/v1/chat/completions', { messages }, /data: \{"error":\{"message":"the answer ends here[^\n]*\n\ndata: \[DONE\]/],
+    ['/v1/responses', { input: text, store: false }, /"type":"response\.failed".*the answer ends here/],
+    [
+      '/v1/messages',
+      { messages, max_tokens: text.length },
+      /event: error\ndata: \{"type":"error",.*the answer ends here/,
+    ],
+  ])
+    it(`ends with an error in the shape of ${where}, and the log says so`, async () => {
+      const before = node.log.length;
+      const socket = rawPost(node.port, where, { model: 'fast', stream: true, ...body });
+      socket.pause();
+      await until('it is given up', () => /request\.unread bytes=\d+/.test(node.log.slice(before)));
+      const read = await readAll(socket);
+      assert.ok(read.endsWith('\r\n0\r\n\r\n'), 'the stream has its end');
+      assert.match(read.replace(/\r\n[0-9a-f]+\r\n/g, ''), error);
+    });
 });

@@ -1,6 +1,7 @@
 /* node/http/api_chat.c - the chat APIs on the node itself: a turn (chat/turn.h) whose generator
  * is this node's models.
  */
+#include "base/log.h"
 #include "base/random.h"
 #include "chat/turn.h"
 #include "node/http/api.h"
@@ -40,7 +41,7 @@ static lr_code write_piece(void *owner, struct lr_str bytes)
 {
     struct call *call = owner;
     begin_stream(call);
-    return net_stream_write(call->req, bytes);
+    return net_stream_write_made(call->req, bytes);
 }
 
 static void finish(void *owner, lr_code status, struct lr_str bytes)
@@ -55,6 +56,14 @@ static void finish(void *owner, lr_code status, struct lr_str bytes)
     (void)net_stream_finish(call->req, bytes); /* it is all there is */
 }
 
+static void end_with_error(struct call *call, const struct lr_error *err, struct lr_str bytes)
+{
+    if (err->code == LR_REQUEST_TIMEOUT)
+        lr_log_warn(NULL, "request.unread bytes=%zu reason=%s", net_stream_queued(call->req),
+                    err->text);
+    (void)net_stream_finish(call->req, bytes); /* whether the client takes it or not */
+}
+
 static void fail(void *owner, const struct lr_error *err, struct lr_str bytes)
 {
     struct call *call = owner;
@@ -64,7 +73,7 @@ static void fail(void *owner, const struct lr_error *err, struct lr_str bytes)
     else if (!net_response_begun(call->req))
         net_respond_error_body(call->req, err, bytes);
     else
-        (void)net_stream_finish(call->req, bytes); /* whether the client takes it or not */
+        end_with_error(call, err, bytes);
 }
 
 static const struct chat_sink sink = {.write = write_piece, .finish = finish, .fail = fail};

@@ -2,9 +2,10 @@
  * other people; DELETE /v0/generate/{request_id} ends one early.  Routers ask over their link
  * (link.c).
  */
+#include "base/log.h"
 #include "node/http/api.h"
 
-enum { OUT_BYTES = 4 << 20 };
+enum { OUT_BYTES = 4 << 20, EVENT_BYTES = 4096 };
 
 struct call {
     struct net_request *req;
@@ -25,6 +26,40 @@ static void close_call(struct call *call)
     call->request = NULL;
 }
 
+static void put_event(struct call *call, const struct wire_frame *frame)
+{
+    if (call->as_frames)
+        lr_buf_add_str(&call->out, frame->bytes);
+    else
+        (void)wire_event_json(&call->out, frame);
+}
+
+/* A client that does not read pays for itself, not for the others: its last event says so. */
+static void give_up(struct call *call)
+{
+    struct wire_error m = {.retryable = false};
+    struct wire_frame frame;
+    struct lr_buf event;
+    bool has;
+    (void)lr_fail(&m.error, LR_REQUEST_TIMEOUT,
+                  "the client reads so slowly that %zu bytes wait for it, more than the node "
+                  "holds",
+                  net_stream_queued(call->req) + call->out.len);
+    lr_log_warn(NULL, "request.unread bytes=%zu reason=%s", net_stream_queued(call->req),
+                m.error.text);
+    lr_buf_init(&event, EVENT_BYTES);
+    wire_error_encode(&event, WIRE_ERROR, &m);
+    struct lr_str bytes = lr_buf_str(&event);
+    if (wire_frame_next(&bytes, &frame, &has, NULL) == LR_OK && has)
+        put_event(call, &frame);
+    lr_buf_free(&event);
+    if (call->out.failed)
+        net_stream_abort(call->req);
+    else
+        (void)net_stream_finish(call->req, lr_buf_str(&call->out));
+    close_call(call);
+}
+
 static void flush(void *arg)
 {
     struct call *call = arg;
@@ -39,21 +74,16 @@ static void flush(void *arg)
     }
     lr_code code =
         call->out.failed ? LR_TOO_LARGE : net_stream_write(req, lr_buf_str(&call->out));
-    lr_buf_clear(&call->out);
-    if (code == LR_TOO_LARGE) {
-        /* A client that does not read pays for itself, not for the others. */
-        close_call(call);
-        net_stream_abort(req);
-    }
+    if (code == LR_TOO_LARGE)
+        give_up(call);
+    else
+        lr_buf_clear(&call->out);
 }
 
 static void on_event(void *ctx, const struct wire_frame *frame)
 {
     struct call *call = ctx;
-    if (call->as_frames)
-        lr_buf_add_str(&call->out, frame->bytes);
-    else
-        (void)wire_event_json(&call->out, frame);
+    put_event(call, frame);
     if (wire_event_is_last(frame->type)) {
         call->is_last = true;
         call->request = NULL;

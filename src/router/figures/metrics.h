@@ -29,6 +29,7 @@ struct router_metrics {
     _Atomic uint64_t continuations; /* after it */
     _Atomic uint64_t busy;          /* a node said 429 */
     _Atomic uint64_t preempted;     /* left their slot for another key */
+    _Atomic uint64_t paused;        /* waited until their clients had read */
     _Atomic uint64_t recalled;      /* waited on a node, and went to a free slot of another */
     _Atomic uint64_t queue_full, rate_limited;
     struct router_histogram first_token, inter_token, wait, total;

@@ -66,6 +66,9 @@ static const struct {
      AT(preempted)},
     {"recalled_total",
      "Times an answer that waited on a node went to a free slot of another node", AT(recalled)},
+    {"paused_total",
+     "Times an answer was paused because its client reads more slowly than it is made",
+     AT(paused)},
     {"queue_full_total", "Requests refused because the queue was full", AT(queue_full)},
     {"rate_limited_total", "Requests refused by a key's limits", AT(rate_limited)},
 };

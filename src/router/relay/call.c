@@ -8,6 +8,10 @@
 #include "router/observe/limits.h"
 #include "router/relay/progress.h"
 
+/* Of an answer, beyond what the system holds for the connection: then the answer is paused, and
+ * what its node makes until it stops has room below the limit of net/server.h, 1 MB. */
+enum { UNREAD_BYTES = 256 << 10 };
+
 /* ---- usage: tokens as the engines counted them ---- */
 
 static void add_tokens(const struct router_call *call, struct router_usage *row)
@@ -59,7 +63,8 @@ static bool is_counted(const struct router_call *call)
     uint32_t i = 0;
     while (i < call->generation_count &&
            (call->generations[i].state == ROUTER_GENERATION_OVER ||
-            call->generations[i].state == ROUTER_GENERATION_IDLE))
+            call->generations[i].state == ROUTER_GENERATION_IDLE ||
+            call->generations[i].state == ROUTER_GENERATION_PAUSED))
         i++;
     return i == call->generation_count;
 }
@@ -359,7 +364,9 @@ void router_relay_watch(struct router_relay *relay)
         router_call_watch_keep(call, now_ms);
         router_background_watch(call, now_ms);
         router_call_tell_progress(call);
-        if (now_ms - call->wrote_ms >= relay->keep_alive_ms)
+        /* A client that has bytes to read needs no sign of life. */
+        if (now_ms - call->wrote_ms >= relay->keep_alive_ms &&
+            !router_call_waits_for_client(call))
             chat_turn_keep_alive(&call->turn);
         router_call_drop(call);
     }
@@ -377,12 +384,23 @@ static void add_headers(struct router_call *call)
     net_response_header(call->req, "X-LLM-Router-Reason", lr_str_z(call->why));
 }
 
+/* The client has read what waited for it. */
+static void on_drain(void *arg)
+{
+    struct router_call *call = arg;
+    router_call_hold(call);
+    for (uint32_t i = 0; i < call->generation_count; i++)
+        router_generation_resume(&call->generations[i]);
+    router_call_drop(call);
+}
+
 static void begin_stream(struct router_call *call)
 {
     if (net_response_begun(call->req))
         return;
     add_headers(call);
     net_live_begin(call->req, chat_codec_stream_type(call->turn.codec));
+    net_stream_on_drain(call->req, on_drain, call);
 }
 
 static lr_code write_piece(void *owner, struct lr_str bytes)
@@ -392,7 +410,20 @@ static lr_code write_piece(void *owner, struct lr_str bytes)
         return LR_OK;
     begin_stream(call);
     call->wrote_ms = net_loop_now_ms(call->relay->links.net);
-    return net_stream_write(call->req, bytes);
+    lr_code code = net_stream_write_made(call->req, bytes);
+    if (net_stream_queued(call->req) > UNREAD_BYTES)
+        for (uint32_t i = 0; i < call->generation_count; i++)
+            router_generation_pause(&call->generations[i]);
+    return code;
+}
+
+/* What was made for the client and that it has not read; its answer ends. */
+static void note_unread(struct router_call *call, const char *why)
+{
+    struct lr_log_ctx log = {.request_id = call->access->request_id};
+    if (router_call_waits_for_client(call))
+        lr_log_warn(&log, "request.unread bytes=%zu reason=%s", net_stream_queued(call->req),
+                    why);
 }
 
 static void end_answer(struct router_call *call, int status, const struct lr_error *err)
@@ -432,6 +463,8 @@ static void fail(void *owner, const struct lr_error *err, struct lr_str bytes)
     } else if (err == NULL) {
         net_stream_abort(call->req);
     } else if (net_response_begun(call->req)) {
+        if (code == LR_REQUEST_TIMEOUT)
+            note_unread(call, err->text);
         /* The stream ends here whether the client takes it or not. */
         (void)net_stream_finish(call->req, bytes);
     } else {
@@ -462,6 +495,7 @@ static void on_gone(void *arg)
     struct router_call *call = arg;
     struct net_request *req = call->req;
     if (call->background == NULL) {
+        note_unread(call, "the client left, or took no byte for too long");
         chat_turn_gone(&call->turn);
         return;
     }

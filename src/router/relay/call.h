@@ -95,6 +95,12 @@ static inline void router_call_hold(struct router_call *call)
 }
 void router_call_drop(struct router_call *call);
 
+/* The client has not read all that was sent to it. */
+static inline bool router_call_waits_for_client(const struct router_call *call)
+{
+    return call->req != NULL && net_stream_queued(call->req) != 0;
+}
+
 /* Once a second: silent nodes are left, silent clients get a comment. */
 void router_relay_watch(struct router_relay *relay);
 /* The loop's client has ended: frees the links, and the calls that still wait for a node's last

@@ -43,7 +43,9 @@ static const struct lr_machine machine = {
         [ROUTER_GENERATION_IDLE] = {"idle", TO(QUEUED) | TO(SENT) | TO(OVER)},
         [ROUTER_GENERATION_QUEUED] = {"queued", TO(SENT) | TO(STOPPED) | TO(OVER)},
         [ROUTER_GENERATION_SENT] = {"sent", TO(RUNNING) | TO(IDLE) | TO(STOPPED) | TO(OVER)},
-        [ROUTER_GENERATION_RUNNING] = {"running", TO(IDLE) | TO(STOPPED) | TO(OVER)},
+        [ROUTER_GENERATION_RUNNING] = {"running",
+                                       TO(IDLE) | TO(PAUSED) | TO(STOPPED) | TO(OVER)},
+        [ROUTER_GENERATION_PAUSED] = {"paused", TO(IDLE) | TO(OVER)},
         [ROUTER_GENERATION_STOPPED] = {"stopped", TO(OVER)},
         [ROUTER_GENERATION_OVER] = {"over", 0},
     },
@@ -51,7 +53,8 @@ static const struct lr_machine machine = {
 
 static bool holds_call(enum router_generation_state state)
 {
-    return state != ROUTER_GENERATION_IDLE && state != ROUTER_GENERATION_OVER;
+    return state != ROUTER_GENERATION_IDLE && state != ROUTER_GENERATION_PAUSED &&
+           state != ROUTER_GENERATION_OVER;
 }
 
 static enum router_generation_state abandon(struct router_generation *g);
@@ -99,11 +102,10 @@ static struct router_measure measure(const struct router_generation *g)
 /* The attempt is over: its span, and those of prefill and decode. */
 static void trace_attempt(struct router_generation *g, enum router_outcome outcome)
 {
-    static const char *const fates[] = {[ROUTER_BUSY] = "busy",
-                                        [ROUTER_PREEMPTED] = "preempted",
-                                        [ROUTER_RECALLED] = "recalled",
-                                        [ROUTER_LOST] = "worker_lost",
-                                        [ROUTER_FAILED] = "failed"};
+    static const char *const fates[] = {
+        [ROUTER_BUSY] = "busy",         [ROUTER_PREEMPTED] = "preempted",
+        [ROUTER_RECALLED] = "recalled", [ROUTER_PAUSED] = "paused",
+        [ROUTER_LOST] = "worker_lost",  [ROUTER_FAILED] = "failed"};
     struct router_attempt *a = &g->attempt;
     if (g->call->spans == NULL || a->sent_ns == 0 || a->is_traced)
         return;
@@ -268,6 +270,38 @@ void router_generation_watch(struct router_generation *g, uint64_t now)
     try_again(g, ROUTER_FAILED, &err);
 }
 
+/* ---- a client that does not read ---- */
+
+void router_generation_pause(struct router_generation *g)
+{
+    if (g->state != ROUTER_GENERATION_RUNNING || g->attempt.is_pausing)
+        return;
+    g->attempt.is_pausing = true;
+    router_link_cancel(&g->attempt.stream); /* what the node made until then still comes */
+}
+
+void router_generation_resume(struct router_generation *g)
+{
+    if (g->state == ROUTER_GENERATION_PAUSED && !chat_turn_is_over(&g->call->turn) &&
+        router_generation_move(g, ROUTER_GENERATION_IDLE))
+        ask_for_slot(g, true);
+}
+
+/* The node has stopped it. */
+static void on_stopped_for_client(struct router_generation *g)
+{
+    struct lr_error why;
+    (void)lr_fail(&why, LR_REQUEST_TIMEOUT,
+                  "the client reads more slowly than its answer is made");
+    router_log_step(g, ROUTER_STEP_PAUSED, now_ns(g), &why);
+    router_count(&metrics_of(g)->paused, 1);
+    leave_node(g, ROUTER_PAUSED);
+    g->attempt = (struct router_attempt){0};
+    if (router_generation_move(g, ROUTER_GENERATION_PAUSED) &&
+        !router_call_waits_for_client(g->call))
+        router_generation_resume(g);
+}
+
 /* ---- events: tokens ---- */
 
 static void note_token(struct router_generation *g)
@@ -336,6 +370,10 @@ static void take_usage(struct router_generation *g, const struct wire_done *m)
 static void on_done(struct router_generation *g, const struct wire_done *m)
 {
     struct lr_error err;
+    if (m->reason == LR_FINISH_CANCELLED && g->attempt.is_pausing) {
+        on_stopped_for_client(g);
+        return;
+    }
     if (m->reason == LR_FINISH_CANCELLED &&
         (g->ticket.was_preempted || g->ticket.is_recalled)) {
         give_way(g);

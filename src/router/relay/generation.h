@@ -13,11 +13,14 @@
  *                                                 |
  *     IDLE, QUEUED, SENT, RUNNING and STOPPED ----+--> OVER
  *
+ *     RUNNING -- the client does not read --> PAUSED -- the client has read --> IDLE
+ *
  * Moves of a generation:
  *   idle -> queued, sent, over
  *   queued -> sent, stopped, over
  *   sent -> running, idle, stopped, over
- *   running -> idle, stopped, over
+ *   running -> idle, paused, stopped, over
+ *   paused -> idle, over
  *   stopped -> over
  *   over -> nothing
  *
@@ -31,6 +34,11 @@
  * goes on where the answer stopped.  A generation whose worker died goes on where it can begin
  * first, the same node included; a generation that is blamed for two deaths fails
  * (wire/lost.h).
+ *
+ * A client that reads more slowly than its answer is made has some of it waiting in the router.
+ * Beyond a limit the generation is PAUSED: the node stops it and its slot is free for others;
+ * when the client has read what waited, the generation goes on as after the loss of a node.  So
+ * the client gets the whole answer, and the router holds little of it (docs/adr/0089).
  *
  * From QUEUED to STOPPED a posted grant or an attempt points to the generation, so in these
  * states the generation holds its call.  Thread: the call's loop.
@@ -49,6 +57,7 @@ enum router_generation_state {
     ROUTER_GENERATION_QUEUED,  /* waits for a slot */
     ROUTER_GENERATION_SENT,    /* a node has the request and has not accepted it */
     ROUTER_GENERATION_RUNNING, /* a node has accepted it */
+    ROUTER_GENERATION_PAUSED,  /* stopped until the client has read; on no node */
     ROUTER_GENERATION_STOPPED, /* given up; a last event or a grant is due */
     ROUTER_GENERATION_OVER,
 };
@@ -62,6 +71,7 @@ struct router_attempt {
     uint64_t loaded_ns;         /* the node's last event about loading; 0: nothing was loaded */
     uint64_t first_ns, last_ns; /* tokens */
     bool is_traced;             /* its spans are in the trace */
+    bool is_pausing; /* the node was told to stop it, because the client does not read */
     uint64_t load_done, load_total;       /* as the engine counts; total 0: it does not load */
     uint32_t prefill_done, prefill_total; /* tokens of the prompt; total 0: not begun */
 };
@@ -90,6 +100,11 @@ static inline size_t router_generation_tokens(const struct router_generation *g)
 /* For chat_generator; `call` is the struct router_call.  A refusal fails the call. */
 lr_code router_generation_start(void *call, uint32_t index, struct lr_error *err);
 bool router_generation_stop(void *call, uint32_t index, struct chat_usage *usage);
+
+/* The client has more of its answer waiting than it should: what runs is paused. */
+void router_generation_pause(struct router_generation *g);
+/* The client has read what waited. */
+void router_generation_resume(struct router_generation *g);
 
 /* Once a second, while the caller holds the call: a node that has said nothing for too long is
  * left, and an answer waits no longer for its usage. */

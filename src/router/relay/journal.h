@@ -40,6 +40,7 @@ enum {
     X(BUSY, "busy")                                                                            \
     X(PREEMPTED, "preempted")                                                                  \
     X(RECALLED, "recalled")                                                                    \
+    X(PAUSED, "paused")                                                                        \
     X(WORKER_LOST, "worker_lost")                                                              \
     X(FAILED_OVER, "failed_over")                                                              \
     X(CHOICE_DONE, "choice_done")

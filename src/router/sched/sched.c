@@ -254,7 +254,8 @@ enum router_admission router_sched_arrive(struct router_sched *s, struct router_
         return ROUTER_REFUSED;
     }
     t->is_again = t->waiter.is_kept = again;
-    t->is_moved = again && t->has_begun && !t->was_preempted && t->priority == ROUTER_LIVE;
+    t->is_moved = again && t->has_begun && !t->was_preempted && !t->was_paused &&
+                  t->priority == ROUTER_LIVE;
     t->retry_s = 0;
     if (t->priority == ROUTER_LIVE)
         router_shares_see(&t->schedule->shares, t->key, s->now);
@@ -313,6 +314,7 @@ void router_sched_release(struct router_sched *s, struct router_ticket *t,
             t->failed[t->failed_count++] = t->node;
         router_health_fail(replica->health, s->now);
     }
+    t->was_paused |= outcome == ROUTER_PAUSED;
     (void)router_ticket_move(s, t, ROUTER_TICKET_IDLE);
     /* One that lost its worker, or was recalled, comes again at once and has a better claim. */
     if (outcome != ROUTER_LOST && outcome != ROUTER_FAILED && outcome != ROUTER_RECALLED)

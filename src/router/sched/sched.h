@@ -114,6 +114,7 @@ enum router_outcome {
     ROUTER_BUSY,      /* the node answered 429: full for the moment */
     ROUTER_PREEMPTED, /* another ticket needed the slot more */
     ROUTER_RECALLED,  /* it waited there, and another slot is free */
+    ROUTER_PAUSED,    /* its client does not read: it comes again when the client has */
     ROUTER_LOST,      /* its engine died and is being started again; the node is well */
     ROUTER_FAILED,    /* the node is ill, or lost: it is avoided for a while */
 };

@@ -92,7 +92,8 @@ struct router_ticket {
     enum router_ticket_state state;
     struct router_schedule *schedule; /* of its model */
     bool is_again;                    /* it had a slot before: its client may have tokens */
-    bool is_moved; /* its client has tokens, and no other key took its slot: ROUTER_MOVED */
+    bool is_moved;   /* its client has tokens, and it lost its slot by no fault: ROUTER_MOVED */
+    bool was_paused; /* its client let it wait: others that wait come first */
     _Atomic bool was_preempted; /* a live ticket is preempted once; any thread reads it */
     _Atomic bool has_begun;     /* its client has a token; any thread */
     _Atomic bool is_computing;  /* its node has begun with it, in this slot; any thread */

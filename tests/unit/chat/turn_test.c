@@ -413,7 +413,7 @@ static void a_client_that_disconnects_cancels_its_running_generations(void **sta
     close_fixture(&f);
 }
 
-static void a_client_that_does_not_read_ends_its_turn(void **state)
+static void a_client_that_does_not_read_gets_what_was_made_and_then_an_error(void **state)
 {
     struct fixture f;
     (void)state;
@@ -426,8 +426,11 @@ static void a_client_that_does_not_read_ends_its_turn(void **state)
             token(&f, 0, "Hi");
             chat_turn_flush(&f.turn);
         }
-        expect_calls(&f, "start 0,write,cancel 0,close");
-        assert_int_equal(f.turn.state, CHAT_TURN_ENDED);
+        expect_calls(&f, "start 0,write,cancel 0,fail");
+        assert_int_equal(f.told.code, LR_REQUEST_TIMEOUT);
+        const char *error = strstr(f.bytes.data, "the answer ends here");
+        const char *made = strstr(f.bytes.data, in_comment ? ": working" : "\"Hi\"");
+        assert_true(made != NULL && error > made);
         close_fixture(&f);
     }
 }
@@ -777,7 +780,7 @@ int main(void)
         cmocka_unit_test(a_failure_is_reported_in_the_words_of_the_sink),
         cmocka_unit_test(an_engine_that_fails_ends_the_answer_with_an_error),
         cmocka_unit_test(a_client_that_disconnects_cancels_its_running_generations),
-        cmocka_unit_test(a_client_that_does_not_read_ends_its_turn),
+        cmocka_unit_test(a_client_that_does_not_read_gets_what_was_made_and_then_an_error),
         cmocka_unit_test(silence_becomes_a_comment_that_begins_the_stream),
         cmocka_unit_test(a_stop_string_stops_its_generation_and_no_other),
         cmocka_unit_test(a_generator_that_knows_the_usage_ends_a_stopped_generation_at_once),

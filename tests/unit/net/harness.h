@@ -5,7 +5,7 @@
  * as possible), /thread (answered from another thread), /head (refused in on_head), /count (a
  * streamed body), /slow (a streamed body, paused until the test resumes it), /busy (blocks its
  * loop for 30 ms), /loop (which loop it is on), /inject (a header value with CR LF), /empty
- * (204), /sse, /upgrade (echoes).
+ * (204), /sse, /upgrade (echoes), /made (pieces larger than the queue).
  */
 #ifndef TEST_NET_HARNESS_H
 #define TEST_NET_HARNESS_H
@@ -157,6 +157,20 @@ static inline void flood(void *arg)
         note(&h.refused);
 }
 
+/* Pieces that are made already, each larger than any queue: the first is taken, the second is
+ * not, and the last is. */
+static char made[8 << 20];
+
+static inline void write_made(struct net_request *req)
+{
+    struct lr_str piece = lr_str(made, sizeof(made));
+    net_stream_begin(req, 200, "text/plain");
+    if (net_stream_write_made(req, piece) == LR_OK &&
+        net_stream_write_made(req, piece) == LR_TOO_LARGE)
+        note(&h.refused);
+    (void)net_stream_finish(req, piece);
+}
+
 static inline void answer_here(void *arg)
 {
     net_respond(arg, 200, "text/plain", LR_STR_LIT("thread"));
@@ -287,6 +301,8 @@ static inline void on_request(void *arg, struct net_request *req)
         net_stream_flush(req);
         if (lr_str_eq_z(path, "/flood"))
             flood(req);
+    } else if (lr_str_eq_z(path, "/made")) {
+        write_made(req);
     } else if (lr_str_eq_z(path, "/upgrade")) {
         echo_start(req);
     } else if (lr_str_eq_z(path, "/thread")) {

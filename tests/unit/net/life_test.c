@@ -246,6 +246,24 @@ static void a_slow_reader_is_buffered_up_to_the_limit(void **state)
     await(&h.gone, 1);
 }
 
+static void a_late_reader_gets_what_was_made_before_the_limit_and_the_end(void **state)
+{
+    (void)state;
+    static char block[1 << 20];
+    size_t total = 0;
+    int fd = begin("/made");
+    await(&h.refused, 1);
+    for (;;) {
+        ssize_t n = read(fd, block, sizeof(block));
+        assert_true(n > 0);
+        total += (size_t)n;
+        if (n >= 5 && memcmp(block + n - 5, "0\r\n\r\n", 5) == 0)
+            break;
+    }
+    assert_in_range(total, 2 * sizeof(made) - 2000, 2 * sizeof(made) + 100);
+    (void)close(fd);
+}
+
 static void a_reader_that_takes_nothing_is_given_up(void **state)
 {
     (void)state;
@@ -725,6 +743,7 @@ int main(void)
         CASE(a_half_closed_client_still_gets_a_prompt_answer),
         CASE(resets_at_every_stage_leave_nothing_behind),
         CASE(a_slow_reader_is_buffered_up_to_the_limit),
+        CASE(a_late_reader_gets_what_was_made_before_the_limit_and_the_end),
         CASE(a_reader_that_takes_nothing_is_given_up),
         CASE(an_upload_is_held_back_while_the_handler_pauses),
         CASE(pipelined_answers_nobody_reads_do_not_pile_up),

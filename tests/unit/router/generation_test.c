@@ -3,6 +3,7 @@
 #include "tests/unit/router/support.h"
 
 #include "base/machine.h"
+#include "net/server_internal.h"
 #include "router/relay/call.h"
 
 #define IDLE    ROUTER_GENERATION_IDLE
@@ -11,6 +12,7 @@
 #define RUNNING ROUTER_GENERATION_RUNNING
 #define STOPPED ROUTER_GENERATION_STOPPED
 #define OVER    ROUTER_GENERATION_OVER
+#define PAUSED  ROUTER_GENERATION_PAUSED
 #define ALL     (ROUTER_GENERATION_OVER + 1)
 
 enum { SLOTS = 1, ROOM = SLOTS + ROUTER_SLOTS_BEYOND };
@@ -317,13 +319,26 @@ static void link_breaks(void)
     stream->on_lost(stream->arg, &err);
 }
 
+static bool holds_call(enum router_generation_state state)
+{
+    return state != IDLE && state != PAUSED && state != OVER;
+}
+
 static void expect(enum router_generation_state state)
 {
-    bool holds = state != IDLE && state != OVER;
     assert_int_equal(g->state, state);
-    assert_int_equal(call.holds, holds ? 2 : 1);
+    assert_int_equal(call.holds, holds_call(state) ? 2 : 1);
     assert_int_equal(g->attempt.stream.link != NULL,
                      state == SENT || state == RUNNING || (state == STOPPED && cancels != 0));
+}
+
+static void pause_for_client(void)
+{
+    static struct net_request unread = {.unread = 1};
+    router_generation_pause(g);
+    call.req = &unread;
+    node_is_done(LR_FINISH_CANCELLED);
+    call.req = NULL;
 }
 
 /* A generation in this state, by events. */
@@ -337,8 +352,10 @@ static void bring_to(enum router_generation_state state)
         free_slot();
         client_leaves();
     }
-    if (state == RUNNING)
+    if (state == RUNNING || state == PAUSED)
         node_accepts();
+    if (state == PAUSED)
+        pause_for_client();
     if (state == OVER) {
         node_accepts();
         node_is_done(LR_FINISH_STOP);
@@ -685,13 +702,24 @@ static void a_request_that_no_node_takes_fails_at_once(void **state)
     assert_int_equal(failure.code, LR_INVALID_ARGUMENT);
 }
 
+static void
+an_answer_is_paused_until_its_client_has_read_and_has_no_slot_meanwhile(void **state)
+{
+    (void)state;
+    bring_to(PAUSED);
+    assert_null(g->ticket.replica);
+    router_generation_resume(g);
+    expect(SENT);
+}
+
 /* ---- every other move ---- */
 
 static const bool is_legal[ALL][ALL] = {
     [IDLE] = {[QUEUED] = true, [SENT] = true, [OVER] = true},
     [QUEUED] = {[SENT] = true, [STOPPED] = true, [OVER] = true},
     [SENT] = {[RUNNING] = true, [IDLE] = true, [STOPPED] = true, [OVER] = true},
-    [RUNNING] = {[IDLE] = true, [STOPPED] = true, [OVER] = true},
+    [RUNNING] = {[IDLE] = true, [PAUSED] = true, [STOPPED] = true, [OVER] = true},
+    [PAUSED] = {[IDLE] = true, [OVER] = true},
     [STOPPED] = {[OVER] = true},
 };
 
@@ -728,10 +756,10 @@ each_move_of_the_picture_is_made_and_holds_the_call_while_something_points_to_it
                 continue;
             assert_int_equal(teardown(state) | setup(state), 0);
             g->state = (enum router_generation_state)from; /* without what it holds */
-            call.holds += from != IDLE;
+            call.holds += holds_call((enum router_generation_state)from);
             assert_true(router_generation_move(g, (enum router_generation_state)to));
             assert_int_equal(g->state, to);
-            assert_int_equal(call.holds, to != IDLE && to != OVER ? 2 : 1);
+            assert_int_equal(call.holds, holds_call((enum router_generation_state)to) ? 2 : 1);
             g->state = OVER;
         }
     assert_int_equal(lr_machine_bad_moves(), bad);
@@ -742,6 +770,7 @@ int main(void)
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
     const struct CMUnitTest tests[] = {
         TEST(a_free_slot_is_used_at_once_and_the_answer_completes),
+        TEST(an_answer_is_paused_until_its_client_has_read_and_has_no_slot_meanwhile),
         TEST(without_a_slot_it_waits_and_begins_when_the_owner_hears_of_the_grant),
         TEST(a_refusal_ends_it_before_it_began),
         TEST(a_ticket_that_is_refused_in_the_queue_ends_it),
