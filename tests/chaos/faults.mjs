@@ -12,6 +12,7 @@
 // atUndo and atHeal take functions that are called at that time, such as the end of an allowed error.
 import fs from 'node:fs';
 import path from 'node:path';
+import { makeClock } from '../support/clock.mjs';
 import { sleep, until } from '../support/scene.mjs';
 import { ASKS } from './asks.mjs';
 import { DEMO, DRAIN_TIMEOUT, ENGINE, HUB, MODELS, NODES, PARROT, POISON, STEP_TIMEOUT } from './fleet.mjs';
@@ -518,14 +519,50 @@ const routers = [
   },
   {
     name: 'router-disk-full',
-    does: 'the disk of a router is full',
+    does: 'the disk of a router is full; it may be killed and started again meanwhile',
     watch: 'write',
     touches: onRouter,
     applies: (fleet) => !hasPostgres(fleet) && fleet.disks.every((d) => d.isMounted),
-    plan: (r) => ({ router: 0, hold: r.int(1000, 4000) }),
-    inject: (c) => c.router.disk.fill(),
-    undo(c) {
+    plan: (r) => ({ router: 0, hold: r.int(1000, 4000), isKilled: r.int(0, 1) === 1 }),
+    async inject(c) {
+      await c.router.disk.fill();
+      if (!c.p.isKilled) return;
+      await sleep(600); // usage waits for room
+      excuse(c, 'cut');
+      await c.router.stop('SIGKILL');
+      await c.router.start().catch((error) => c.judge.note(error.message)); // it may refuse to start
+    },
+    async undo(c) {
       c.router.disk.free();
+      if (!c.router.isUp) await c.router.start();
+    },
+  },
+  {
+    name: 'router-handover',
+    does: 'a new router takes over from a router',
+    watch: 'router',
+    touches: onRouter,
+    plan: (r) => ({ router: r.int(0, 1) }),
+    inject: (c) => c.router.handOver(),
+  },
+  {
+    name: 'router-successor-kill',
+    isRare: true, // where the old router has finished, it cannot come back
+    does: 'a new router takes over and is killed while the old one still drains',
+    watch: 'router',
+    touches: onRouter,
+    plan: (r) => ({ router: r.int(0, 1), gap: r.int(0, 400) }),
+    async inject(c) {
+      const former = await c.router.handOver();
+      await sleep(c.p.gap);
+      excuse(c, 'cut');
+      await c.router.stop('SIGKILL');
+      const hasComeBack = () => c.router.log.includes(`router.took_back from_pid=${c.router.pid}`);
+      const hasEnded = () => former.exitCode !== null || former.signalCode !== null;
+      await until('the old router is back', () => hasEnded() || hasComeBack(), 5000);
+      c.isStruck = hasComeBack();
+      if (c.isStruck) c.router.comeBack(former);
+      else await c.router.start();
     },
   },
   {
@@ -545,6 +582,34 @@ const routers = [
     },
     async undo(c) {
       await Promise.all(c.fleet.routers.map((router) => router.start()));
+    },
+  },
+  {
+    name: 'clock-step',
+    does: "a router's clock jumps while it runs, by seconds or to another month, and comes back",
+    watch: 'fleet',
+    touches: onRouter,
+    applies: () => fakeClock() !== undefined,
+    plan: (r) => ({ router: r.int(0, 1), to: r.pick(['+45', '-120', '+3600', '+40d']), hold: r.int(500, 3000) }),
+    async inject(c) {
+      const done = c.judge.open('down', c.router.name);
+      await c.router.stop('SIGTERM', DRAIN_TIMEOUT + 5000);
+      c.router.clock = makeClock();
+      await c.router.start();
+      done();
+      c.router.clock.set(c.p.to);
+    },
+    undo(c) {
+      c.router.clock.set('+0'); // from here on it has to be right by itself
+      c.atHeal.push(async () => {
+        const done = c.judge.open('down', c.router.name);
+        await c.router.stop('SIGTERM', DRAIN_TIMEOUT + 5000);
+        c.router.clock = undefined;
+        await c.router.start();
+        done();
+        c.judge.lastFault = Date.now();
+        await c.judge.heal();
+      });
     },
   },
   {
@@ -686,6 +751,7 @@ const databases = [
     plan: (r) => ({ router: 0, hold: r.int(0, 1000) }),
     async inject(c) {
       c.atHeal.push(c.judge.open('gone', HUB), () => c.judge.settleRevision());
+      c.judge.books.forget();
       if (c.fleet.postgres) return c.fleet.postgres.stop();
       excuse(c, 'cut');
       return c.router.stop('SIGKILL');

@@ -72,21 +72,26 @@ export class Member {
     return readText(this.logFile);
   }
 
-  // Comes back when the process says where it listens.
-  async start(ms = 20000) {
+  // Comes back when the process says where it listens.  `more` are further arguments.
+  async start(ms = 20000, more = []) {
     const from = fs.statSync(this.logFile).size;
     const out = fs.openSync(this.logFile, 'a');
     // The fake clock shifts only the time of day: waiting times go by as they do.
-    const clock = this.skew ? { LD_PRELOAD: fakeClock(), FAKETIME: this.skew, FAKETIME_DONT_FAKE_MONOTONIC: '1' } : {};
+    const clock =
+      this.clock?.env ??
+      (this.skew ? { LD_PRELOAD: fakeClock(), FAKETIME: this.skew, FAKETIME_DONT_FAKE_MONOTONIC: '1' } : {});
     const child = track(
-      spawn(BIN, this.args(), { env: { ...process.env, ...this.env, ...clock }, stdio: ['ignore', out, out] }),
+      spawn(BIN, [...this.args(), ...more], {
+        env: { ...process.env, ...this.env, ...clock },
+        stdio: ['ignore', out, out],
+      }),
     );
     fs.closeSync(out);
     Object.assign(this, { child, pid: child.pid, isExpected: false });
     this.pids.push(child.pid);
     this.ended = new Promise((done) =>
       child.on('exit', (code, name) => {
-        if (!this.isExpected) this.onDeath?.(this, name ?? `exit code ${code}`);
+        if (!this.isExpected && !child.mayEnd) this.onDeath?.(this, name ?? `exit code ${code}`);
         done({ code, signal: name });
       }),
     );
@@ -101,6 +106,21 @@ export class Member {
       },
       ms,
     );
+  }
+
+  // A second process takes over from this one, which ends when it has finished what it has.  The result is that one,
+  // which stays the member's process if this is undone.
+  async handOver() {
+    const former = this.child;
+    former.mayEnd = true;
+    await this.start(20000, ['--takeover']);
+    return former;
+  }
+  // The process is the member's again.
+  comeBack(former) {
+    Object.assign(this, { child: former, pid: former.pid });
+    former.mayEnd = false;
+    this.ended = new Promise((done) => former.on('exit', (code, name) => done({ code, signal: name })));
   }
 
   // Comes back when the process has ended; `ms` is how long it may take.

@@ -304,10 +304,11 @@ function nodesIll(nodes, since) {
   return out;
 }
 
-// An alert about memory may be true: the machine is others', too.
+// An alert about memory may be true: the machine is others', too.  One key has spent its budget (books.mjs).
 function alertsOpen(alerts, nodes) {
   const isTrue = (a) =>
-    a.kind === 'memory_alert' && nodes.some((n) => n.id === a.node && n.memory.some((m) => m.used >= 0.85 * m.total));
+    a.kind === 'budget_spent' ||
+    (a.kind === 'memory_alert' && nodes.some((n) => n.id === a.node && n.memory.some((m) => m.used >= 0.85 * m.total)));
   return alerts
     .filter((a) => a.open && !isTrue(a))
     .map((a) => `open alert ${a.kind} ${a.node_name ?? ''} ${a.subject ?? ''}: ${a.message}`);

@@ -9,6 +9,7 @@ import { execFileSync } from 'node:child_process';
 import { fileURLToPath } from 'node:url';
 import { parseArgs } from 'node:util';
 import { sleep, until } from '../support/scene.mjs';
+import { Books } from './books.mjs';
 import { FAULTS, isServed } from './faults.mjs';
 import { Fleet, MODELS, NODES } from './fleet.mjs';
 import { Load } from './load.mjs';
@@ -99,6 +100,7 @@ async function playRound({ strikes }, { fleet, judge, table }) {
   if (judge.isOver) return;
   const well = await judge.heal();
   if (well === undefined) return;
+  await judge.books.check();
   const took = well - Math.max(...contexts.map((c) => c.ended));
   for (const c of contexts) {
     for (const f of c.atHeal) await f();
@@ -167,6 +169,7 @@ async function prepare({ fleet, load, judge, limits, say }) {
       longest = Math.max(longest, Date.now() - begun);
   }
   limits.heal = (10000 + longest) * limits.slow;
+  await judge.books.begin();
   await fleet.backup();
   await well();
   load.start();
@@ -202,6 +205,7 @@ export async function storm({
   const judge = new Judge({ fleet, limits, keepGoing });
   const load = new Load({ fleet, judge, clients, limits, seed });
   judge.load = load;
+  judge.books = new Books({ fleet, judge, limits });
   say(`chaos: seed ${seed}, ${minutes} minutes, ${database}, ${NODES} nodes, ${clients} clients, logs in ${logDir}`);
   let base,
     table = new Map(),
@@ -212,6 +216,7 @@ export async function storm({
     table = new Map(faults.map((f) => [f.name, { count: 0, missed: 0, served: [], well: [] }]));
     const end = Date.now() + minutes * 60000;
     load.start();
+    judge.books.start();
     if (calm) await Promise.race([sleep(end - Date.now()), judge.whenBroken]);
     else
       await play(schedule(seed, faults, fleet.routers.length, longestHold), {
@@ -224,7 +229,9 @@ export async function storm({
         say,
       });
     await Promise.race([load.stop(), judge.whenBroken]);
+    await Promise.race([judge.books.stop(), judge.whenBroken]);
     if (!judge.isOver) await judge.checkStays();
+    if (!judge.isOver) await judge.books.check();
     if (!judge.isOver) await judge.checkLeft();
     const held = judge.figures();
     if (!judge.isOver) await judge.checkStop();
