@@ -20,7 +20,7 @@ export class Books {
     const first = await this.#chat(this.fleet.routers[0], this.spent.key, { ms: this.limits.bound });
     if (first.status !== 200)
       throw new Error(`undisturbed, the books are answered with ${first.status}: ${first.text}`);
-    this.cost = first.json.usage.total_tokens;
+    this.mostOfOne = first.json.usage.prompt_tokens + BODY.max_tokens;
     await this.#pay();
     await this.check();
   }
@@ -32,8 +32,9 @@ export class Books {
   // What was refused costs nothing; what has no whole answer may have been counted.
   async #pay() {
     const answer = await this.#chat(this.fleet.routers[this.turn++ % this.fleet.routers.length], this.key.key);
-    if (answer.status === 200) this.least += this.cost;
-    if (![429, 503].includes(answer.status)) this.most += this.cost;
+    const tokens = answer.json?.usage?.total_tokens;
+    if (answer.status === 200) this.least += tokens;
+    if (![429, 503].includes(answer.status)) this.most += tokens ?? this.mostOfOne;
   }
 
   start() {

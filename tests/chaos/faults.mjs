@@ -597,6 +597,7 @@ const routers = [
       c.router.clock = makeClock();
       await c.router.start();
       done();
+      if (c.p.to.endsWith('d')) c.atUndo.push(c.judge.open('dated', DEMO)); // gpt-oss is told the date
       c.router.clock.set(c.p.to);
     },
     undo(c) {

@@ -58,7 +58,7 @@ export class Judge {
   // ---- what is excused, and when ----
 
   // kind 'down': a router takes no connection; 'cut': and cuts those it has; 'gone': a model
-  // is deleted; 'storm': faults are under way or healing.  The result ends it.
+  // is deleted; 'dated': a router's clock says another day, which prompts of a model name; 'storm': faults are under way or healing.  The result ends it.
   open(kind, subject) {
     const window = { kind, subject, from: Date.now(), until: Infinity };
     this.windows.push(window);
@@ -76,6 +76,10 @@ export class Judge {
   }
   isGone(model, from, to) {
     return this.#within(['gone'], model, from, to);
+  }
+  // Then its answer is another one, and only has to be whole.
+  isDated(model, from, to) {
+    return this.#within(['dated'], model, from, to);
   }
   isStormy(from, to) {
     return this.#within(['storm'], undefined, from, to);
