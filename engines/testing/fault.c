@@ -7,7 +7,7 @@
 
 #include "base/clock.h"
 #include "base/fail.h"
-#include "base/os/file.h"
+#include "base/file.h"
 #include "base/os/process.h"
 #include "engines/testing/testing.h"
 
@@ -28,17 +28,19 @@ void testing_sleep_until(uint64_t monotonic_ns)
     }
 }
 
-/* With "once" only the first worker fails; later workers find the file and run normally. */
+/* With "once" only the first worker fails; later workers find the file and run normally.  A
+ * name without a folder lies in the folder that a confined engine may write to. */
 static bool is_due(const struct testing_options *options)
 {
     if (options->once[0] == '\0')
         return true;
-    int fd = lr_open(options->once, LR_OPEN_WRITE | LR_OPEN_NEW, 0600);
+    const char *folder = getenv("TMPDIR"), *name = lr_path_base(options->once);
+    bool is_name = name == options->once;
+    int fd = is_name ? -1 : lr_open(options->once, LR_OPEN_WRITE | LR_OPEN_NEW, 0600);
     /* A confined engine may write into one folder only: use the same file name there. */
-    const char *folder = getenv("TMPDIR"), *name = strrchr(options->once, '/');
-    if (fd < 0 && errno == EACCES && folder != NULL && name != NULL) {
+    if (fd < 0 && (is_name || errno == EACCES) && folder != NULL) {
         char path[4096];
-        (void)snprintf(path, sizeof(path), "%s%s", folder, name);
+        (void)snprintf(path, sizeof(path), "%s/%s", folder, name);
         fd = lr_open(path, LR_OPEN_WRITE | LR_OPEN_NEW, 0600);
     }
     if (fd >= 0)

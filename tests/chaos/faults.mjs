@@ -451,6 +451,10 @@ const links = [
     touches: () => ['n0'],
     plan: (r) => ({ node: 0, model: DEMO, hold: r.int(500, 5000) }),
   }),
+  link('link-flips', 'bits on a link without TLS change', 'flips', {
+    isTorn: true,
+    plan: (r) => ({ node: r.int(1, NODES - 1), model: DEMO, hold: r.int(500, 7000), every: r.int(5, 60) }),
+  }),
   link('heartbeats-cut', 'nodes cannot reach a router', 'refuse', { watch: 'router' }),
   link('heartbeats-stall', 'messages of nodes to a router arrive much later', 'stall', { watch: 'router' }),
 ];

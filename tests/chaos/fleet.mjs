@@ -199,14 +199,17 @@ export class Fleet {
     const home = this.routers[index % this.routers.length];
     const isTls = index === 0;
     const models = path.join(disk.dir, 'data/models');
-    const struck = path.join(disk.dir, 'struck');
+    // Where a confined engine may write.  The models name no path: they are the same on every node.
+    const scratch = path.join(disk.dir, 'data/engine-scratch/faulty');
+    const struck = path.join(scratch, 'struck');
+    fs.mkdirSync(scratch, { recursive: true, mode: 0o700 });
     fs.mkdirSync(models, { recursive: true });
     fs.cpSync(path.join(ROOT, 'models/demo'), path.join(models, DEMO), { recursive: true });
     writeEchoModel(path.join(models, PARROT), 'faulty', {
       step_ms: 5,
       load_ms: 200,
       hang: 'probe',
-      once: struck,
+      once: 'struck',
       poison: POISON,
     });
     fs.writeFileSync(struck, '');

@@ -14,6 +14,7 @@
 //   delay     the node's answers come `proxy.every` ms late
 //   refuse    new connections are torn down at once
 //   corrupt   a bit of everything that passes is wrong, both ways
+//   flips     a bit of every `proxy.every`-th read of a link's frames is wrong, both ways; HTTP passes as it is
 //
 // proxy.change(bytes), where set, rewrites what goes to the target, read by read;
 // proxy.changeAnswer(bytes) what comes back.
@@ -30,6 +31,7 @@ export async function startProxy({ port } = {}) {
   function carry(from, to, isAnswer) {
     let waiting = Buffer.alloc(0);
     let timer;
+    let reads = 0;
     let late = 0; // writes that are still delayed: what comes after them waits, too
     const send = (bytes) => {
       if (!to.destroyed) to.write(bytes);
@@ -50,6 +52,10 @@ export async function startProxy({ port } = {}) {
       if (proxy.mode === 'corrupt') {
         bytes = Buffer.from(bytes);
         bytes[bytes.length >> 1] ^= 1;
+      }
+      if (proxy.mode === 'flips' && !bytes.includes('HTTP/1.1') && ++reads % proxy.every === 0) {
+        bytes = Buffer.from(bytes);
+        bytes[(reads * 7919) % bytes.length] ^= 1 << (reads % 8);
       }
       if ((proxy.mode === 'delay' && isAnswer) || late > 0) {
         late++;
