@@ -27,10 +27,11 @@ static const struct lr_engine_facts *native_facts(void)
 
     runtimes[types++] = "gptoss"; /* what the registry calls gpt_oss */
     for (size_t i = 0; native_archs[i] != NULL; i++) {
-        for (const char *const *n = native_archs[i]->model_types; *n && types + 1 < NAMES_MAX; n++)
-            runtimes[types++] = *n;
-        for (const char *const *n = native_archs[i]->architectures; *n && classes + 1 < NAMES_MAX;
+        for (const char *const *n = native_archs[i]->model_types; *n && types + 1 < NAMES_MAX;
              n++)
+            runtimes[types++] = *n;
+        for (const char *const *n = native_archs[i]->architectures;
+             *n && classes + 1 < NAMES_MAX; n++)
             architectures[classes++] = *n;
     }
     return &facts;

@@ -21,7 +21,8 @@ static lr_code model_open(const struct serving_host *host, const char *dir,
     if (code >= 100) /* the daemon's own codes must not be returned through the ABI */
         return err->code = LR_MODEL_CORRUPT;
     if (code == LR_OK && host != NULL && host->log != NULL && m->spec.skipped > 0) {
-        snprintf(text, sizeof(text), "%u tensors that text does not need are not loaded: %s and others",
+        snprintf(text, sizeof(text),
+                 "%u tensors that text does not need are not loaded: %s and others",
                  m->spec.skipped, m->spec.skipped_of);
         host->log(host->ctx, 1, "model.skipped", text);
     }

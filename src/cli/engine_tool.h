@@ -19,8 +19,9 @@
         {.name = "engine",                                                                     \
          .type = LR_SETTING_STRING,                                                            \
          .value = "ID",                                                                        \
-         .help = "folder of the engine inside the engines folder; default: the one that a node " \
-                 "takes for the model"},                                                       \
+         .help =                                                                               \
+             "folder of the engine inside the engines folder; default: the one that a node "   \
+             "takes for the model"},                                                           \
         {.name = "engines-dir",                                                                \
          .type = LR_SETTING_PATH,                                                              \
          .value = "DIR",                                                                       \

@@ -112,9 +112,8 @@ static void read_priority(struct reading *r)
     const struct lr_json *value = lr_json_get(r->root, "priority");
     int64_t number = 0;
 
-    if (value != NULL &&
-        (!lr_json_i64(value, &number) || number < -PLUGIN_MANIFEST_PRIORITY ||
-         number > PLUGIN_MANIFEST_PRIORITY))
+    if (value != NULL && (!lr_json_i64(value, &number) || number < -PLUGIN_MANIFEST_PRIORITY ||
+                          number > PLUGIN_MANIFEST_PRIORITY))
         complain(r, "priority", "must be a whole number from -1000 to 1000");
     else
         r->out->priority = (int32_t)number;

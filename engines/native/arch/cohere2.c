@@ -1,5 +1,5 @@
-/* native/arch/cohere2.c - Command R7B and Command A: attention and MLP beside each other, behind
- * one layer norm; only layers that slide rotate positions. */
+/* native/arch/cohere2.c - Command R7B and Command A: attention and MLP beside each other,
+ * behind one layer norm; only layers that slide rotate positions. */
 #include "engines/native/arch/arch.h"
 
 struct cohere2 {
@@ -51,4 +51,5 @@ static void build(struct native_builder *b, void *config)
     native_scale(b, native_usual_logits(b, &c->base, h, "model.embed_tokens"), c->logit_scale);
 }
 
-NATIVE_ARCH(cohere2, struct cohere2, NATIVE_NAMES("cohere2"), NATIVE_NAMES("Cohere2ForCausalLM"));
+NATIVE_ARCH(cohere2, struct cohere2, NATIVE_NAMES("cohere2"),
+            NATIVE_NAMES("Cohere2ForCausalLM"));

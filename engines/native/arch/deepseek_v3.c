@@ -1,5 +1,5 @@
-/* native/arch/deepseek_v3.c - DeepSeek V3 and R1, GLM-4.7 Flash: attention over a latent, experts
- * in groups with a shared one, dense first layers.
+/* native/arch/deepseek_v3.c - DeepSeek V3 and R1, GLM-4.7 Flash: attention over a latent,
+ * experts in groups with a shared one, dense first layers.
  *
  * GLM-4.5 to 4.7 (glm4_moe) have the same experts behind grouped attention.
  */

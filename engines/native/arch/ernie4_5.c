@@ -31,7 +31,8 @@ static const struct native_field fields[] = {
 static reg experts(struct native_builder *b, reg h, const struct ernie4_5 *c)
 {
     uint32_t hidden = c->base.hidden;
-    struct native_moe moe = native_moe_of("mlp.gate", "mlp.experts", c->experts, c->chosen, c->inner);
+    struct native_moe moe =
+        native_moe_of("mlp.gate", "mlp.experts", c->experts, c->chosen, c->inner);
     const char *bias = "mlp.moe_statics.e_score_correction_bias";
 
     moe.route.epsilon = (float)-c->least;
@@ -57,8 +58,8 @@ static void build(struct native_builder *b, void *config)
 
     if (!native_usual_begin(b, &c->base, "model.embed_tokens", 1))
         return;
-    struct native_gqa a = native_gqa_of(
-        &c->base, native_rope_table(b, &c->base.rope, c->base.head_size, 0), 0);
+    struct native_gqa a =
+        native_gqa_of(&c->base, native_rope_table(b, &c->base.rope, c->base.head_size, 0), 0);
     a.interleaved = true;
     struct native_mlp mlp = native_mlp_of(&c->base, NATIVE_SILU);
     mlp.bias = c->base.bias;

@@ -1,5 +1,5 @@
-/* native/arch/exaone4.c - EXAONE 4: norms behind attention and MLP, a norm on each head of Q and
- * K.  Where layers slide, the others rotate no positions. */
+/* native/arch/exaone4.c - EXAONE 4: norms behind attention and MLP, a norm on each head of Q
+ * and K.  Where layers slide, the others rotate no positions. */
 #include "engines/native/arch/arch.h"
 
 struct exaone4 {
@@ -42,4 +42,5 @@ static void build(struct native_builder *b, void *config)
     native_usual_end(b, &c->base, "model.norm", "model.embed_tokens");
 }
 
-NATIVE_ARCH(exaone4, struct exaone4, NATIVE_NAMES("exaone4"), NATIVE_NAMES("Exaone4ForCausalLM"));
+NATIVE_ARCH(exaone4, struct exaone4, NATIVE_NAMES("exaone4"),
+            NATIVE_NAMES("Exaone4ForCausalLM"));

@@ -26,8 +26,8 @@ static const struct native_field fields[] = {
     NATIVE_NUMBER(struct gemma3, local_theta, "rope_local_base_freq", 1.001, 1e12, 10000),
     NATIVE_WORDS(struct gemma3, types, "layer_types", "full_attention|sliding_attention"),
     NATIVE_COUNT(struct gemma3, window, "sliding_window", 1, 1 << 26, 4096),
-    NATIVE_COUNT(struct gemma3, pattern, "sliding_window_pattern|_sliding_window_pattern", 1, 512,
-                 6),
+    NATIVE_COUNT(struct gemma3, pattern, "sliding_window_pattern|_sliding_window_pattern", 1,
+                 512, 6),
     NATIVE_NUMBER(struct gemma3, query_scale, "query_pre_attn_scalar", 1e-6, 1e6, 256),
     NATIVE_NUMBER(struct gemma3, softcap, "attn_logit_softcapping", 0, 1e6, 0),
     NATIVE_NUMBER(struct gemma3, logit_softcap, "final_logit_softcapping", 0, 1e6, 0),
@@ -68,7 +68,8 @@ static void build(struct native_builder *b, void *config)
     }
     native_layer(b, "", 0);
     reg h = native_plus_one_norm(b, X, "model.norm", eps);
-    native_softcap(b, native_usual_logits(b, &c->base, h, "model.embed_tokens"), c->logit_softcap);
+    native_softcap(b, native_usual_logits(b, &c->base, h, "model.embed_tokens"),
+                   c->logit_softcap);
 }
 
 NATIVE_ARCH(gemma3, struct gemma3, NATIVE_NAMES("gemma3_text", "gemma3"),

@@ -59,14 +59,16 @@ static void own_embeddings(struct native_builder *b, struct gemma4 *c)
     reg table = native_lookup(b, "model.embed_tokens_per_layer", c->own_vocab, width,
                               sqrt((double)c->own_width));
 
-    c->own = native_linear(b, X, "model.per_layer_model_projection", width, c->base.hidden, false);
+    c->own =
+        native_linear(b, X, "model.per_layer_model_projection", width, c->base.hidden, false);
     native_scale(b, c->own, 1 / sqrt((double)c->base.hidden));
     native_head_norm(b, c->own, "model.per_layer_projection_norm", c->own_width, c->base.eps);
     native_add(b, c->own, table, 1);
     native_scale(b, c->own, sqrt(0.5));
 }
 
-static reg attention(struct native_builder *b, reg h, struct gemma4 *c, bool slides, bool shared)
+static reg attention(struct native_builder *b, reg h, struct gemma4 *c, bool slides,
+                     bool shared)
 {
     uint32_t size = slides ? c->base.head_size : c->global_size, hidden = c->base.hidden;
     bool keys_are_values = c->keys_are_values && !slides;
@@ -107,11 +109,10 @@ static reg experts(struct native_builder *b, const struct gemma4 *c)
 
     native_scale_by(b, seen, "router.scale", hidden, 1 / sqrt((double)hidden));
     reg scores = native_linear(b, seen, "router.proj", c->experts, hidden, false);
-    reg route = native_route(b, scores, NULL, "router.per_expert_scale",
-                             &(struct native_route){.experts = c->experts,
-                                                    .chosen = c->chosen,
-                                                    .normalize = true,
-                                                    .scale = 1});
+    reg route = native_route(
+        b, scores, NULL, "router.per_expert_scale",
+        &(struct native_route){
+            .experts = c->experts, .chosen = c->chosen, .normalize = true, .scale = 1});
     reg h = native_norm(b, X, "pre_feedforward_layernorm_2", c->base.eps);
     const struct native_expert_names fused = {.gate = "experts.gate_up_proj",
                                               .down = "experts.down_proj"};
@@ -147,7 +148,8 @@ static void layer(struct native_builder *b, struct gemma4 *c, uint32_t n)
     }
     native_add(b, X, native_norm(b, h, "post_feedforward_layernorm", eps), 1);
     if (c->own_width > 0) {
-        reg own = native_slice(b, c->own, 1, native_width(b, c->own), n * c->own_width, c->own_width);
+        reg own =
+            native_slice(b, c->own, 1, native_width(b, c->own), n * c->own_width, c->own_width);
         h = native_linear(b, X, "per_layer_input_gate", c->own_width, c->base.hidden, false);
         h = native_gate(b, own, h, NATIVE_GELU_TANH, 1);
         h = native_linear(b, h, "per_layer_projection", c->base.hidden, c->own_width, false);

@@ -1,5 +1,5 @@
-/* native/arch/glm4.c - GLM-4 (0414): norms on both sides of attention and MLP, half of each head
- * rotated in pairs of neighbours. */
+/* native/arch/glm4.c - GLM-4 (0414): norms on both sides of attention and MLP, half of each
+ * head rotated in pairs of neighbours. */
 #include "engines/native/arch/arch.h"
 
 struct glm4 {
@@ -23,8 +23,8 @@ static void build(struct native_builder *b, void *config)
 
     if (!native_usual_begin(b, &c->base, "model.embed_tokens", 1))
         return;
-    struct native_gqa a = native_gqa_of(
-        &c->base, native_rope_table(b, &c->base.rope, c->base.head_size, 0), 0);
+    struct native_gqa a =
+        native_gqa_of(&c->base, native_rope_table(b, &c->base.rope, c->base.head_size, 0), 0);
     a.interleaved = true;
     a.out_bias = false;
     struct native_mlp mlp = native_mlp_of(&c->base, NATIVE_SILU);

@@ -1,5 +1,5 @@
-/* native/arch/gpt_oss.c - gpt-oss: attention with sinks, every second layer with a window, biases
- * everywhere, experts in MXFP4 or in BF16. */
+/* native/arch/gpt_oss.c - gpt-oss: attention with sinks, every second layer with a window,
+ * biases everywhere, experts in MXFP4 or in BF16. */
 #include "engines/native/arch/arch.h"
 
 struct gpt_oss {
@@ -56,4 +56,5 @@ static void build(struct native_builder *b, void *config)
     native_usual_end(b, &c->base, "model.norm", "model.embed_tokens");
 }
 
-NATIVE_ARCH(gpt_oss, struct gpt_oss, NATIVE_NAMES("gpt_oss"), NATIVE_NAMES("GptOssForCausalLM"));
+NATIVE_ARCH(gpt_oss, struct gpt_oss, NATIVE_NAMES("gpt_oss"),
+            NATIVE_NAMES("GptOssForCausalLM"));

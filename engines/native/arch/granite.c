@@ -31,8 +31,8 @@ static void build(struct native_builder *b, void *config)
         return;
     struct native_mlp mlp = native_mlp_of(&c->base, NATIVE_SILU);
     mlp.bias = c->mlp_bias;
-    struct native_gqa a = native_gqa_of(
-        &c->base, native_rope_table(b, &c->base.rope, c->base.head_size, 0), 0);
+    struct native_gqa a =
+        native_gqa_of(&c->base, native_rope_table(b, &c->base.rope, c->base.head_size, 0), 0);
     a.attend.scale = c->attention;
     for (uint32_t n = 0; n < c->base.layers; n++) {
         native_layer(b, "model.layers.%u.", n);
@@ -45,4 +45,5 @@ static void build(struct native_builder *b, void *config)
                  1 / c->logits);
 }
 
-NATIVE_ARCH(granite, struct granite, NATIVE_NAMES("granite"), NATIVE_NAMES("GraniteForCausalLM"));
+NATIVE_ARCH(granite, struct granite, NATIVE_NAMES("granite"),
+            NATIVE_NAMES("GraniteForCausalLM"));

@@ -1,5 +1,5 @@
-/* native/arch/granite_hybrid.c - Granite 4: Mamba2 and attention layers, experts (in some sizes)
- * and a shared MLP behind each, and Granite's constant factors. */
+/* native/arch/granite_hybrid.c - Granite 4: Mamba2 and attention layers, experts (in some
+ * sizes) and a shared MLP behind each, and Granite's constant factors. */
 #include "engines/native/arch/arch.h"
 
 struct granite_hybrid {
@@ -76,7 +76,8 @@ static void build(struct native_builder *b, void *config)
         bool mamba = n < c->types.count && (uint32_t)c->types.at[n] % 2 == 0;
         native_layer(b, "model.layers.%u.", n);
         reg h = native_norm(b, X, "input_layernorm", c->base.eps);
-        h = mamba ? native_mamba(b, h, hidden, "mamba", &c->mamba) : native_gqa(b, h, hidden, &a);
+        h = mamba ? native_mamba(b, h, hidden, "mamba", &c->mamba)
+                  : native_gqa(b, h, hidden, &a);
         native_add(b, X, h, c->residual);
         h = native_norm(b, X, "post_attention_layernorm", c->base.eps);
         native_add(b, X, feed_forward(b, h, c), c->residual);

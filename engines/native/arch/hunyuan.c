@@ -28,8 +28,8 @@ static void build(struct native_builder *b, void *config)
 
     if (!native_usual_begin(b, &c->base, "model.embed_tokens", 1))
         return;
-    struct native_gqa a = native_gqa_of(
-        &c->base, native_rope_table(b, &c->base.rope, c->base.head_size, 0), 0);
+    struct native_gqa a =
+        native_gqa_of(&c->base, native_rope_table(b, &c->base.rope, c->base.head_size, 0), 0);
     a.norm = c->qk_norm ? NATIVE_QK_HEADS_AFTER : NATIVE_QK_PLAIN;
     a.q_norm = "self_attn.query_layernorm";
     a.k_norm = "self_attn.key_layernorm";

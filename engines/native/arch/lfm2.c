@@ -1,5 +1,5 @@
-/* native/arch/lfm2.c - LFM2 and its MoE: most layers mix positions by a short convolution between
- * two gates, the others attend.
+/* native/arch/lfm2.c - LFM2 and its MoE: most layers mix positions by a short convolution
+ * between two gates, the others attend.
  *
  *   conv layer:  b, c, v = linear(h);  x = x + linear(c * conv(b * v))
  */
@@ -52,7 +52,8 @@ static reg convolution(struct native_builder *b, reg h, const struct lfm2 *c)
 
 static reg experts(struct native_builder *b, reg h, const struct lfm2 *c)
 {
-    struct native_moe moe = native_moe_of("feed_forward.gate", NULL, c->experts, c->chosen, c->inner);
+    struct native_moe moe =
+        native_moe_of("feed_forward.gate", NULL, c->experts, c->chosen, c->inner);
 
     moe.names = (struct native_expert_names){.gate = "feed_forward.experts.%u.w1",
                                              .up = "feed_forward.experts.%u.w3",
@@ -88,14 +89,14 @@ static void build(struct native_builder *b, void *config)
 
     if (!native_usual_begin(b, &c->base, "model.embed_tokens", 1))
         return;
-    struct native_gqa a = native_gqa_of(
-        &c->base, native_rope_table(b, &c->base.rope, c->base.head_size, 0), 0);
+    struct native_gqa a =
+        native_gqa_of(&c->base, native_rope_table(b, &c->base.rope, c->base.head_size, 0), 0);
     a.norm = NATIVE_QK_HEADS;
     a.q_norm = "self_attn.q_layernorm";
     a.k_norm = "self_attn.k_layernorm";
     a.out = "self_attn.out_proj";
     for (uint32_t n = 0; n < c->base.layers; n++) {
-        bool attends = n < c->types.count  ? c->types.at[n] == 1
+        bool attends = n < c->types.count     ? c->types.at[n] == 1
                        : c->attends.count > 0 ? native_lists(&c->attends, n)
                                               : true;
         native_layer(b, "model.layers.%u.", n);

@@ -11,14 +11,10 @@ struct llama {
 };
 
 static const struct native_field fields[] = {
-    NATIVE_BASE(struct llama),
-    NATIVE_INTERMEDIATE(struct llama),
-    NATIVE_RMS_EPS(struct llama, 1e-6),
-    NATIVE_TIED(struct llama, false),
-    NATIVE_BIAS(struct llama),
-    NATIVE_FLAG(struct llama, mlp_bias, "mlp_bias", false),
-    NATIVE_ONLY("hidden_act", "silu"),
-    NATIVE_END,
+    NATIVE_BASE(struct llama),          NATIVE_INTERMEDIATE(struct llama),
+    NATIVE_RMS_EPS(struct llama, 1e-6), NATIVE_TIED(struct llama, false),
+    NATIVE_BIAS(struct llama),          NATIVE_FLAG(struct llama, mlp_bias, "mlp_bias", false),
+    NATIVE_ONLY("hidden_act", "silu"),  NATIVE_END,
 };
 
 static void build(struct native_builder *b, void *config)
@@ -30,8 +26,8 @@ static void build(struct native_builder *b, void *config)
         return;
     struct native_mlp mlp = native_mlp_of(&c->base, NATIVE_SILU);
     mlp.bias = c->mlp_bias;
-    struct native_gqa a = native_gqa_of(
-        &c->base, native_rope_table(b, &c->base.rope, c->base.head_size, 0), 0);
+    struct native_gqa a =
+        native_gqa_of(&c->base, native_rope_table(b, &c->base.rope, c->base.head_size, 0), 0);
     for (uint32_t n = 0; n < c->base.layers; n++) {
         native_layer(b, "model.layers.%u.", n);
         reg h = native_norm(b, X, "input_layernorm", c->base.eps);

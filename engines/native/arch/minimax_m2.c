@@ -35,8 +35,8 @@ static void build(struct native_builder *b, void *config)
     struct native_gqa a = native_gqa_of(
         &c->base, native_rope_table(b, &c->base.rope, c->base.head_size, c->rotary), 0);
     a.norm = c->qk_norm ? NATIVE_QK_WHOLE : NATIVE_QK_PLAIN;
-    struct native_moe moe =
-        native_moe_of("block_sparse_moe.gate", NULL, c->experts, c->chosen, c->base.intermediate);
+    struct native_moe moe = native_moe_of("block_sparse_moe.gate", NULL, c->experts, c->chosen,
+                                          c->base.intermediate);
     moe.names = native_w123();
     moe.route.score = NATIVE_SIGMOID_SCORE;
     moe.bias = c->routing_bias ? "block_sparse_moe.e_score_correction_bias" : NULL;

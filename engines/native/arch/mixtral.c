@@ -27,8 +27,8 @@ static void build(struct native_builder *b, void *config)
         return;
     struct native_gqa a = native_gqa_of(
         &c->base, native_rope_table(b, &c->base.rope, c->base.head_size, 0), c->window);
-    struct native_moe moe =
-        native_moe_of("block_sparse_moe.gate", NULL, c->experts, c->chosen, c->base.intermediate);
+    struct native_moe moe = native_moe_of("block_sparse_moe.gate", NULL, c->experts, c->chosen,
+                                          c->base.intermediate);
     moe.names = native_w123();
     for (uint32_t n = 0; n < c->base.layers; n++) {
         native_layer(b, "model.layers.%u.", n);
@@ -40,4 +40,5 @@ static void build(struct native_builder *b, void *config)
     native_usual_end(b, &c->base, "model.norm", "model.embed_tokens");
 }
 
-NATIVE_ARCH(mixtral, struct mixtral, NATIVE_NAMES("mixtral"), NATIVE_NAMES("MixtralForCausalLM"));
+NATIVE_ARCH(mixtral, struct mixtral, NATIVE_NAMES("mixtral"),
+            NATIVE_NAMES("MixtralForCausalLM"));

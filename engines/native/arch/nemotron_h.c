@@ -1,5 +1,5 @@
-/* native/arch/nemotron_h.c - Nemotron-H and Nemotron 3: each layer is one of four things, Mamba2,
- * attention without positions, a plain MLP, or experts, behind one norm.
+/* native/arch/nemotron_h.c - Nemotron-H and Nemotron 3: each layer is one of four things,
+ * Mamba2, attention without positions, a plain MLP, or experts, behind one norm.
  *
  *   x = x + mixer(norm(x))
  */
@@ -26,10 +26,12 @@ static const struct native_field fields[] = {
     NATIVE_TIED(struct nemotron_h, false),
     NATIVE_BIAS(struct nemotron_h),
     /* The letters, and their names in newer configs. */
-    NATIVE_LETTERS(struct nemotron_h, pattern, "hybrid_override_pattern|layers_block_type|layer_types",
+    NATIVE_LETTERS(struct nemotron_h, pattern,
+                   "hybrid_override_pattern|layers_block_type|layer_types",
                    "M|E|*|-|mamba|moe|attention|mlp|linear_attention|moe|full_attention|mlp"),
     NATIVE_COUNT(struct nemotron_h, mamba.heads, "mamba_num_heads", 1, 4096, NATIVE_REQUIRED),
-    NATIVE_COUNT(struct nemotron_h, mamba.head_size, "mamba_head_dim", 1, 1024, NATIVE_REQUIRED),
+    NATIVE_COUNT(struct nemotron_h, mamba.head_size, "mamba_head_dim", 1, 1024,
+                 NATIVE_REQUIRED),
     NATIVE_COUNT(struct nemotron_h, mamba.groups, "n_groups", 1, 1024, 8),
     NATIVE_COUNT(struct nemotron_h, mamba.state_size, "ssm_state_size", 1, 4096, 128),
     NATIVE_COUNT(struct nemotron_h, mamba.kernel, "conv_kernel", 1, 16, 4),
@@ -44,8 +46,8 @@ static const struct native_field fields[] = {
     NATIVE_COUNT(struct nemotron_h, moe.group_count, "topk_group", 1, 512, 1),
     NATIVE_NUMBER(struct nemotron_h, moe.scale, "routed_scaling_factor", 1e-6, 1e6, 1),
     NATIVE_FLAG(struct nemotron_h, moe.normalize, "norm_topk_prob", true),
-    NATIVE_COUNT(struct nemotron_h, shared_inner, "moe_shared_expert_intermediate_size", 1, 1 << 20,
-                 1),
+    NATIVE_COUNT(struct nemotron_h, shared_inner, "moe_shared_expert_intermediate_size", 1,
+                 1 << 20, 1),
     NATIVE_COUNT(struct nemotron_h, latent, "moe_latent_size", 1, 65536, 0),
     NATIVE_ONLY("mlp_hidden_act", "relu2"),
     NATIVE_ONLY("mamba_hidden_act", "silu"),
@@ -68,13 +70,14 @@ static reg experts(struct native_builder *b, reg h, const struct nemotron_h *c)
 
     if (c->latent > 0)
         in = native_linear(b, h, "mixer.fc1_latent_proj", c->latent, hidden, c->mlp_bias);
-    reg out = native_experts(b, in, route,
-                             &(struct native_expert_names){.up = "mixer.experts.%u.up_proj",
-                                                           .down = "mixer.experts.%u.down_proj"},
-                             &(struct native_experts){.experts = c->moe.experts,
-                                                      .chosen = c->moe.chosen,
-                                                      .inner = c->moe.inner,
-                                                      .act = NATIVE_RELU2});
+    reg out =
+        native_experts(b, in, route,
+                       &(struct native_expert_names){.up = "mixer.experts.%u.up_proj",
+                                                     .down = "mixer.experts.%u.down_proj"},
+                       &(struct native_experts){.experts = c->moe.experts,
+                                                .chosen = c->moe.chosen,
+                                                .inner = c->moe.inner,
+                                                .act = NATIVE_RELU2});
     if (c->latent > 0)
         out = native_linear(b, out, "mixer.fc2_latent_proj", hidden, c->latent, c->mlp_bias);
     native_add(b, out,
@@ -123,11 +126,12 @@ static void build(struct native_builder *b, void *config)
     c->mamba.bias = c->use_bias;
     c->mamba.grouped_norm = true;
     c->mamba.eps = c->base.eps;
-    const char *embeddings = native_has(b, "backbone.embedding") ? "backbone.embedding"
-                                                                  : "backbone.embeddings";
+    const char *embeddings =
+        native_has(b, "backbone.embedding") ? "backbone.embedding" : "backbone.embeddings";
     const char *root = native_has(b, "backbone.norm_f") ? "backbone" : "model";
     if (root[0] == 'm')
-        embeddings = native_has(b, "model.embed_tokens") ? "model.embed_tokens" : "model.embeddings";
+        embeddings =
+            native_has(b, "model.embed_tokens") ? "model.embed_tokens" : "model.embeddings";
     if (!native_usual_begin(b, &c->base, embeddings, 1))
         return;
     for (uint32_t n = 0; n < c->base.layers; n++) {

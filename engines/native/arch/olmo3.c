@@ -1,5 +1,5 @@
-/* native/arch/olmo3.c - OLMo 3: norms behind attention and MLP, one norm over all of Q and of K;
- * three of four layers slide, and only the others scale their rope. */
+/* native/arch/olmo3.c - OLMo 3: norms behind attention and MLP, one norm over all of Q and of
+ * K; three of four layers slide, and only the others scale their rope. */
 #include "engines/native/arch/arch.h"
 
 struct olmo3 {

@@ -1,4 +1,5 @@
-/* native/arch/phimoe.c - Phi-3.5 MoE: layer norms, biases, and experts chosen by sparsemixer. */
+/* native/arch/phimoe.c - Phi-3.5 MoE: layer norms, biases, and experts chosen by sparsemixer.
+ */
 #include "engines/native/arch/arch.h"
 
 struct phimoe {
@@ -32,8 +33,8 @@ static void build(struct native_builder *b, void *config)
         return;
     struct native_gqa a = native_gqa_of(
         &c->base, native_rope_table(b, &c->base.rope, c->base.head_size, 0), c->window);
-    struct native_moe moe =
-        native_moe_of("block_sparse_moe.gate", NULL, c->experts, c->chosen, c->base.intermediate);
+    struct native_moe moe = native_moe_of("block_sparse_moe.gate", NULL, c->experts, c->chosen,
+                                          c->base.intermediate);
     moe.names = native_w123();
     moe.route.score = NATIVE_SPARSEMIXER;
     moe.route.normalize = false;

@@ -43,8 +43,8 @@ static void build(struct native_builder *b, void *config)
         return;
     uint32_t rope = native_rope_table(b, &c->base.rope, c->base.head_size, 0);
     for (uint32_t n = 0; n < c->base.layers; n++) {
-        struct native_gqa a = native_gqa_of(
-            &c->base, rope, c->use_window && n >= c->window_from ? c->window : 0);
+        struct native_gqa a =
+            native_gqa_of(&c->base, rope, c->use_window && n >= c->window_from ? c->window : 0);
         a.norm = NATIVE_QK_HEADS;
         native_layer(b, "model.layers.%u.", n);
         reg h = native_norm(b, X, "input_layernorm", c->base.eps);

@@ -41,13 +41,14 @@ static const struct native_field fields[] = {
     NATIVE_END,
 };
 
-/* Qwen3-Next has one matrix of which each key head's part is [q, k, its v, its z], and one for b
- * and a; later models have a matrix for each. */
+/* Qwen3-Next has one matrix of which each key head's part is [q, k, its v, its z], and one for
+ * b and a; later models have a matrix for each. */
 static void project(struct native_builder *b, reg h, const struct qwen3_5 *c, reg *qkv, reg *z,
                     reg *beta, reg *a)
 {
     const struct native_delta *d = &c->delta;
-    uint32_t hidden = c->base.hidden, each = d->value_heads / d->key_heads, groups = d->key_heads;
+    uint32_t hidden = c->base.hidden, each = d->value_heads / d->key_heads,
+             groups = d->key_heads;
     uint32_t keys = groups * d->key_size, values = d->value_heads * d->value_size;
     uint32_t own = each * d->value_size, part = 2 * d->key_size + 2 * own;
 
@@ -58,7 +59,8 @@ static void project(struct native_builder *b, reg h, const struct qwen3_5 *c, re
         *a = native_linear(b, h, "linear_attn.in_proj_a", d->value_heads, hidden, false);
         return;
     }
-    reg all = native_linear(b, h, "linear_attn.in_proj_qkvz", 2 * keys + 2 * values, hidden, false);
+    reg all =
+        native_linear(b, h, "linear_attn.in_proj_qkvz", 2 * keys + 2 * values, hidden, false);
     reg ba = native_linear(b, h, "linear_attn.in_proj_ba", 2 * d->value_heads, hidden, false);
     *qkv = native_register(b, 2 * keys + values);
     const struct native_slice parts[] = {
@@ -83,15 +85,17 @@ static reg linear_attention(struct native_builder *b, reg h, const struct qwen3_
     qkv = native_conv(b, qkv, "linear_attn.conv1d", 2 * d->key_heads * d->key_size + values,
                       c->kernel, false, NATIVE_SILU);
     reg out = native_delta(b, qkv, beta, a, "linear_attn.A_log", "linear_attn.dt_bias", d);
-    out = native_norm_with(b, NATIVE_NO_REG, out, z, "linear_attn.norm", false,
-                           &(struct native_norm){.group = d->value_size, .eps = (float)c->base.eps});
+    out = native_norm_with(
+        b, NATIVE_NO_REG, out, z, "linear_attn.norm", false,
+        &(struct native_norm){.group = d->value_size, .eps = (float)c->base.eps});
     return native_linear(b, out, "linear_attn.out_proj", c->base.hidden, values, false);
 }
 
 static reg experts(struct native_builder *b, reg h, const struct qwen3_5 *c)
 {
     uint32_t hidden = c->base.hidden;
-    struct native_moe moe = native_moe_of("mlp.gate", "mlp.experts", c->experts, c->chosen, c->inner);
+    struct native_moe moe =
+        native_moe_of("mlp.gate", "mlp.experts", c->experts, c->chosen, c->inner);
 
     moe.route.normalize = c->normalize;
     reg out = native_moe(b, h, hidden, &moe);
@@ -119,9 +123,11 @@ static void layer(struct native_builder *b, const struct qwen3_5 *c, uint32_t ro
     a.gated = c->gated;
     native_layer(b, "model.layers.%u.", n);
     reg h = native_plus_one_norm(b, X, "input_layernorm", c->base.eps);
-    native_add(b, X, attends ? native_gqa(b, h, c->base.hidden, &a) : linear_attention(b, h, c), 1);
+    native_add(b, X, attends ? native_gqa(b, h, c->base.hidden, &a) : linear_attention(b, h, c),
+               1);
     h = native_plus_one_norm(b, X, "post_attention_layernorm", c->base.eps);
-    native_add(b, X, sparse ? experts(b, h, c) : native_usual_mlp(b, h, &c->base, NATIVE_SILU), 1);
+    native_add(b, X, sparse ? experts(b, h, c) : native_usual_mlp(b, h, &c->base, NATIVE_SILU),
+               1);
 }
 
 static void build(struct native_builder *b, void *config)
@@ -129,8 +135,9 @@ static void build(struct native_builder *b, void *config)
     struct qwen3_5 *c = config;
 
     if (c->delta.value_heads % c->delta.key_heads != 0)
-        native_refuse(b, "config.json: \"linear_num_value_heads\" is %u, no multiple of "
-                         "\"linear_num_key_heads\", %u",
+        native_refuse(b,
+                      "config.json: \"linear_num_value_heads\" is %u, no multiple of "
+                      "\"linear_num_key_heads\", %u",
                       c->delta.value_heads, c->delta.key_heads);
     if (c->base.head_size == 0)
         c->base.head_size = 256;
@@ -147,7 +154,8 @@ static void build(struct native_builder *b, void *config)
 }
 
 NATIVE_ARCH(qwen3_5, struct qwen3_5,
-            NATIVE_NAMES("qwen3_next", "qwen3_5", "qwen3_5_moe", "qwen3_5_text", "qwen3_5_moe_text"),
+            NATIVE_NAMES("qwen3_next", "qwen3_5", "qwen3_5_moe", "qwen3_5_text",
+                         "qwen3_5_moe_text"),
             NATIVE_NAMES("Qwen3NextForCausalLM", "Qwen3_5ForConditionalGeneration",
                          "Qwen3_5MoeForConditionalGeneration", "Qwen3_5ForCausalLM",
                          "Qwen3_5MoeForCausalLM"));

@@ -34,10 +34,11 @@ static void build(struct native_builder *b, void *config)
 
     if (!native_usual_begin(b, &c->base, "model.embed_tokens", 1))
         return;
-    struct native_gqa a = native_gqa_of(
-        &c->base, native_rope_table(b, &c->base.rope, c->base.head_size, 0), 0);
+    struct native_gqa a =
+        native_gqa_of(&c->base, native_rope_table(b, &c->base.rope, c->base.head_size, 0), 0);
     a.norm = NATIVE_QK_HEADS;
-    struct native_moe moe = native_moe_of("mlp.gate", "mlp.experts", c->experts, c->chosen, c->inner);
+    struct native_moe moe =
+        native_moe_of("mlp.gate", "mlp.experts", c->experts, c->chosen, c->inner);
     moe.route.normalize = c->normalize;
     for (uint32_t n = 0; n < c->base.layers; n++) {
         bool sparse = !native_lists(&c->dense, n) && (n + 1) % c->every == 0;

@@ -27,8 +27,8 @@ static void build(struct native_builder *b, void *config)
         return;
     struct native_mlp mlp = native_mlp_of(&c->base, NATIVE_SILU);
     mlp.bias = c->mlp_bias;
-    struct native_gqa a = native_gqa_of(
-        &c->base, native_rope_table(b, &c->base.rope, c->base.head_size, 0), 0);
+    struct native_gqa a =
+        native_gqa_of(&c->base, native_rope_table(b, &c->base.rope, c->base.head_size, 0), 0);
     a.out_bias = c->out_bias;
     for (uint32_t n = 0; n < c->base.layers; n++) {
         native_layer(b, "model.layers.%u.", n);
@@ -40,4 +40,5 @@ static void build(struct native_builder *b, void *config)
     native_usual_end(b, &c->base, "model.norm", "model.embed_tokens");
 }
 
-NATIVE_ARCH(seed_oss, struct seed_oss, NATIVE_NAMES("seed_oss"), NATIVE_NAMES("SeedOssForCausalLM"));
+NATIVE_ARCH(seed_oss, struct seed_oss, NATIVE_NAMES("seed_oss"),
+            NATIVE_NAMES("SeedOssForCausalLM"));

@@ -33,7 +33,8 @@ static void build(struct native_builder *b, void *config)
     struct native_mlp mlp = native_mlp_of(&c->base, NATIVE_SILU);
     mlp.bias = c->mlp_bias;
     for (uint32_t n = 0; n < c->base.layers; n++) {
-        bool rotates = n < c->rotates.count ? c->rotates.at[n] != 0 : (n + 1) % c->interval != 0;
+        bool rotates =
+            n < c->rotates.count ? c->rotates.at[n] != 0 : (n + 1) % c->interval != 0;
         struct native_gqa a = native_gqa_of(&c->base, rotates ? rope : NATIVE_NONE, 0);
         native_layer(b, "model.layers.%u.", n);
         reg h = native_norm(b, X, "input_layernorm", c->base.eps);
@@ -44,4 +45,5 @@ static void build(struct native_builder *b, void *config)
     native_usual_end(b, &c->base, "model.norm", "model.embed_tokens");
 }
 
-NATIVE_ARCH(smollm3, struct smollm3, NATIVE_NAMES("smollm3"), NATIVE_NAMES("SmolLM3ForCausalLM"));
+NATIVE_ARCH(smollm3, struct smollm3, NATIVE_NAMES("smollm3"),
+            NATIVE_NAMES("SmolLM3ForCausalLM"));

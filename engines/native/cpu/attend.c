@@ -16,7 +16,8 @@ static float *cache_base(const struct native_run *run, uint32_t head, size_t *pa
     size_t head_floats = (size_t)(c->key_size + c->value_size) * NATIVE_PAGE_TOKENS;
 
     *page_stride = (size_t)r->page_bytes / sizeof(float);
-    return (float *)(void *)r->base + (size_t)c->offset * NATIVE_PAGE_TOKENS + head * head_floats;
+    return (float *)(void *)r->base + (size_t)c->offset * NATIVE_PAGE_TOKENS +
+           head * head_floats;
 }
 
 static void write_task(void *ctx, uint32_t t, uint32_t worker)
@@ -66,7 +67,8 @@ static void look_task(void *ctx, uint32_t task, uint32_t worker)
     struct native_look job = {.q = scaled};
 
     if (a->query_beta > 0)
-        scale *= 1 + a->query_beta * native_log(1 + floor((double)token->position / a->query_floor));
+        scale *=
+            1 + a->query_beta * native_log(1 + floor((double)token->position / a->query_floor));
     for (uint32_t i = 0; i < count * a->head_size; i++)
         scaled[i] = q[i] * (float)scale;
     last = a->both_ways ? token->step->position + token->step->count - 1 : token->position;
@@ -77,7 +79,8 @@ static void look_task(void *ctx, uint32_t task, uint32_t worker)
     job.softcap = (float)a->softcap;
     job.sinks = sinks != NULL ? sinks + head : NULL;
     job.to = last;
-    job.from = a->window != 0 && token->position >= a->window ? token->position - a->window + 1 : 0;
+    job.from =
+        a->window != 0 && token->position >= a->window ? token->position - a->window + 1 : 0;
     if (a->both_ways && a->window != 0) {
         /* A window that looks both ways: half of it to each side. */
         uint32_t reach = a->window / 2;

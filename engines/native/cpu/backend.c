@@ -25,8 +25,8 @@ static lr_code backend_allot(struct serving_backend *b, struct lr_error *err)
 {
     const struct serving_plan *p = &b->plan;
     size_t bytes = native_lay_out(b, NULL);
-    bool ok = native_region_open(&b->regions[SERVING_SNAPSHOTS], p->snapshots, p->most_snapshots,
-                                 p->state_bytes);
+    bool ok = native_region_open(&b->regions[SERVING_SNAPSHOTS], p->snapshots,
+                                 p->most_snapshots, p->state_bytes);
 
     for (uint32_t i = 0; i < p->kind_count; i++)
         ok = ok && native_region_open(&b->regions[i], p->kinds[i].pages, p->kinds[i].most,
@@ -89,7 +89,8 @@ static lr_code read_weights(const struct serving_host *host, const struct native
             if (done + at < reported + REPORT)
                 continue;
             reported = done + at;
-            if (host->progress != NULL && host->progress(host->ctx, "read", reported, total) != 0)
+            if (host->progress != NULL &&
+                host->progress(host->ctx, "read", reported, total) != 0)
                 return lr_fail(err, LR_CANCELLED, "loading was cancelled");
         }
         done += bytes;

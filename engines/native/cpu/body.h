@@ -26,7 +26,8 @@ LANES_INLINE float weight_at(enum native_type type, const void *data, size_t at)
 }
 
 /* The columns past a multiple of LANES, as if zeros followed. */
-LANES_INLINE lanes last_weights(const enum native_type type, const void *data, size_t at, size_t n)
+LANES_INLINE lanes last_weights(const enum native_type type, const void *data, size_t at,
+                                size_t n)
 {
     float pad[LANES] = {0};
 
@@ -43,8 +44,8 @@ LANES_INLINE lanes last_inputs(const float *x, size_t n)
     return lanes_load(pad);
 }
 
-LANES_INLINE void tile(const struct native_dense *job, const enum native_type type, uint32_t row,
-                       uint32_t token, const int rows, const int tokens)
+LANES_INLINE void tile(const struct native_dense *job, const enum native_type type,
+                       uint32_t row, uint32_t token, const int rows, const int tokens)
 {
     const struct native_matrix *m = job->matrix;
     size_t columns = m->columns, stride = m->row_stride, k = 0;
@@ -111,7 +112,7 @@ static void dense_transposed(const struct native_dense *job)
             float out[LANES];
             for (size_t k = 0; k < m->columns; k++) {
                 size_t at = k * m->row_stride + job->first + r;
-                lanes w = n < LANES           ? last_weights(m->type, m->data, at, n)
+                lanes w = n < LANES               ? last_weights(m->type, m->data, at, n)
                           : m->type == NATIVE_F32 ? load_weights(NATIVE_F32, m->data, at)
                           : m->type == NATIVE_F16 ? load_weights(NATIVE_F16, m->data, at)
                                                   : load_weights(NATIVE_BF16, m->data, at);
@@ -133,7 +134,8 @@ static void dense_mxfp4(const struct native_dense *job)
     size_t groups = m->columns / GROUP;
 
     for (uint32_t r = 0; r < job->rows; r++) {
-        const uint8_t *blocks = (const uint8_t *)m->data + (job->first + r) * groups * (GROUP / 2);
+        const uint8_t *blocks =
+            (const uint8_t *)m->data + (job->first + r) * groups * (GROUP / 2);
         const uint8_t *scales = m->scales + (job->first + r) * groups;
         for (uint32_t t = 0; t < job->tokens; t += BLOCK) {
             uint32_t n = job->tokens - t < BLOCK ? job->tokens - t : BLOCK;
@@ -238,8 +240,8 @@ static void add_key_values(float *out, const float *k, uint32_t n, const float w
 }
 
 /* One page for one head: positions a..b - 1 of it are seen. */
-static void look_at_page(const struct native_look *job, uint32_t head, const float *k, uint32_t a,
-                         uint32_t b, float *top, float *sum)
+static void look_at_page(const struct native_look *job, uint32_t head, const float *k,
+                         uint32_t a, uint32_t b, float *top, float *sum)
 {
     float *out = job->out + (size_t)head * job->value_size;
     float score[PAGE], weight[PAGE], high = *top;
@@ -259,7 +261,8 @@ static void look_at_page(const struct native_look *job, uint32_t head, const flo
     if (job->values_are_keys)
         add_key_values(out, k, job->value_size, weight, shrink);
     else
-        add_values(out, k + (size_t)job->key_size * PAGE, job->value_size, weight, shrink, a, b);
+        add_values(out, k + (size_t)job->key_size * PAGE, job->value_size, weight, shrink, a,
+                   b);
 }
 
 /* Softmax over one page at a time with a running maximum.  Pages begin at multiples of PAGE of

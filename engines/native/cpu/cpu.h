@@ -39,24 +39,24 @@ struct serving_backend {
     const struct native_kernels *kernels;
     struct serving_plan plan;
     struct engine_pool *pool;
-    struct sampler **samplers;                            /* one per thread */
-    struct native_region regions[SERVING_KINDS_MAX + 1];  /* owned; the last: snapshots */
+    struct sampler **samplers;                           /* one per thread */
+    struct native_region regions[SERVING_KINDS_MAX + 1]; /* owned; the last: snapshots */
     uint32_t head_rows; /* rows of the registers behind spec->head_ops */
 
     /* Workspace. */
-    void *block;            /* owned */
-    float *state;           /* [slot][state_floats] */
+    void *block;  /* owned */
+    float *state; /* [slot][state_floats] */
     struct native_token *tokens;
-    uint32_t *step_first;   /* by step: its first token */
-    float **buffers;        /* by buffer */
-    float *ropes;           /* [table][token][cosines, sines] */
-    size_t *rope_at;        /* by table: floats before it */
+    uint32_t *step_first;        /* by step: its first token */
+    float **buffers;             /* by buffer */
+    float *ropes;                /* [table][token][cosines, sines] */
+    size_t *rope_at;             /* by table: floats before it */
     struct native_share *shares; /* experts with tokens */
-    uint32_t *pair_token;   /* by pair */
-    uint32_t *pair_of;      /* [token][rank]: its pair */
-    uint32_t *expert_count; /* by expert */
-    float *inner;           /* [pair][inner] */
-    float *thread_scratch;  /* [thread][scratch] */
+    uint32_t *pair_token;        /* by pair */
+    uint32_t *pair_of;           /* [token][rank]: its pair */
+    uint32_t *expert_count;      /* by expert */
+    float *inner;                /* [pair][inner] */
+    float *thread_scratch;       /* [thread][scratch] */
     size_t scratch;
     uint32_t *sample_steps;
     const float **sample_rows;

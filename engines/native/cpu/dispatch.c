@@ -2,8 +2,8 @@
  *
  * Compiled without processor flags, because it must run on every processor.
  */
-#include "engines/native/cpu/tables.h"
 #include "engines/devices/cpu/features.h"
+#include "engines/native/cpu/tables.h"
 
 const struct native_kernels *native_kernels_avx2(void)
 {

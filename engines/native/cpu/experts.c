@@ -53,8 +53,9 @@ static uint32_t group_by_expert(const struct native_run *run)
     return shares;
 }
 
-static void multiply(const struct native_run *run, uint32_t matrix, uint32_t first, uint32_t rows,
-                     uint32_t pairs, const float *const *x, float *y, size_t y_stride)
+static void multiply(const struct native_run *run, uint32_t matrix, uint32_t first,
+                     uint32_t rows, uint32_t pairs, const float *const *x, float *y,
+                     size_t y_stride)
 {
     const struct native_dense job = {
         .matrix = &run->b->spec->matrices[matrix],
@@ -99,9 +100,9 @@ static void finish(const struct native_run *run, float *gate, const float *up, u
 }
 
 /* Gate and up rows of one expert for a block of pairs, [pair][rows] each. */
-static void gate_and_up(const struct native_run *run, const struct native_share *s, uint32_t row,
-                        uint32_t rows, uint32_t pairs, const float *const *x, float *gate,
-                        float *up)
+static void gate_and_up(const struct native_run *run, const struct native_share *s,
+                        uint32_t row, uint32_t rows, uint32_t pairs, const float *const *x,
+                        float *gate, float *up)
 {
     const struct native_op *op = run->op;
     const struct native_experts *e = &op->experts;
@@ -129,7 +130,8 @@ static void gate_and_up(const struct native_run *run, const struct native_share 
         const float *own = bias + (size_t)s->expert * 2 * e->inner;
         uint32_t step = e->interleaved ? 2 : 1;
         add_bias(own, row * step, step, rows, gate + i * stride);
-        add_bias(own, e->interleaved ? row * 2 + 1 : e->inner + row, step, rows, up + i * stride);
+        add_bias(own, e->interleaved ? row * 2 + 1 : e->inner + row, step, rows,
+                 up + i * stride);
     }
 }
 
@@ -152,8 +154,9 @@ static void up_task(void *ctx, uint32_t task, uint32_t worker)
             x[k] = native_row(run, run->op->in[0], run->b->pair_token[s->first + i + k]);
         gate_and_up(run, s, row, rows, n, x, gate, up);
         for (uint32_t k = 0; k < n; k++)
-            finish(run, gate + (size_t)k * NATIVE_LINEAR_ROWS, up + (size_t)k * NATIVE_LINEAR_ROWS,
-                   rows, run->b->inner + (size_t)(s->first + i + k) * e->inner + row);
+            finish(run, gate + (size_t)k * NATIVE_LINEAR_ROWS,
+                   up + (size_t)k * NATIVE_LINEAR_ROWS, rows,
+                   run->b->inner + (size_t)(s->first + i + k) * e->inner + row);
     }
 }
 
@@ -200,7 +203,8 @@ void native_experts_run(const struct native_run *run)
     const struct native_experts *e = &run->op->experts;
     struct experts_run all = {run, group_by_expert(run)};
     uint32_t up = (e->inner + NATIVE_LINEAR_ROWS - 1) / NATIVE_LINEAR_ROWS;
-    uint32_t down = (native_width_of(run, run->op->out) + NATIVE_DOWN_ROWS - 1) / NATIVE_DOWN_ROWS;
+    uint32_t down =
+        (native_width_of(run, run->op->out) + NATIVE_DOWN_ROWS - 1) / NATIVE_DOWN_ROWS;
 
     engine_pool_run(run->b->pool, up_task, &all, all.shares * up);
     engine_pool_run(run->b->pool, down_task, &all, down);

@@ -29,8 +29,8 @@ struct native_dense {
 /* Query heads that share a key head, against one sequence's cache: positions from..to, in pages
  * of NATIVE_PAGE_TOKENS. */
 struct native_look {
-    const float *q;  /* [group][key_size], scaled */
-    uint32_t group;  /* at most NATIVE_LOOK_HEADS */
+    const float *q; /* [group][key_size], scaled */
+    uint32_t group; /* at most NATIVE_LOOK_HEADS */
     uint32_t key_size, value_size;
     bool values_are_keys;
     float softcap;      /* 0: none */

@@ -2,7 +2,8 @@
  *
  * Included by one file for each kind, which defines NATIVE_LANES_AVX512, _AVX2, _NEON or none.
  * Every version rounds the same: one product and sum rounds once (fma), and the sixteen sums of
- * a row are added in the same order.  So all versions, the portable one too, give the same bits.
+ * a row are added in the same order.  So all versions, the portable one too, give the same
+ * bits.
  */
 #ifndef NATIVE_CPU_LANES_H
 #define NATIVE_CPU_LANES_H
@@ -26,7 +27,8 @@ LANES_INLINE float lanes_half(uint16_t h)
         v = (float)rest * 5.9604644775390625e-8f;
         memcpy(&bits, &v, sizeof(bits));
     } else {
-        bits = rest >= 0x7C00 ? 0x7F800000u | (rest & 0x3FFu) << 13 : (rest << 13) + 0x38000000u;
+        bits =
+            rest >= 0x7C00 ? 0x7F800000u | (rest & 0x3FFu) << 13 : (rest << 13) + 0x38000000u;
     }
     bits |= sign;
     memcpy(&v, &bits, sizeof(v));
@@ -188,9 +190,9 @@ LANES_INLINE float32x4_t lanes_bf16_quarter(uint16x4_t v)
 LANES_INLINE lanes lanes_bf16(const uint16_t *p)
 {
     uint16x8_t low = vld1q_u16(p), high = vld1q_u16(p + 8);
-    return (lanes){lanes_bf16_quarter(vget_low_u16(low)), lanes_bf16_quarter(vget_high_u16(low)),
-                   lanes_bf16_quarter(vget_low_u16(high)),
-                   lanes_bf16_quarter(vget_high_u16(high))};
+    return (lanes){
+        lanes_bf16_quarter(vget_low_u16(low)), lanes_bf16_quarter(vget_high_u16(low)),
+        lanes_bf16_quarter(vget_low_u16(high)), lanes_bf16_quarter(vget_high_u16(high))};
 }
 LANES_INLINE lanes lanes_f16(const uint16_t *p)
 {

@@ -27,7 +27,8 @@ static void linear_task(void *ctx, uint32_t task, uint32_t worker)
     uint32_t row = task * NATIVE_LINEAR_ROWS, width = native_width_of(run, op->out);
     uint32_t rows = width - row < NATIVE_LINEAR_ROWS ? width - row : NATIVE_LINEAR_ROWS;
     for (uint32_t t = 0; t < run->tokens; t += NATIVE_TOKEN_BLOCK) {
-        uint32_t left = run->tokens - t, n = left < NATIVE_TOKEN_BLOCK ? left : NATIVE_TOKEN_BLOCK;
+        uint32_t left = run->tokens - t,
+                 n = left < NATIVE_TOKEN_BLOCK ? left : NATIVE_TOKEN_BLOCK;
         for (uint32_t i = 0; i < n; i++)
             x[i] = native_row(run, op->in[0], t + i);
         const struct native_dense job = {
@@ -43,7 +44,8 @@ static void linear_task(void *ctx, uint32_t task, uint32_t worker)
         for (uint32_t i = 0; i < n; i++) {
             float *out = native_row(run, op->out, t + i) + row;
             for (uint32_t r = 0; r < rows; r++)
-                out[r] = sums[i * NATIVE_LINEAR_ROWS + r] + (bias != NULL ? bias[row + r] : 0.0f);
+                out[r] =
+                    sums[i * NATIVE_LINEAR_ROWS + r] + (bias != NULL ? bias[row + r] : 0.0f);
         }
     }
 }
@@ -54,7 +56,8 @@ uint32_t native_linear_run(const struct native_run *run)
     struct native_run all = *run;
     uint32_t count = 0, tasks = 0;
 
-    for (; op + count < end && op[count].kind == NATIVE_OP_LINEAR && op[count].in[0] == op->in[0];
+    for (;
+         op + count < end && op[count].kind == NATIVE_OP_LINEAR && op[count].in[0] == op->in[0];
          count++) {
         uint32_t at = (uint32_t)(op - run->b->spec->ops) + count;
         if (count > 0 && (at == run->b->spec->head_ops || at == run->b->spec->stateful_ops))
@@ -83,7 +86,8 @@ static void head_task(void *ctx, uint32_t task, uint32_t worker)
     m.data = (const char *)whole->data +
              ((uint64_t)head * how->head_rows + how->first_row) * whole->row_stride * bytes;
     for (uint32_t t = 0; t < run->tokens; t += NATIVE_TOKEN_BLOCK) {
-        uint32_t left = run->tokens - t, n = left < NATIVE_TOKEN_BLOCK ? left : NATIVE_TOKEN_BLOCK;
+        uint32_t left = run->tokens - t,
+                 n = left < NATIVE_TOKEN_BLOCK ? left : NATIVE_TOKEN_BLOCK;
         for (uint32_t i = 0; i < n; i++)
             x[i] = native_row(run, run->op->in[0], t + i) + (size_t)head * how->in_stride;
         const struct native_dense job = {

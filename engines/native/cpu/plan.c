@@ -179,31 +179,32 @@ static void plan_growth(const struct serving_options *o, struct serving_plan *p)
     p->most_snapshots = p->snapshots;
 }
 
-static lr_code plan_fit(const struct serving_options *o, struct serving_plan *p, uint64_t kv_tokens,
-                        struct lr_error *err)
+static lr_code plan_fit(const struct serving_options *o, struct serving_plan *p,
+                        uint64_t kv_tokens, struct lr_error *err)
 {
     count_pages(p, kv_tokens);
     if (o->memory_limit == 0 || p->total <= o->memory_limit)
         return LR_OK;
     /* Reduces the KV tokens if the operator gave no number. */
-    uint64_t least = o->max_context != 0 ? p->max_context : p->prefill_chunk + NATIVE_PAGE_TOKENS;
+    uint64_t least =
+        o->max_context != 0 ? p->max_context : p->prefill_chunk + NATIVE_PAGE_TOKENS;
     for (uint64_t tokens = kv_tokens / 2; o->kv_tokens == 0 && tokens >= least; tokens /= 2) {
         p->max_context = tokens < p->max_context ? (uint32_t)tokens : p->max_context;
         count_pages(p, tokens);
         if (p->total <= o->memory_limit)
             return LR_OK;
     }
-    return lr_fail(err, LR_OUT_OF_RAM,
-                   "the model needs %llu bytes of memory (weights %llu, KV cache %llu, workspace "
-                   "%llu) and may use %llu: raise the limit, or lower the context length or the "
-                   "number of sequences",
-                   (unsigned long long)p->total, (unsigned long long)p->weights,
-                   (unsigned long long)p->kv, (unsigned long long)p->workspace,
-                   (unsigned long long)o->memory_limit);
+    return lr_fail(
+        err, LR_OUT_OF_RAM,
+        "the model needs %llu bytes of memory (weights %llu, KV cache %llu, workspace "
+        "%llu) and may use %llu: raise the limit, or lower the context length or the "
+        "number of sequences",
+        (unsigned long long)p->total, (unsigned long long)p->weights, (unsigned long long)p->kv,
+        (unsigned long long)p->workspace, (unsigned long long)o->memory_limit);
 }
 
-lr_code native_plan(const void *model, const struct serving_options *o, struct serving_plan *out,
-                    struct lr_error *err)
+lr_code native_plan(const void *model, const struct serving_options *o,
+                    struct serving_plan *out, struct lr_error *err)
 {
     const struct native_spec *s = &((const struct native_model *)model)->spec;
     struct serving_backend shape = {.spec = s};
@@ -221,9 +222,9 @@ lr_code native_plan(const void *model, const struct serving_options *o, struct s
     p->page_tokens = NATIVE_PAGE_TOKENS;
     p->kind_count = s->kind_count;
     for (uint32_t i = 0; i < s->kind_count; i++)
-        p->kinds[i] = (struct serving_kind){
-            .window = s->kinds[i].window,
-            .page_bytes = (uint64_t)s->kinds[i].token_floats * NATIVE_PAGE_TOKENS * sizeof(float)};
+        p->kinds[i] = (struct serving_kind){.window = s->kinds[i].window,
+                                            .page_bytes = (uint64_t)s->kinds[i].token_floats *
+                                                          NATIVE_PAGE_TOKENS * sizeof(float)};
     p->state_bytes = (uint64_t)s->state_floats * sizeof(float);
     p->max_context = plan_pick(o->max_context, s->context, 1, s->context);
     if (p->max_context > wanted)

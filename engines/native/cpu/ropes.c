@@ -19,7 +19,8 @@ static void fill(const struct native_rope_table *table, const double *inverse, d
 static void fill_dynamic(const struct native_rope_table *t, uint32_t length, uint32_t position,
                          float *out)
 {
-    double dims = t->dims, grown = t->dynamic * length / t->limit - (t->dynamic - 1), sine, cosine;
+    double dims = t->dims, grown = t->dynamic * length / t->limit - (t->dynamic - 1), sine,
+           cosine;
     double base = native_log(t->theta) + native_log(grown) * dims / (dims - 2);
 
     for (uint32_t i = 0; i < t->dims / 2; i++) {
@@ -51,7 +52,8 @@ static void ropes_task(void *ctx, uint32_t token, uint32_t worker)
             fill_dynamic(t, length, at->position, out);
         else
             fill(t, beyond && t->longer != NULL ? t->longer : t->inverse,
-                 beyond && t->longer != NULL ? t->attention_longer : t->attention, at->position, out);
+                 beyond && t->longer != NULL ? t->attention_longer : t->attention, at->position,
+                 out);
     }
 }
 

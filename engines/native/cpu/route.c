@@ -110,7 +110,8 @@ void native_route_rows(const struct native_run *run, uint32_t from, uint32_t to)
 {
     const struct native_op *op = run->op;
     const struct native_route *how = &op->route;
-    const float *bias = native_values(run, op->vector[0]), *scales = native_values(run, op->vector[1]);
+    const float *bias = native_values(run, op->vector[0]),
+                *scales = native_values(run, op->vector[1]);
     float score[EXPERTS_MAX], sorted[EXPERTS_MAX];
     uint32_t choice[64];
 

@@ -8,7 +8,8 @@
 
 /* ---- embed ---- */
 
-static void add_row(const struct native_matrix *m, uint64_t row, float scale, bool add, float *out)
+static void add_row(const struct native_matrix *m, uint64_t row, float scale, bool add,
+                    float *out)
 {
     const uint16_t *half = (const uint16_t *)m->data + row * m->row_stride;
     const float *whole = (const float *)m->data + row * m->row_stride;
@@ -73,7 +74,8 @@ static void norm_group(const struct native_norm *how, const float *x, const floa
 static void rows_norm(const struct native_run *run, uint32_t from, uint32_t to)
 {
     const struct native_op *op = run->op;
-    const float *weight = native_values(run, op->vector[0]), *shift = native_values(run, op->vector[1]);
+    const float *weight = native_values(run, op->vector[0]),
+                *shift = native_values(run, op->vector[1]);
     uint32_t width = native_width_of(run, op->out), group = op->norm.group;
 
     for (uint32_t t = from; t < to; t++) {

@@ -13,7 +13,8 @@
 
 static float *state_of(const struct native_run *run, uint32_t step, uint32_t at)
 {
-    return run->b->state + (size_t)run->batch->steps[step].slot * run->b->spec->state_floats + at;
+    return run->b->state + (size_t)run->batch->steps[step].slot * run->b->spec->state_floats +
+           at;
 }
 
 static float softplus(float x)
@@ -86,7 +87,8 @@ static void delta_task(void *ctx, uint32_t task, uint32_t worker)
     const struct native_op *op = run->op;
     const struct native_delta *d = &op->delta;
     uint32_t step = task / d->value_heads, head = task % d->value_heads;
-    uint32_t key_head = head / (d->value_heads / d->key_heads), keys = d->key_heads * d->key_size;
+    uint32_t key_head = head / (d->value_heads / d->key_heads),
+             keys = d->key_heads * d->key_size;
     uint32_t token = run->b->step_first[step];
     float *q = native_scratch(run, worker), *k = q + d->key_size;
     float rate = (float)native_exp((double)native_values(run, op->vector[0])[head]);
@@ -95,7 +97,8 @@ static void delta_task(void *ctx, uint32_t task, uint32_t worker)
 
     for (uint32_t t = token; t < token + run->batch->steps[step].count; t++) {
         const float *in = native_row(run, op->in[0], t);
-        float a = native_row(run, op->in[2], t)[head], beta = native_row(run, op->in[1], t)[head];
+        float a = native_row(run, op->in[2], t)[head],
+              beta = native_row(run, op->in[1], t)[head];
         scale_to_one(in + (size_t)key_head * d->key_size, d->key_size,
                      (float)(1.0 / sqrt((double)d->key_size)), q);
         scale_to_one(in + keys + (size_t)key_head * d->key_size, d->key_size, 1.0f, k);
@@ -130,7 +133,8 @@ static void ssm_task(void *ctx, uint32_t task, uint32_t worker)
     const struct native_run *run = ctx;
     const struct native_op *op = run->op;
     const struct native_ssm *s = &op->ssm;
-    uint32_t step = task / s->heads, head = task % s->heads, group = head / (s->heads / s->groups);
+    uint32_t step = task / s->heads, head = task % s->heads,
+             group = head / (s->heads / s->groups);
     uint32_t inner = s->heads * s->head_size, token = run->b->step_first[step];
     float rate = (float)native_exp((double)native_values(run, op->vector[0])[head]);
     float bias = native_values(run, op->vector[2])[head];

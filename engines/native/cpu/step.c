@@ -10,7 +10,8 @@ static bool has_logits(const struct native_token *t)
 {
     const struct serving_step *s = t->step;
 
-    return s->logits != NULL || (s->sample != NULL && t->position + 1 == s->position + s->count);
+    return s->logits != NULL ||
+           (s->sample != NULL && t->position + 1 == s->position + s->count);
 }
 
 /* ---- state of sequences ---- */
@@ -135,7 +136,8 @@ static void keep_tokens_with_logits(struct native_run *run)
         if (!has_logits(&b->tokens[t]))
             continue;
         for (uint32_t r = 0; kept < t && r < s->register_count; r++)
-            if (s->registers[r].first < s->stateful_ops && s->registers[r].last >= s->stateful_ops)
+            if (s->registers[r].first < s->stateful_ops &&
+                s->registers[r].last >= s->stateful_ops)
                 memcpy(native_row(run, (reg)r, kept), native_row(run, (reg)r, t),
                        s->registers[r].width * sizeof(float));
         for (uint32_t i = 0; kept < t && i < s->rope_count; i++) {

@@ -12,8 +12,8 @@ static const char *or_else(const char *name, const char *otherwise)
 
 /* ---- begin and end ---- */
 
-bool native_usual_begin(struct native_builder *b, struct native_base *base, const char *embeddings,
-                        double scale)
+bool native_usual_begin(struct native_builder *b, struct native_base *base,
+                        const char *embeddings, double scale)
 {
     if (native_build_failed(b))
         return false;
@@ -85,7 +85,8 @@ struct native_gqa native_gqa_of(const struct native_base *base, uint32_t rope, u
     };
 }
 
-static void normalize(struct native_builder *b, reg x, const char *name, const struct native_gqa *a)
+static void normalize(struct native_builder *b, reg x, const char *name,
+                      const struct native_gqa *a)
 {
     (void)native_norm_with(
         b, x, x, NATIVE_NO_REG, name, false,
@@ -114,10 +115,12 @@ reg native_gqa(struct native_builder *b, reg h, uint32_t hidden, const struct na
 {
     const struct native_attention *a = &how->attend;
     uint32_t n = a->head_size, rows = a->heads * n, kv_rows = a->kv_heads * n;
-    reg q = native_linear(b, h, or_else(how->q, "self_attn.q_proj"), rows * (how->gated ? 2 : 1),
-                          hidden, how->bias);
-    reg k = native_linear(b, h, or_else(how->k, "self_attn.k_proj"), kv_rows, hidden, how->bias);
-    reg v = native_linear(b, h, or_else(how->v, "self_attn.v_proj"), kv_rows, hidden, how->bias);
+    reg q = native_linear(b, h, or_else(how->q, "self_attn.q_proj"),
+                          rows * (how->gated ? 2 : 1), hidden, how->bias);
+    reg k =
+        native_linear(b, h, or_else(how->k, "self_attn.k_proj"), kv_rows, hidden, how->bias);
+    reg v =
+        native_linear(b, h, or_else(how->v, "self_attn.v_proj"), kv_rows, hidden, how->bias);
     reg gate = NATIVE_NO_REG;
 
     if (how->gated) {
@@ -129,7 +132,8 @@ reg native_gqa(struct native_builder *b, reg h, uint32_t hidden, const struct na
     reg out = native_attend(b, q, k, v, a, NULL);
     if (how->gated)
         out = native_gate(b, out, gate, NATIVE_SIGMOID, 1);
-    return native_linear(b, out, or_else(how->out, "self_attn.o_proj"), hidden, rows, how->out_bias);
+    return native_linear(b, out, or_else(how->out, "self_attn.o_proj"), hidden, rows,
+                         how->out_bias);
 }
 
 /* Q is folded into the space of the latent, so that all heads share one key. */
@@ -162,22 +166,32 @@ reg native_mla(struct native_builder *b, reg h, uint32_t hidden, const struct na
     reg kept = native_slice(b, latent, 1, key, 0, m->rank);
     kept = native_norm(b, kept, "self_attn.kv_a_layernorm", m->eps);
     native_place(b, latent, kept,
-                 &(struct native_slice){.groups = 1, .group_in = m->rank, .length = m->rank,
-                                        .out_stride = key});
+                 &(struct native_slice){
+                     .groups = 1, .group_in = m->rank, .length = m->rank, .out_stride = key});
     native_rotate_with(b, q,
-                       &(struct native_rotate){.table = m->rope, .heads = m->heads, .head_size = size,
-                                               .offset = m->plain, .interleaved = m->interleaved});
+                       &(struct native_rotate){.table = m->rope,
+                                               .heads = m->heads,
+                                               .head_size = size,
+                                               .offset = m->plain,
+                                               .interleaved = m->interleaved});
     native_rotate_with(b, latent,
-                       &(struct native_rotate){.table = m->rope, .heads = 1, .head_size = key,
-                                               .offset = m->rank, .interleaved = m->interleaved});
+                       &(struct native_rotate){.table = m->rope,
+                                               .heads = 1,
+                                               .head_size = key,
+                                               .offset = m->rank,
+                                               .interleaved = m->interleaved});
     reg folded = native_heads(b, q, "self_attn.kv_b_proj", &fold);
     reg query = native_register(b, m->heads * key);
-    native_place(b, query, folded,
-                 &(struct native_slice){.groups = m->heads, .group_in = m->rank,
-                                        .length = m->rank, .out_stride = key});
+    native_place(
+        b, query, folded,
+        &(struct native_slice){
+            .groups = m->heads, .group_in = m->rank, .length = m->rank, .out_stride = key});
     native_place(b, query, q,
-                 &(struct native_slice){.groups = m->heads, .group_in = size, .offset = m->plain,
-                                        .length = m->rotated, .out_stride = key,
+                 &(struct native_slice){.groups = m->heads,
+                                        .group_in = size,
+                                        .offset = m->plain,
+                                        .length = m->rotated,
+                                        .out_stride = key,
                                         .out_offset = m->rank});
     reg out = native_attend(b, query, latent, NATIVE_NO_REG,
                             &(struct native_attention){.heads = m->heads,
@@ -206,19 +220,20 @@ reg native_mamba(struct native_builder *b, reg h, uint32_t hidden, const char *n
 
     xbc = native_conv(b, xbc, native_name(b, "%s.conv1d", name), mixed, m->kernel, m->conv_bias,
                       NATIVE_SILU);
-    reg out = native_ssm(b, xbc, dt, native_name(b, "%s.A_log", name), native_name(b, "%s.D", name),
-                         native_name(b, "%s.dt_bias", name),
+    reg out = native_ssm(b, xbc, dt, native_name(b, "%s.A_log", name),
+                         native_name(b, "%s.D", name), native_name(b, "%s.dt_bias", name),
                          &(struct native_ssm){.heads = m->heads,
                                               .head_size = m->head_size,
                                               .groups = m->groups,
                                               .state_size = m->state_size,
                                               .dt_min = (float)m->dt_min,
                                               .dt_max = 3.0e38f});
-    out = native_norm_with(b, NATIVE_NO_REG, out, gate, native_name(b, "%s.norm", name), false,
-                           &(struct native_norm){.group = m->grouped_norm ? inner / m->groups : 0,
-                                                 .eps = (float)m->eps,
-                                                 .wide = true,
-                                                 .gate_first = true});
+    out =
+        native_norm_with(b, NATIVE_NO_REG, out, gate, native_name(b, "%s.norm", name), false,
+                         &(struct native_norm){.group = m->grouped_norm ? inner / m->groups : 0,
+                                               .eps = (float)m->eps,
+                                               .wide = true,
+                                               .gate_first = true});
     return native_linear(b, out, native_name(b, "%s.out_proj", name), hidden, inner, m->bias);
 }
 
@@ -236,15 +251,17 @@ reg native_mlp(struct native_builder *b, reg h, uint32_t hidden, const struct na
         gate = native_linear(b, h, how->gate, how->inner, hidden, how->bias);
         up = native_linear(b, h, how->up, how->inner, hidden, how->bias);
     }
-    return native_linear(b, native_gate(b, up, gate, how->act, 1), how->down, hidden, how->inner,
-                         how->bias);
+    return native_linear(b, native_gate(b, up, gate, how->act, 1), how->down, hidden,
+                         how->inner, how->bias);
 }
 
-reg native_plain_mlp(struct native_builder *b, reg h, uint32_t hidden, const struct native_mlp *how)
+reg native_plain_mlp(struct native_builder *b, reg h, uint32_t hidden,
+                     const struct native_mlp *how)
 {
     reg up = native_linear(b, h, how->up, how->inner, hidden, how->bias);
 
-    return native_linear(b, native_act(b, up, how->act), how->down, hidden, how->inner, how->bias);
+    return native_linear(b, native_act(b, up, how->act), how->down, hidden, how->inner,
+                         how->bias);
 }
 
 struct native_mlp native_mlp_of(const struct native_base *base, enum native_act act)
@@ -285,7 +302,8 @@ struct native_moe native_moe_of(const char *router, const char *experts, uint32_
 }
 
 /* The usual names below how->below. */
-static struct native_expert_names usual_names(struct native_builder *b, const struct native_moe *how)
+static struct native_expert_names usual_names(struct native_builder *b,
+                                              const struct native_moe *how)
 {
     const char *fused = native_name(b, "%s.gate_up_proj", how->below);
 
@@ -301,8 +319,7 @@ reg native_moe(struct native_builder *b, reg h, uint32_t hidden, const struct na
 {
     struct native_experts experts = how->experts;
     struct native_expert_names names = how->below != NULL ? usual_names(b, how) : how->names;
-    reg scores =
-        native_linear(b, h, how->router, how->route.experts, hidden, how->router_bias);
+    reg scores = native_linear(b, h, how->router, how->route.experts, hidden, how->router_bias);
     reg route = native_route(b, scores, how->bias, how->scales, &how->route);
 
     experts.experts = how->route.experts;

@@ -57,7 +57,8 @@ struct native_moe {
     bool router_bias;
 };
 /* Softmax over the scores, weights that add up to one, SiLU; tensors below `experts` in one of
- * the usual forms: <experts>.3.gate_proj, or <experts>.gate_up_proj for all.  NULL: no names. */
+ * the usual forms: <experts>.3.gate_proj, or <experts>.gate_up_proj for all.  NULL: no names.
+ */
 struct native_moe native_moe_of(const char *router, const char *experts, uint32_t count,
                                 uint32_t chosen, uint32_t inner);
 /* Of Mixtral: block_sparse_moe.experts.3.w1 is the gate, w3 up, w2 down. */
@@ -97,8 +98,8 @@ reg native_usual_logits(struct native_builder *b, const struct native_base *base
 reg native_usual_end(struct native_builder *b, const struct native_base *base, const char *norm,
                      const char *embeddings);
 /* Starts the list: settles the base, embeds the tokens into X. */
-bool native_usual_begin(struct native_builder *b, struct native_base *base, const char *embeddings,
-                        double scale);
+bool native_usual_begin(struct native_builder *b, struct native_base *base,
+                        const char *embeddings, double scale);
 /* The layer slides: by a list of layer types (index 1 is "sliding_attention"), else by a
  * pattern: every n-th layer sees everything. */
 /* The list has this layer's number. */

@@ -91,12 +91,14 @@ reg native_register(struct native_builder *b, uint32_t width)
 {
     struct native_spec *s = b->spec;
 
-    if (b->code == LR_OK && (width == 0 || width > WIDTH_MAX || s->register_count >= REGISTERS_MAX))
+    if (b->code == LR_OK &&
+        (width == 0 || width > WIDTH_MAX || s->register_count >= REGISTERS_MAX))
         native_refuse(b, "an operation of %u values: the limit is %u", width, WIDTH_MAX);
     if (b->code != LR_OK || !wider(b, (void **)&s->registers, s->register_count,
                                    &b->register_room, sizeof(*s->registers)))
         return NATIVE_X;
-    s->registers[s->register_count] = (struct native_register){.width = width, .first = UINT32_MAX};
+    s->registers[s->register_count] =
+        (struct native_register){.width = width, .first = UINT32_MAX};
     return (reg)s->register_count++;
 }
 
@@ -117,7 +119,8 @@ static struct native_op *append(struct native_builder *b, enum native_op_kind ki
         !wider(b, (void **)&s->ops, s->op_count, &b->op_room, sizeof(*s->ops)))
         return &nowhere;
     struct native_op *op = &s->ops[s->op_count++];
-    *op = (struct native_op){.kind = (uint8_t)kind, .layer = b->layer, .out = out, .cache = NATIVE_NONE};
+    *op = (struct native_op){
+        .kind = (uint8_t)kind, .layer = b->layer, .out = out, .cache = NATIVE_NONE};
     for (int i = 0; i < NATIVE_INPUTS; i++)
         op->in[i] = i == 0 ? in : NATIVE_NO_REG;
     for (int i = 0; i < NATIVE_WEIGHTS; i++)
@@ -254,7 +257,8 @@ reg native_heads(struct native_builder *b, reg in, const char *name,
                  const struct native_heads *how)
 {
     uint32_t columns = how->transposed ? how->rows : how->columns;
-    uint32_t matrix = native_build_matrices(b, name, 1, how->heads * how->head_rows, columns, false);
+    uint32_t matrix =
+        native_build_matrices(b, name, 1, how->heads * how->head_rows, columns, false);
     reg out = native_register(b, how->heads * how->out_stride);
     struct native_op *op = append(b, NATIVE_OP_HEADS, out, in);
 
@@ -269,7 +273,8 @@ void native_place(struct native_builder *b, reg out, reg in, const struct native
     uint64_t writes =
         (uint64_t)how->out_stride * (how->groups - 1) + how->out_offset + how->length;
 
-    if (b->code == LR_OK && (how->groups == 0 || reads > native_width(b, in) || writes > native_width(b, out)))
+    if (b->code == LR_OK &&
+        (how->groups == 0 || reads > native_width(b, in) || writes > native_width(b, out)))
         native_refuse(b, "layer %u: parts of %u values in rows of %u", b->layer, how->length,
                       native_width(b, in));
     append(b, NATIVE_OP_SLICE, out, in)->slice = *how;
@@ -350,8 +355,8 @@ void native_rotate_with(struct native_builder *b, reg x, const struct native_rot
 void native_rotate(struct native_builder *b, reg x, uint32_t heads, uint32_t head_size,
                    uint32_t table)
 {
-    native_rotate_with(b, x,
-                       &(struct native_rotate){.table = table, .heads = heads, .head_size = head_size});
+    native_rotate_with(
+        b, x, &(struct native_rotate){.table = table, .heads = heads, .head_size = head_size});
 }
 
 static uint32_t add_cache(struct native_builder *b, const struct native_attention *a)
@@ -522,7 +527,8 @@ reg native_ssm(struct native_builder *b, reg xbc, reg dt, const char *a_log, con
     uint32_t bias = native_build_vector(b, dt_bias, how->heads);
     uint32_t inner = how->heads * how->head_size;
 
-    expect_width(b, xbc, inner + 2ull * how->groups * how->state_size, "the state space's input");
+    expect_width(b, xbc, inner + 2ull * how->groups * how->state_size,
+                 "the state space's input");
     if (b->code == LR_OK && how->heads % how->groups != 0)
         native_refuse(b, "layer %u: %u heads in %u groups", b->layer, how->heads, how->groups);
     reg out = native_register(b, inner);
@@ -538,7 +544,8 @@ reg native_ssm(struct native_builder *b, reg xbc, reg dt, const char *a_log, con
 
 /* ---- the end ---- */
 
-reg native_unembed(struct native_builder *b, reg in, const char *name, uint32_t vocab, bool bias)
+reg native_unembed(struct native_builder *b, reg in, const char *name, uint32_t vocab,
+                   bool bias)
 {
     b->spec->head_ops = b->spec->op_count;
     reg out = native_linear(b, in, name, vocab, native_width(b, in), bias);

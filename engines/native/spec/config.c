@@ -34,7 +34,8 @@ static bool next_name(const char **names, char out[MODEL_NAME_MAX])
 }
 
 /* The object that has one of the names, and that name; else the inner object and the first. */
-static struct model_fields *find(struct reading *r, const char *names, char name[MODEL_NAME_MAX])
+static struct model_fields *find(struct reading *r, const char *names,
+                                 char name[MODEL_NAME_MAX])
 {
     struct model_fields *places[] = {&r->inner, &r->outer};
 
@@ -110,11 +111,12 @@ static uint32_t word_of(struct model_fields *f, const char *name, const struct l
         if (lr_str_eq_z(text, word))
             return i;
     if (f->code == LR_OK)
-        f->code = is_text ? lr_fail(f->err, LR_UNSUPPORTED,
-                                    "%s: \"%s\" is \"%.*s\"; this engine supports %s", f->file,
-                                    name, MODEL_QUOTE(text), words)
-                          : lr_fail(f->err, LR_MODEL_CORRUPT, "%s: \"%s\" is %s, expected a string",
-                                    f->file, name, lr_json_type_name(value->type));
+        f->code = is_text
+                      ? lr_fail(f->err, LR_UNSUPPORTED,
+                                "%s: \"%s\" is \"%.*s\"; this engine supports %s", f->file,
+                                name, MODEL_QUOTE(text), words)
+                      : lr_fail(f->err, LR_MODEL_CORRUPT, "%s: \"%s\" is %s, expected a string",
+                                f->file, name, lr_json_type_name(value->type));
     return 0;
 }
 
@@ -156,9 +158,9 @@ static void read_list(struct reading *r, const struct native_field *field, char 
         return;
     }
     if (value->type != LR_JSON_ARRAY || value->count > MODEL_LAYERS_MAX) {
-        f->code = lr_fail(f->err, LR_MODEL_CORRUPT,
-                          "%s: \"%s\" is no list of at most %d values", f->file, name,
-                          MODEL_LAYERS_MAX);
+        f->code =
+            lr_fail(f->err, LR_MODEL_CORRUPT, "%s: \"%s\" is no list of at most %d values",
+                    f->file, name, MODEL_LAYERS_MAX);
         return;
     }
     for (uint32_t i = 0; i < value->count && f->code == LR_OK; i++) {
@@ -170,9 +172,9 @@ static void read_list(struct reading *r, const struct native_field *field, char 
             list->at[i] = flag;
         else if (!lr_json_double(item, &list->at[i]) || list->at[i] < field->least ||
                  list->at[i] > field->most)
-            f->code = lr_fail(f->err, LR_MODEL_CORRUPT,
-                              "%s: \"%s\"[%u] is no number from %g to %g", f->file, name, i,
-                              field->least, field->most);
+            f->code =
+                lr_fail(f->err, LR_MODEL_CORRUPT, "%s: \"%s\"[%u] is no number from %g to %g",
+                        f->file, name, i, field->least, field->most);
     }
     list->count = value->count;
 }
@@ -194,8 +196,9 @@ static void check_only(struct reading *r, const struct native_field *field)
     if (field->kind == NATIVE_FIELD_ONLY_FLAG) {
         model_field_bool(f, name, &flag);
         if (f->code == LR_OK && flag != (field->otherwise != 0))
-            f->code = lr_fail(f->err, LR_UNSUPPORTED, "%s: \"%s\" is %s; this engine supports %s",
-                              f->file, name, flag ? "true" : "false", flag ? "false" : "true");
+            f->code =
+                lr_fail(f->err, LR_UNSUPPORTED, "%s: \"%s\" is %s; this engine supports %s",
+                        f->file, name, flag ? "true" : "false", flag ? "false" : "true");
         return;
     }
     model_field_number(f, name, -1e30, 1e30, false, &number);
@@ -219,9 +222,9 @@ static struct native_list *read_factors(struct reading *r, const char *name)
 }
 
 #define ROPE_NUMBER(member, name, least, most, otherwise)                                      \
-    read_number(r,                                                                             \
-                &(struct native_field){NATIVE_FIELD_NUMBER, name, 0, least, most, otherwise, NULL}, \
-                (char *)&rope->member)
+    read_number(                                                                               \
+        r, &(struct native_field){NATIVE_FIELD_NUMBER, name, 0, least, most, otherwise, NULL}, \
+        (char *)&rope->member)
 
 /* The members of rope_parameters or rope_scaling; r->outer is the config. */
 static void read_scaling(struct reading *r, struct native_rope *rope)
@@ -230,9 +233,12 @@ static void read_scaling(struct reading *r, struct native_rope *rope)
                                       .words = "default|linear|dynamic|yarn|longrope|llama3|"
                                                "proportional|su|mrope"};
     const struct native_field original = {
-        NATIVE_FIELD_COUNT, "original_max_position_embeddings|initial_context_length",
-        0,                  1,
-        1 << 26,            0,
+        NATIVE_FIELD_COUNT,
+        "original_max_position_embeddings|initial_context_length",
+        0,
+        1,
+        1 << 26,
+        0,
         NULL};
     struct reading own = {.inner = r->inner, .arena = r->arena};
     uint32_t word = 0;
@@ -273,8 +279,8 @@ static void check_rope(struct model_fields *f, const struct native_rope *rope)
         f->code = lr_fail(f->err, LR_MODEL_CORRUPT, "%s: \"factor\" is missing", f->file);
     else if (rope->kind == NATIVE_ROPE_YARN && rope->beta_fast <= rope->beta_slow)
         f->code = lr_fail(f->err, LR_MODEL_CORRUPT,
-                          "%s: \"beta_fast\" is %g, which is not above \"beta_slow\", %g", f->file,
-                          rope->beta_fast, rope->beta_slow);
+                          "%s: \"beta_fast\" is %g, which is not above \"beta_slow\", %g",
+                          f->file, rope->beta_fast, rope->beta_slow);
     else if (rope->kind == NATIVE_ROPE_LLAMA3 && rope->high <= rope->low)
         f->code = lr_fail(f->err, LR_MODEL_CORRUPT,
                           "%s: \"high_freq_factor\" is %g, which is not above "
@@ -387,9 +393,10 @@ lr_code native_base_settle(struct native_base *base, struct lr_error *err)
     if (base->head_size == 0)
         base->head_size = base->hidden / base->heads;
     if (base->head_size == 0)
-        return lr_fail(err, LR_MODEL_CORRUPT,
-                       "config.json: \"hidden_size\" is %u, less than \"num_attention_heads\", %u",
-                       base->hidden, base->heads);
+        return lr_fail(
+            err, LR_MODEL_CORRUPT,
+            "config.json: \"hidden_size\" is %u, less than \"num_attention_heads\", %u",
+            base->hidden, base->heads);
     if (base->heads % base->kv_heads != 0)
         return lr_fail(err, LR_MODEL_CORRUPT,
                        "config.json: \"num_attention_heads\" is %u, no multiple of "

@@ -40,35 +40,68 @@ struct native_field {
 };
 
 #define NATIVE_COUNT(type, member, name, least, most, otherwise)                               \
-    {NATIVE_FIELD_COUNT, name, offsetof(type, member), least, most, otherwise, NULL}
+    {                                                                                          \
+        NATIVE_FIELD_COUNT, name, offsetof(type, member), least, most, otherwise, NULL         \
+    }
 /* A count, or a text with so many letters ("LLLG"). */
 #define NATIVE_COUNT_OR_TEXT(type, member, name, least, most, otherwise)                       \
-    {NATIVE_FIELD_PATTERN, name, offsetof(type, member), least, most, otherwise, NULL}
+    {                                                                                          \
+        NATIVE_FIELD_PATTERN, name, offsetof(type, member), least, most, otherwise, NULL       \
+    }
 #define NATIVE_NUMBER(type, member, name, least, most, otherwise)                              \
-    {NATIVE_FIELD_NUMBER, name, offsetof(type, member), least, most, otherwise, NULL}
+    {                                                                                          \
+        NATIVE_FIELD_NUMBER, name, offsetof(type, member), least, most, otherwise, NULL        \
+    }
 #define NATIVE_FLAG(type, member, name, otherwise)                                             \
-    {NATIVE_FIELD_FLAG, name, offsetof(type, member), 0, 1, otherwise, NULL}
+    {                                                                                          \
+        NATIVE_FIELD_FLAG, name, offsetof(type, member), 0, 1, otherwise, NULL                 \
+    }
 /* An index into words; the first one is the default. */
 #define NATIVE_WORD(type, member, name, words)                                                 \
-    {NATIVE_FIELD_WORD, name, offsetof(type, member), 0, 0, 0, words}
+    {                                                                                          \
+        NATIVE_FIELD_WORD, name, offsetof(type, member), 0, 0, 0, words                        \
+    }
 /* A list of numbers (struct native_list), or of words, as indices into words. */
 #define NATIVE_NUMBERS(type, member, name, least, most)                                        \
-    {NATIVE_FIELD_LIST, name, offsetof(type, member), least, most, 0, NULL}
+    {                                                                                          \
+        NATIVE_FIELD_LIST, name, offsetof(type, member), least, most, 0, NULL                  \
+    }
 #define NATIVE_WORDS(type, member, name, words)                                                \
-    {NATIVE_FIELD_WORDS, name, offsetof(type, member), 0, 0, 0, words}
+    {                                                                                          \
+        NATIVE_FIELD_WORDS, name, offsetof(type, member), 0, 0, 0, words                       \
+    }
 /* The same, or a text of which each letter is a word. */
 #define NATIVE_LETTERS(type, member, name, words)                                              \
-    {NATIVE_FIELD_LETTERS, name, offsetof(type, member), 0, 0, 0, words}
+    {                                                                                          \
+        NATIVE_FIELD_LETTERS, name, offsetof(type, member), 0, 0, 0, words                     \
+    }
 /* rope_theta, rope_scaling, rope_parameters. */
-#define NATIVE_ROPE(type, member) {NATIVE_FIELD_ROPE, "", offsetof(type, member), 0, 0, 0, ""}
+#define NATIVE_ROPE(type, member)                                                              \
+    {                                                                                          \
+        NATIVE_FIELD_ROPE, "", offsetof(type, member), 0, 0, 0, ""                             \
+    }
 /* rope_parameters of one kind of layer. */
 #define NATIVE_ROPE_OF(type, member, layers)                                                   \
-    {NATIVE_FIELD_ROPE, "", offsetof(type, member), 0, 0, 0, layers}
+    {                                                                                          \
+        NATIVE_FIELD_ROPE, "", offsetof(type, member), 0, 0, 0, layers                         \
+    }
 /* Any other value is refused by name. */
-#define NATIVE_ONLY(name, words)       {NATIVE_FIELD_ONLY, name, 0, 0, 0, 0, words}
-#define NATIVE_ONLY_FLAG(name, value)  {NATIVE_FIELD_ONLY_FLAG, name, 0, 0, 1, value, NULL}
-#define NATIVE_ONLY_COUNT(name, value) {NATIVE_FIELD_ONLY_COUNT, name, 0, 0, 0, value, NULL}
-#define NATIVE_END                     {NATIVE_FIELD_COUNT, NULL, 0, 0, 0, 0, NULL}
+#define NATIVE_ONLY(name, words)                                                               \
+    {                                                                                          \
+        NATIVE_FIELD_ONLY, name, 0, 0, 0, 0, words                                             \
+    }
+#define NATIVE_ONLY_FLAG(name, value)                                                          \
+    {                                                                                          \
+        NATIVE_FIELD_ONLY_FLAG, name, 0, 0, 1, value, NULL                                     \
+    }
+#define NATIVE_ONLY_COUNT(name, value)                                                         \
+    {                                                                                          \
+        NATIVE_FIELD_ONLY_COUNT, name, 0, 0, 0, value, NULL                                    \
+    }
+#define NATIVE_END                                                                             \
+    {                                                                                          \
+        NATIVE_FIELD_COUNT, NULL, 0, 0, 0, 0, NULL                                             \
+    }
 
 struct native_list {
     uint32_t count; /* 0: not given */
@@ -100,7 +133,7 @@ struct native_rope {
     uint32_t context;
     bool truncate;
     bool has_partial; /* partial was given */
-    bool own; /* rope_parameters has a part for this kind of layer */
+    bool own;         /* rope_parameters has a part for this kind of layer */
     struct native_list *shorter, *longer; /* longrope; in the arena */
 };
 

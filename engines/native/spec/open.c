@@ -99,7 +99,8 @@ static void add_stops(struct native_model *m, const struct lr_json *eos)
     uint32_t count = lr_json_is(eos, LR_JSON_ARRAY) ? eos->count : eos != NULL;
     uint64_t id;
 
-    for (uint32_t i = 0; i < count && m->stop_count < sizeof(m->stops) / sizeof(m->stops[0]); i++)
+    for (uint32_t i = 0; i < count && m->stop_count < sizeof(m->stops) / sizeof(m->stops[0]);
+         i++)
         if (lr_json_u64(lr_json_is(eos, LR_JSON_ARRAY) ? &eos->items[i] : eos, &id) &&
             id <= UINT32_MAX)
             m->stops[m->stop_count++] = (uint32_t)id;

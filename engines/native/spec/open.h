@@ -16,7 +16,8 @@ struct native_arch {
     const struct native_field *fields;
     size_t config_bytes;
     void (*build)(struct native_builder *b, void *config);
-    const char *const *ignored; /* beginnings of tensor names that text does not need, or NULL */
+    const char *const
+        *ignored; /* beginnings of tensor names that text does not need, or NULL */
 };
 
 /* The table of all families; ends with NULL. */

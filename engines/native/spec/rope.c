@@ -119,9 +119,10 @@ static void scale_rope(struct native_builder *b, struct native_rope *r, uint32_t
             r->factor = (double)r->context / r->original;
         t->attention = r->attention;
         if (!(t->attention > 0))
-            t->attention = r->mscale > 0 && r->mscale_all > 0
-                               ? magnitude(r->factor, r->mscale) / magnitude(r->factor, r->mscale_all)
-                               : magnitude(r->factor, 1);
+            t->attention =
+                r->mscale > 0 && r->mscale_all > 0
+                    ? magnitude(r->factor, r->mscale) / magnitude(r->factor, r->mscale_all)
+                    : magnitude(r->factor, 1);
         yarn(r, dims, inverse);
         break;
     case NATIVE_ROPE_LONG:
@@ -151,9 +152,11 @@ uint32_t native_rope_table(struct native_builder *b, const struct native_rope *r
     if (dims == 0)
         dims = r.kind == NATIVE_ROPE_PROPORTIONAL ? head_size
                                                   : (uint32_t)(head_size * r.partial + 1e-9);
-    if (dims < 2 || dims % 2 != 0 || dims > head_size || (r.kind == NATIVE_ROPE_DYNAMIC && dims < 4)) {
-        native_refuse(b, "config.json: a rope of %u values in a head of %u: expected an even number",
-                      dims, head_size);
+    if (dims < 2 || dims % 2 != 0 || dims > head_size ||
+        (r.kind == NATIVE_ROPE_DYNAMIC && dims < 4)) {
+        native_refuse(
+            b, "config.json: a rope of %u values in a head of %u: expected an even number",
+            dims, head_size);
         return 0;
     }
     if (r.original == 0)

@@ -287,7 +287,8 @@ uint64_t native_matrix_bytes(const struct native_matrix *m);
 /* ---- text (print.c) ---- */
 
 struct lr_buf;
-/* One line per operation, as a person would write the model on a board; repeated layers once. */
+/* One line per operation, as a person would write the model on a board; repeated layers once.
+ */
 void native_spec_print(const struct native_spec *spec, struct lr_buf *out);
 
 #endif

@@ -28,7 +28,8 @@ static bool split(const struct native_builder *b, const char *name, struct place
     *out = (struct place){.has_rows = bracket != NULL};
     int n = snprintf(out->name, sizeof(out->name), "%s%.*s", absolute ? "" : b->prefix,
                      absolute ? len - 1 : len, absolute ? name + 1 : name);
-    if (bracket != NULL && sscanf(bracket, "[%" SCNu32 ":%" SCNu32 "]", &out->first, &out->count) != 2)
+    if (bracket != NULL &&
+        sscanf(bracket, "[%" SCNu32 ":%" SCNu32 "]", &out->first, &out->count) != 2)
         return false;
     return n > 0 && (size_t)n < sizeof(out->name);
 }
@@ -108,9 +109,9 @@ static void wrong_shape(struct native_builder *b, const struct model_tensor *t,
 {
     char text[MODEL_SHAPE_TEXT];
 
-    b->code = lr_fail(b->err, LR_MODEL_CORRUPT, "%s: tensor \"%.*s\" has the shape %s, expected %s",
-                      t->file, MODEL_QUOTE(t->name),
-                      model_shape_text(t->shape, t->rank, text), expected);
+    b->code = lr_fail(
+        b->err, LR_MODEL_CORRUPT, "%s: tensor \"%.*s\" has the shape %s, expected %s", t->file,
+        MODEL_QUOTE(t->name), model_shape_text(t->shape, t->rank, text), expected);
 }
 
 static bool type_of(struct native_builder *b, const struct model_tensor *t,
@@ -120,16 +121,19 @@ static bool type_of(struct native_builder *b, const struct model_tensor *t,
            : t->dtype == MODEL_DTYPE_F16 ? NATIVE_F16
                                          : NATIVE_F32;
     *bytes = *out == NATIVE_F32 ? 4 : 2;
-    if (t->dtype != MODEL_DTYPE_BF16 && t->dtype != MODEL_DTYPE_F16 && t->dtype != MODEL_DTYPE_F32) {
-        b->code = lr_fail(b->err, LR_UNSUPPORTED,
-                          "%s: tensor \"%.*s\" is %s; this engine runs BF16, F16, F32 and MXFP4 "
-                          "experts",
-                          t->file, MODEL_QUOTE(t->name), model_dtype_name(t->dtype));
+    if (t->dtype != MODEL_DTYPE_BF16 && t->dtype != MODEL_DTYPE_F16 &&
+        t->dtype != MODEL_DTYPE_F32) {
+        b->code =
+            lr_fail(b->err, LR_UNSUPPORTED,
+                    "%s: tensor \"%.*s\" is %s; this engine runs BF16, F16, F32 and MXFP4 "
+                    "experts",
+                    t->file, MODEL_QUOTE(t->name), model_dtype_name(t->dtype));
         return false;
     }
     if ((uintptr_t)t->data % *bytes != 0) {
-        b->code = lr_fail(b->err, LR_MODEL_CORRUPT, "%s: tensor \"%.*s\" is not aligned to %u bytes",
-                          t->file, MODEL_QUOTE(t->name), *bytes);
+        b->code =
+            lr_fail(b->err, LR_MODEL_CORRUPT, "%s: tensor \"%.*s\" is not aligned to %u bytes",
+                    t->file, MODEL_QUOTE(t->name), *bytes);
         return false;
     }
     return true;
@@ -172,9 +176,9 @@ static void add_matrix(struct native_builder *b, const char *name, uint32_t rows
     snprintf(expected, sizeof(expected), "[%s%u, %u]", place.has_rows ? "at least " : "",
              place.has_rows ? place.first + place.count : rows, columns);
     bool fits = t->rank == 2 && t->shape[1] == columns &&
-                (place.has_rows ? place.count == rows &&
-                                      t->shape[0] >= (uint64_t)place.first + place.count
-                                : t->shape[0] == rows);
+                (place.has_rows
+                     ? place.count == rows && t->shape[0] >= (uint64_t)place.first + place.count
+                     : t->shape[0] == rows);
     if (!fits) {
         wrong_shape(b, t, expected);
         return;
@@ -201,9 +205,9 @@ static void add_fused(struct native_builder *b, const char *name, uint32_t count
     uint64_t whole = t->rank == 3 ? t->shape[1] : 0;
     snprintf(expected, sizeof(expected), "[%u, %u, %u]", count, stored, across);
     if (t->rank != 3 || t->shape[0] != count || t->shape[2] != across ||
-        (place.has_rows ? transposed || place.count != rows ||
-                              (uint64_t)place.first + place.count > whole
-                        : whole != stored)) {
+        (place.has_rows
+             ? transposed || place.count != rows || (uint64_t)place.first + place.count > whole
+             : whole != stored)) {
         wrong_shape(b, t, expected);
         return;
     }
@@ -220,7 +224,8 @@ static void add_fused(struct native_builder *b, const char *name, uint32_t count
         };
 }
 
-/* "<name>_blocks" [count, rows, columns / 32, 16] and "<name>_scales" [count, rows, columns / 32]. */
+/* "<name>_blocks" [count, rows, columns / 32, 16] and "<name>_scales" [count, rows, columns /
+ * 32]. */
 static bool add_mxfp4(struct native_builder *b, const char *name, uint32_t count, uint32_t rows,
                       uint32_t columns, struct native_matrix *out)
 {
@@ -334,7 +339,8 @@ uint32_t native_build_vector(struct native_builder *b, const char *name, uint32_
     uint32_t bytes;
 
     if (name == NULL || b->code != LR_OK ||
-        !grow(b, (void **)&s->vectors, s->vector_count, 1, &b->vector_room, sizeof(*s->vectors)))
+        !grow(b, (void **)&s->vectors, s->vector_count, 1, &b->vector_room,
+              sizeof(*s->vectors)))
         return NATIVE_NONE;
     const struct model_tensor *t = need(b, name, &place);
     if (t == NULL || !type_of(b, t, &type, &bytes))
@@ -359,14 +365,22 @@ uint32_t native_build_vector(struct native_builder *b, const char *name, uint32_
 static bool is_tower(struct lr_str name)
 {
     static const char *const towers[] = {
-        "model.visual.",       "visual.",
-        "vision_tower.",       "model.vision_tower.",
-        "vision_model.",       "model.vision_model.",
-        "audio_tower.",        "model.audio_tower.",
-        "embed_vision.",       "model.embed_vision.",
-        "embed_audio.",        "model.embed_audio.",
-        "multi_modal_projector.", "model.multi_modal_projector.",
-        "mtp.",                "model.mtp.",
+        "model.visual.",
+        "visual.",
+        "vision_tower.",
+        "model.vision_tower.",
+        "vision_model.",
+        "model.vision_model.",
+        "audio_tower.",
+        "model.audio_tower.",
+        "embed_vision.",
+        "model.embed_vision.",
+        "embed_audio.",
+        "model.embed_audio.",
+        "multi_modal_projector.",
+        "model.multi_modal_projector.",
+        "mtp.",
+        "model.mtp.",
     };
 
     for (size_t i = 0; i < sizeof(towers) / sizeof(towers[0]); i++)
@@ -398,8 +412,8 @@ void native_ignore(struct native_builder *b, const char *name)
         if (b->ignored_count == sizeof(b->ignored) / sizeof(b->ignored[0]))
             return;
         bool below = i == 1 && strncmp(place.name, "model.", 6) == 0;
-        const char *text = lr_arena_printf(&b->spec->arena, "%s%s", places[i],
-                                           place.name + (below ? 6 : 0));
+        const char *text =
+            lr_arena_printf(&b->spec->arena, "%s%s", places[i], place.name + (below ? 6 : 0));
         if (text != NULL)
             b->ignored[b->ignored_count++] = text;
     }
@@ -412,10 +426,11 @@ void native_build_check_tensors(struct native_builder *b, const struct native_ar
         if (b->used[i])
             continue;
         if (!is_ignored(b, arch, t->name)) {
-            b->code = lr_fail(b->err, LR_UNSUPPORTED,
-                              "%s: tensor \"%.*s\" is unknown to the family %s: the model would "
-                              "compute something else without it",
-                              t->file, MODEL_QUOTE(t->name), arch->family);
+            b->code =
+                lr_fail(b->err, LR_UNSUPPORTED,
+                        "%s: tensor \"%.*s\" is unknown to the family %s: the model would "
+                        "compute something else without it",
+                        t->file, MODEL_QUOTE(t->name), arch->family);
             return;
         }
         if (b->spec->skipped++ == 0)

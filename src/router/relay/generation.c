@@ -277,7 +277,7 @@ void router_generation_pause(struct router_generation *g)
     if (g->state != ROUTER_GENERATION_RUNNING || g->attempt.is_pausing)
         return;
     g->attempt.is_pausing = true;
-    router_link_cancel(&g->attempt.stream); /* what the node made until then still comes */
+    router_link_cancel(&g->attempt.stream);
 }
 
 void router_generation_resume(struct router_generation *g)
@@ -340,6 +340,9 @@ static void note_token(struct router_generation *g)
 static void on_token(struct router_generation *g, const struct wire_token *token)
 {
     struct lr_error err;
+    /* Megabytes may be on their way.  The next attempt makes these tokens again, the same. */
+    if (g->attempt.is_pausing)
+        return;
     lr_buf_add(&g->generated, &token->id, sizeof(token->id));
     if (g->generated.failed) {
         (void)lr_fail(&err, LR_OUT_OF_RAM, "no memory for a token");
@@ -370,7 +373,8 @@ static void take_usage(struct router_generation *g, const struct wire_done *m)
 static void on_done(struct router_generation *g, const struct wire_done *m)
 {
     struct lr_error err;
-    if (m->reason == LR_FINISH_CANCELLED && g->attempt.is_pausing) {
+    /* However it ended: tokens before this were left out. */
+    if (m->reason != LR_FINISH_ERROR && g->attempt.is_pausing) {
         on_stopped_for_client(g);
         return;
     }
