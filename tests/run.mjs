@@ -31,6 +31,12 @@ const ALONE = {
   tenfold: 'at ten times what the fleet can do no more than 12 wait',
 };
 
+// The file, and why make test leaves it to make test-long.
+const LONG_ONLY = {
+  agents: 'its clients are 900 MB of packages (tests/clients)',
+  dashboard_matrix: 'the other dashboard tests look at each page in one theme and one width',
+};
+
 // Files that take longest, so that none of them is begun last.
 const FIRST = [
   'overload',
@@ -52,11 +58,13 @@ const nameOf = (file) => path.basename(file, '.test.mjs');
 
 function filesOf(group) {
   const all = fs.globSync('tests/{contract,integration,e2e}/**/*.test.mjs', { cwd: ROOT }).sort();
-  const unknown = [...Object.keys(ALONE), ...FIRST].filter((name) => !all.some((file) => nameOf(file) === name));
+  const unknown = [...Object.keys({ ...ALONE, ...LONG_ONLY }), ...FIRST].filter(
+    (name) => !all.some((file) => nameOf(file) === name),
+  );
   if (unknown.length > 0) throw new Error(`tests/run.mjs names files that do not exist: ${unknown.join(', ')}`);
   const rank = (file) => FIRST.indexOf(nameOf(file)) + 1 || FIRST.length + 1;
   return all
-    .filter((file) => nameOf(file) in ALONE === (group === 'alone'))
+    .filter((file) => nameOf(file) in ALONE === (group === 'alone') && (isLong || !(nameOf(file) in LONG_ONLY)))
     .sort((a, b) => rank(a) - rank(b))
     .map((file) => path.join(ROOT, file));
 }

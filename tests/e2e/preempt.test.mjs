@@ -5,7 +5,7 @@ import fs from 'node:fs';
 import path from 'node:path';
 import { test } from 'node:test';
 import { allIdle, fleet, makeKey, metric } from './fleet.mjs';
-import { takeFrames, TYPE, VERSION } from '../support/link.mjs';
+import { changeFrames, TYPE } from '../support/link.mjs';
 import { call, makeEcho, say, sleep, stopwatch, stream, until } from './support.mjs';
 
 const text = (i, length) => `${i}:`.padEnd(length, 'abcdefghijklmnopqrstuvwxyz0123456789');
@@ -116,16 +116,15 @@ test('a node that does not know the answer to be preempted: the router cancels t
     proxied: true,
   });
   let named = 0;
-  all[0].proxy.change = (bytes) => {
-    for (const frame of bytes[4] === VERSION ? takeFrames(bytes)[0] : []) {
-      if (frame[5] !== TYPE.SWAP) continue;
+  all[0].proxy.change = (bytes) =>
+    changeFrames(bytes, (frame) => {
+      if (frame[5] !== TYPE.SWAP) return [frame];
       named++;
       let at = 8 + 28; // request_id, model, trace, then who leaves
       for (let i = 0; i < 3; i++) at += 4 + frame.readUInt32LE(at);
       frame.fill('X', at + 4, at + 4 + frame.readUInt32LE(at));
-    }
-    return bytes;
-  };
+      return [frame];
+    });
   const [flood, small] = await Promise.all([makeKey(router), makeKey(router)]);
   const many = Array.from({ length: 16 }, (_, i) => ask(router, flood, 'older', text(i, 60)));
   await until('the slots are taken', async () => many.filter((a) => a.now !== '').length >= 4);

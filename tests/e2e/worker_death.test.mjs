@@ -3,7 +3,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { allIdle, fleet, makeFaulty, metric } from './fleet.mjs';
-import { takeFrames, TYPE, VERSION } from '../support/link.mjs';
+import { changeFrames, TYPE } from '../support/link.mjs';
 import { killWorkers, workersOf } from '../support/workers.mjs';
 import { call, LONG, makeEcho, nodes, say, sleep, stopwatch, stream, until } from './support.mjs';
 
@@ -192,16 +192,15 @@ test('a malformed event of a node moves the answer to another node instead of en
   const text = '0123456789'.repeat(10);
   let spoiled = 0;
   for (const node of all)
-    node.proxy.changeAnswer = (bytes) => {
-      // The header of a token frame; behind it the request, the id, flags, and a count that
-      // the frame cannot hold.
-      const at = bytes.indexOf(Buffer.from([VERSION, TYPE.TOKEN, 0, 0]));
-      if (spoiled === 0 && at >= 0 && at + 26 < bytes.length) {
-        spoiled++;
-        bytes[at + 25] = 255;
-      }
-      return bytes;
-    };
+    node.proxy.changeAnswer = (bytes) =>
+      changeFrames(bytes, (frame) => {
+        // Behind the header the request, the id, flags, and a count that the frame cannot hold.
+        if (spoiled === 0 && frame[5] === TYPE.TOKEN) {
+          spoiled++;
+          frame[25] = 255;
+        }
+        return [frame];
+      });
   const out = await stream(router.url, { model: 'garbled', ...say(text) });
   assert.deepEqual([spoiled, out.error, out.text], [1, null, text]);
 });
@@ -215,14 +214,8 @@ for (const [what, change] of [
     const text = '0123456789'.repeat(10);
     let tokens = 0;
     for (const node of all)
-      node.proxy.changeAnswer = (bytes) => {
-        if (bytes[4] !== VERSION || tokens >= 10) return bytes;
-        const [frames, rest] = takeFrames(bytes);
-        return Buffer.concat([
-          ...frames.flatMap((f) => (f[5] === TYPE.TOKEN && ++tokens === 10 ? change(f) : [f])),
-          rest,
-        ]);
-      };
+      node.proxy.changeAnswer = (bytes) =>
+        changeFrames(bytes, (frame) => (frame[5] === TYPE.TOKEN && ++tokens === 10 ? change(frame) : [frame]));
     const out = await stream(router.url, { model: 'gap', ...say(text) });
     assert.deepEqual([out.error, out.text], [null, text]);
     assert.equal(await metric(router, 'continuations_total'), 1);

@@ -60,6 +60,36 @@ export function takeFrames(bytes) {
   return [all, bytes];
 }
 
+// CRC-32C of `bytes` behind bytes with the sum `before`.
+const CRC_TABLE = Uint32Array.from({ length: 256 }, (_, byte) => {
+  let sum = byte;
+  for (let bit = 0; bit < 8; bit++) sum = (sum >>> 1) ^ (sum & 1 ? 0x82f63b78 : 0);
+  return sum;
+});
+function crc32c(before, bytes) {
+  let sum = ~before;
+  for (const byte of bytes) sum = CRC_TABLE[(sum ^ byte) & 255] ^ (sum >>> 8);
+  return ~sum >>> 0;
+}
+function seal(one) {
+  const head = crc32c(0, one.subarray(0, 8));
+  return Buffer.concat([u32(head), one, u32(crc32c(head, one.subarray(8)))]);
+}
+
+// For a proxy on a link without TLS, whose frames have checksums (wire/seal.h): change(frame) gives the
+// frames that take the place of each whole frame in these bytes, and gets new sums.  Other bytes stay.
+export function changeFrames(bytes, change) {
+  if (bytes[8] !== VERSION) return bytes;
+  const out = [];
+  for (
+    let size;
+    bytes.length >= 16 && bytes.length >= (size = 16 + bytes.readUInt32LE(4));
+    bytes = bytes.subarray(size)
+  )
+    out.push(...change(Buffer.from(bytes.subarray(4, size - 4))).map(seal));
+  return Buffer.concat([...out, bytes]);
+}
+
 export function submitFrame(number, ask, leaves = '') {
   const generated = ask.generated ?? [];
   return frame(
