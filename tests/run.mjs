@@ -35,6 +35,9 @@ const ALONE = {
 const LONG_ONLY = {
   agents: 'its clients are 900 MB of packages (tests/clients)',
   dashboard_matrix: 'the other dashboard tests look at each page in one theme and one width',
+  package_root: 'the package is installed in a bare Debian, which takes minutes',
+  package_upgrade: 'two packages are built',
+  package_users: 'two packages are built',
 };
 
 // Files that take longest, so that none of them is begun last.
