@@ -207,7 +207,7 @@ lr_code model_config_parse(struct lr_str text, struct model_config *out, struct 
     if (code != LR_OK)
         return code;
     if (strcmp(out->identity.runtime, "gptoss") != 0 &&
-        strcmp(out->identity.runtime, "gpt_oss") != 0)
+        strcmp(out->identity.architecture, "GptOssForCausalLM") != 0)
         return lr_fail(err, LR_UNSUPPORTED,
                        "config.json: architecture \"%s\" is not gpt-oss (GptOssForCausalLM)",
                        out->identity.architecture[0] != '\0' ? out->identity.architecture

@@ -29,8 +29,7 @@ struct plugin_manifest {
     const char *engine_id; /* [a-z0-9_-], at most 64 */
     const char *engine_version;
     uint32_t abi_version;
-    int32_t
-        priority; /* of several engines that fit a model, the largest is taken; 0: not given */
+    int32_t priority; /* of engines that fit a model, the largest is taken; 0: not given */
     const char *const *runtimes; /* NULL-terminated, at least one entry, as all four lists */
     const char *const *formats;
     const char *const *architectures;
