@@ -18,12 +18,15 @@ struct gemma4 {
     struct native_list types;
     uint32_t window, global_size, global_kv, shared_layers, own_width, own_vocab;
     uint32_t experts, chosen, inner;
+    uint32_t image, video, audio, padding; /* ids that stand for no text */
     double logit_softcap;
     bool keys_are_values, moe, wide;
     /* while the layers are built: */
     uint32_t full_rope, near_rope, cache[2];
     reg own; /* embeddings of all layers, side by side */
 };
+
+enum { NO_ID = 1 << 24 };
 
 static const struct native_field fields[] = {
     NATIVE_BASE(struct gemma4),
@@ -47,6 +50,10 @@ static const struct native_field fields[] = {
     NATIVE_FLAG(struct gemma4, keys_are_values, "attention_k_eq_v", false),
     NATIVE_FLAG(struct gemma4, moe, "enable_moe_block", false),
     NATIVE_FLAG(struct gemma4, wide, "use_double_wide_mlp", false),
+    NATIVE_COUNT(struct gemma4, image, "image_token_id", 0, NO_ID, NO_ID),
+    NATIVE_COUNT(struct gemma4, video, "video_token_id", 0, NO_ID, NO_ID),
+    NATIVE_COUNT(struct gemma4, audio, "audio_token_id", 0, NO_ID, NO_ID),
+    NATIVE_COUNT(struct gemma4, padding, "pad_token_id", 0, NO_ID, 0),
     NATIVE_ONLY("use_bidirectional_attention", "vision"),
     NATIVE_ONLY("hidden_activation", "gelu_pytorch_tanh"),
     NATIVE_END,
@@ -166,6 +173,10 @@ static void build(struct native_builder *b, void *config)
         c->base.head_size = 256;
     if (!native_usual_begin(b, &c->base, "model.embed_tokens", sqrt((double)c->base.hidden)))
         return;
+    const uint32_t no_text[] = {c->image, c->video, c->audio};
+    for (int i = 0; i < 3; i++)
+        if (no_text[i] != NO_ID)
+            native_placeholder(b, no_text[i], c->padding);
     c->full_rope = native_rope_table(b, &c->base.rope, c->global_size, 0);
     c->near_rope = native_rope_table(b, &c->sliding, c->base.head_size, 0);
     c->cache[0] = c->cache[1] = NATIVE_NONE;

@@ -1,10 +1,14 @@
 /* native/cpu/body.h - the kernels of kernels.h, for the lanes of the including file.
  *
- * NATIVE_KERNELS is the name of the table that the file defines.
+ * NATIVE_KERNELS_NAME is what the table is called.
  */
 #include "engines/native/cpu/kernels.h"
 #include "engines/native/cpu/lanes.h"
 #include "engines/native/cpu/scalar.h"
+
+#ifndef NATIVE_KERNELS_NAME
+#define NATIVE_KERNELS_NAME "plain"
+#endif
 
 /* ---- matrices ---- */
 

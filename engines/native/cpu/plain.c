@@ -1,5 +1,4 @@
-/* native/cpu/plain.c - the kernels for plain: see kernels.h. */
-#define NATIVE_KERNELS_NAME "plain"
+/* native/cpu/plain.c - the kernels in portable C: see kernels.h. */
 #include "engines/native/cpu/body.h"
 
 const struct native_kernels *native_kernels_plain(void)

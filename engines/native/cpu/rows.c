@@ -22,6 +22,14 @@ static void add_row(const struct native_matrix *m, uint64_t row, float scale, bo
     }
 }
 
+static uint32_t embedded_id(const struct native_spec *s, uint32_t id)
+{
+    for (uint32_t i = 0; i < s->placeholder_count; i++)
+        if (s->placeholders[i] == id)
+            return s->padding;
+    return id;
+}
+
 static void rows_embed(const struct native_run *run, uint32_t from, uint32_t to)
 {
     const struct native_embed *how = &run->op->embed;
@@ -31,7 +39,7 @@ static void rows_embed(const struct native_run *run, uint32_t from, uint32_t to)
         const struct native_token *token = &run->b->tokens[t];
         uint64_t row = how->first;
         if (how->row == NATIVE_BY_ID)
-            row = token->id;
+            row = embedded_id(run->b->spec, token->id);
         else if (how->row == NATIVE_BY_POSITION)
             row += token->position;
         add_row(m, row < m->rows ? row : m->rows - 1, how->scale, how->add,

@@ -22,6 +22,15 @@ bool native_build_failed(const struct native_builder *b);
 struct native_spec *native_build_spec(struct native_builder *b);
 /* NULL: no memory, and the build has failed. */
 void *native_build_alloc(struct native_builder *b, size_t count, size_t size);
+/* The next operation, without weights; a place of no use where the build has failed. */
+struct native_op *native_build_op(struct native_builder *b, enum native_op_kind kind, reg out,
+                                  reg in);
+/* A width that the model's own sizes ask for. */
+void native_build_width(struct native_builder *b, reg r, uint64_t width, const char *what);
+const char *native_build_bias(struct native_builder *b, const char *name);
+/* Room for one more item; false: no memory. */
+bool native_build_room(struct native_builder *b, void **items, uint32_t count, uint32_t *room,
+                       size_t size);
 /* Gives the registers their buffers and counts bytes. */
 void native_build_finish(struct native_builder *b);
 /* Every tensor is used, ignored, or an error. */

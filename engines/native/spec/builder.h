@@ -38,6 +38,8 @@ uint32_t native_width(const struct native_builder *b, reg r);
 
 void native_embed(struct native_builder *b, reg x, const char *table, uint32_t rows,
                   uint32_t width, double scale);
+/* From now on the id stands for an image or a sound: its embedding is that of `padding`. */
+void native_placeholder(struct native_builder *b, uint32_t id, uint32_t padding);
 /* Into a register of its own. */
 reg native_lookup(struct native_builder *b, const char *table, uint32_t rows, uint32_t width,
                   double scale);

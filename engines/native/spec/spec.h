@@ -210,7 +210,7 @@ struct native_op {
 
 /* ---- memory ---- */
 
-enum { NATIVE_KINDS_MAX = 4, NATIVE_ROPES_MAX = 8 };
+enum { NATIVE_PLACEHOLDERS_MAX = 4, NATIVE_KINDS_MAX = 4, NATIVE_ROPES_MAX = 8 };
 
 /* Keys and values of one layer, in the pages of its kind. */
 struct native_cache {
@@ -271,6 +271,8 @@ struct native_spec {
     uint32_t state_floats; /* recurrent state of one sequence */
     reg result;            /* logits, or the last hidden state of a vector model */
     uint32_t hidden, layers, vocab, context;
+    uint32_t placeholders[NATIVE_PLACEHOLDERS_MAX]; /* ids that are embedded as `padding` */
+    uint32_t placeholder_count, padding;
     enum native_pool pool;
     bool both_ways;         /* attention looks ahead: a sequence is one step */
     uint64_t weight_bytes;  /* that a step of one token may read, all experts included */
