@@ -176,7 +176,12 @@ static void plan_growth(const struct serving_options *o, struct serving_plan *p)
     for (uint32_t i = 0; i < p->kind_count; i++)
         if (p->kinds[i].window != 0)
             p->kinds[i].most = p->kinds[i].pages + (uint32_t)(grown / WINDOW_PART);
-    p->most_snapshots = p->snapshots;
+    uint64_t kv = 0;
+    for (uint32_t i = 0; i < p->kind_count; i++)
+        kv += p->kinds[i].most * p->kinds[i].page_bytes;
+    p->most_snapshots = serving_snapshots(kv, p->state_bytes, p->max_sequences);
+    if (p->most_snapshots < p->snapshots)
+        p->most_snapshots = p->snapshots;
 }
 
 static lr_code plan_fit(const struct serving_options *o, struct serving_plan *p,
@@ -203,6 +208,17 @@ static lr_code plan_fit(const struct serving_options *o, struct serving_plan *p,
         (unsigned long long)p->workspace, (unsigned long long)o->memory_limit);
 }
 
+/* The prefix cache finds a page by those of a kind that covers all positions.  A model whose
+ * layers all slide gets one without memory. */
+static void add_whole_kind(struct serving_plan *p)
+{
+    for (uint32_t i = 0; i < p->kind_count; i++)
+        if (p->kinds[i].window == 0)
+            return;
+    if (p->kind_count > 0 && p->kind_count < SERVING_KINDS_MAX)
+        p->kinds[p->kind_count++] = (struct serving_kind){.page_bytes = 0};
+}
+
 lr_code native_plan(const void *model, const struct serving_options *o,
                     struct serving_plan *out, struct lr_error *err)
 {
@@ -225,6 +241,7 @@ lr_code native_plan(const void *model, const struct serving_options *o,
         p->kinds[i] = (struct serving_kind){.window = s->kinds[i].window,
                                             .page_bytes = (uint64_t)s->kinds[i].token_floats *
                                                           NATIVE_PAGE_TOKENS * sizeof(float)};
+    add_whole_kind(p);
     p->state_bytes = (uint64_t)s->state_floats * sizeof(float);
     p->max_context = plan_pick(o->max_context, s->context, 1, s->context);
     if (p->max_context > wanted)

@@ -17,6 +17,9 @@
 #include "engines/native/cpu/cpu.h"
 #include "engines/native/model.h"
 
+#ifndef LR_SOURCE_DIR
+#define LR_SOURCE_DIR "."
+#endif
 #define FAMILIES LR_SOURCE_DIR "/tests/fixtures/families/"
 
 enum { RUN_CONTEXT = 256, RUN_KINDS = SERVING_KINDS_MAX, RUN_BESIDE = 7 };
