@@ -5,8 +5,44 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/buf.h"
+#include "base/fail.h"
+#include "base/json.h"
 #include "engines/native/spec/open.h"
 #include "model/config.h"
+
+/* Option of extra_json: "describe": true tells the list of operations, for `debug ops`. */
+static bool wants_description(const char *extra_json)
+{
+    const struct lr_json *extra;
+    struct lr_arena arena;
+    bool wanted = false;
+
+    if (extra_json == NULL)
+        return false;
+    lr_arena_init(&arena, 1 << 20);
+    if (lr_json_parse(&arena, lr_str_z(extra_json), NULL, &extra, NULL) == LR_OK)
+        (void)lr_json_bool(lr_json_get(extra, "describe"), &wanted);
+    lr_arena_free(&arena);
+    return wanted;
+}
+
+static lr_code describe(const struct serving_host *host, const struct native_model *m,
+                        struct lr_error *err)
+{
+    enum { TEXT_MAX = 16 << 20 };
+    struct lr_buf text;
+
+    lr_buf_init(&text, TEXT_MAX);
+    native_spec_print(&m->spec, &text);
+    char *line = (char *)(uintptr_t)lr_buf_z(&text);
+    for (char *end; (end = strchr(line, '\n')) != NULL; line = end + 1) {
+        *end = '\0';
+        host->log(host->ctx, 1, "model.ops", line);
+    }
+    lr_buf_free(&text);
+    return lr_fail(err, LR_CANCELLED, "the model was described and not opened");
+}
 
 static lr_code model_open(const struct serving_host *host, const char *dir,
                           const struct serving_options *options, void **model,
@@ -16,7 +52,6 @@ static lr_code model_open(const struct serving_host *host, const char *dir,
     lr_code code = native_model_open(dir, &m, err);
     char text[256];
 
-    (void)options;
     *model = m;
     if (code >= 100) /* the daemon's own codes must not be returned through the ABI */
         return err->code = LR_MODEL_CORRUPT;
@@ -25,6 +60,12 @@ static lr_code model_open(const struct serving_host *host, const char *dir,
                  "%u tensors that text does not need are not loaded: %s and others",
                  m->spec.skipped, m->spec.skipped_of);
         host->log(host->ctx, 1, "model.skipped", text);
+    }
+    if (code == LR_OK && host != NULL && host->log != NULL &&
+        wants_description(options->extra_json)) {
+        code = describe(host, m, err);
+        native_model_close(m);
+        *model = NULL;
     }
     return code;
 }

@@ -55,7 +55,7 @@ void native_layer(struct native_builder *b, const char *format, uint32_t n)
 {
     const char *mark = strstr(format, "%u");
 
-    b->layer = (uint16_t)n;
+    b->layer = format[0] == '\0' ? NATIVE_NO_LAYER : (uint16_t)n;
     if (mark == NULL)
         snprintf(b->prefix, sizeof(b->prefix), "%s", format);
     else

@@ -19,7 +19,7 @@ struct native_builder;
 
 enum { X = NATIVE_X };
 
-/* Names until the next call begin with this format of n. */
+/* Names until the next call begin with this format of n; "": outside of all layers. */
 void native_layer(struct native_builder *b, const char *format, uint32_t n);
 /* True: there is a tensor of this name, with or without ".weight". */
 bool native_has(struct native_builder *b, const char *name);

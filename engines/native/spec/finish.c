@@ -56,6 +56,10 @@ static void find_lifetimes(struct native_spec *s)
             s->stateful_ops = i + 1;
     }
     s->registers[s->result].last = s->op_count;
+    /* The head runs for a part of the tokens at a time: what it reads stays until its end. */
+    for (uint32_t r = 0; r < s->register_count; r++)
+        if (s->registers[r].first < s->head_ops && s->registers[r].last >= s->head_ops)
+            s->registers[r].last = s->op_count;
 }
 
 /* A register gets the first buffer that is free while it lives. */

@@ -21,7 +21,13 @@
 
 typedef uint16_t reg;
 
-enum { NATIVE_X = 0, NATIVE_NO_REG = 0xFFFF, NATIVE_INPUTS = 4, NATIVE_WEIGHTS = 4 };
+enum {
+    NATIVE_X = 0,
+    NATIVE_NO_REG = 0xFFFF,
+    NATIVE_NO_LAYER = 0xFFFF,
+    NATIVE_INPUTS = 4,
+    NATIVE_WEIGHTS = 4
+};
 #define NATIVE_NONE UINT32_MAX /* no matrix, no vector */
 
 /* ---- weights ---- */
@@ -183,8 +189,8 @@ struct native_ssm {
 };
 
 struct native_op {
-    uint8_t kind; /* enum native_op_kind */
-    uint16_t layer;
+    uint8_t kind;   /* enum native_op_kind */
+    uint16_t layer; /* NATIVE_NO_LAYER: before or behind them */
     reg out;
     reg in[NATIVE_INPUTS];
     uint32_t matrix[3];              /* first index into matrices */

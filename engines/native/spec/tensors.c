@@ -276,6 +276,18 @@ static const char *expert_name(const char *name, uint32_t i, char out[NAME_MAX_B
     return out;
 }
 
+/* A matrix that is there already, as the embeddings that also give the logits. */
+static uint32_t known_matrix(const struct native_spec *s, uint32_t at)
+{
+    const struct native_matrix *m = &s->matrices[at];
+
+    for (uint32_t i = 0; i < at; i++)
+        if (s->matrices[i].data == m->data && s->matrices[i].rows == m->rows &&
+            s->matrices[i].columns == m->columns)
+            return i;
+    return at;
+}
+
 uint32_t native_build_matrices(struct native_builder *b, const char *name, uint32_t count,
                                uint32_t rows, uint32_t columns, bool transposed)
 {
@@ -294,6 +306,9 @@ uint32_t native_build_matrices(struct native_builder *b, const char *name, uint3
             add_matrix(b, expert_name(name, i, one), rows, columns, &at[i]);
     } else if (count == 1 && !transposed) {
         add_matrix(b, name, rows, columns, at);
+        uint32_t known = known_matrix(s, first);
+        s->matrix_count -= known != first;
+        return known;
     } else if (!add_mxfp4(b, name, count, rows, columns, at)) {
         add_fused(b, name, count, rows, columns, transposed, at);
     }
