@@ -36,8 +36,9 @@ struct lr_engine_model {
     struct serving_scheduler scheduler;
     struct serving_round round; /* of the step that is being computed */
     struct serving_round next;  /* of the one behind it */
-    uint32_t begun; /* rounds that the device has and that are not finished: 0 .. 2 */
-    bool whole;     /* the next step is computed by forward() */
+    uint32_t begun;  /* rounds that the device has and that are not finished: 0 .. 2 */
+    bool whole;      /* the next step is computed by forward() */
+    uint32_t beside; /* prompts in the batches of logits(); 0 but in tests */
 };
 
 /* ---- engine.c ---- */
@@ -84,6 +85,13 @@ void serving_ahead_forget(struct lr_engine_model *m, const struct engine_sequenc
 
 /* ---- step.c ---- */
 lr_code serving_engine_step(struct lr_engine_model *m, int32_t *busy, struct lr_error *err);
+/* The model stays dead, whatever error the device returned. */
+lr_code serving_engine_die(struct lr_engine_model *m, struct lr_error *err);
+
+/* ---- logits.c ---- */
+enum { SERVING_BESIDE_MAX = 63 };
+/* "beside" of extra_json, which may be NULL. */
+uint32_t serving_logits_beside(const char *extra_json);
 lr_code serving_engine_logits(struct lr_engine_model *m, const uint32_t *ids, size_t n,
                               float *out, struct lr_error *err);
 

@@ -30,8 +30,7 @@ static struct serving_batch step_build(struct lr_engine_model *m)
     return batch;
 }
 
-/* The model stays dead, whatever error the device returned. */
-static lr_code die(struct lr_engine_model *m, struct lr_error *err)
+lr_code serving_engine_die(struct lr_engine_model *m, struct lr_error *err)
 {
     m->session.dead = *err;
     m->session.dead.code = err->code = LR_INTERNAL;
@@ -141,7 +140,7 @@ static lr_code compute(struct lr_engine_model *m, struct lr_error *err)
             m->whole = m->whole || m->round.steps[i].sample == NULL;
     }
     if (code != LR_OK)
-        return die(m, err);
+        return serving_engine_die(m, err);
     if (sequences == 0)
         return LR_OK;
     take_back(m);
@@ -166,55 +165,5 @@ lr_code serving_engine_step(struct lr_engine_model *m, int32_t *busy, struct lr_
         code = engine_session_alive(&m->session, err); /* the pages' memory may have failed */
     }
     *busy = m->scheduler.queue.live > 0 ? 1 : 0;
-    return code;
-}
-
-/* ---- logits ---- */
-
-static lr_code logits_chunks(struct lr_engine_model *m, struct engine_sequence *seq, float *out,
-                             struct lr_error *err)
-{
-    size_t vocab = m->vocabulary.rows;
-
-    while (seq->computed < seq->count) {
-        uint32_t left = seq->count - seq->computed;
-        seq->take = left < m->plan.prefill_chunk ? left : m->plan.prefill_chunk;
-        serving_scheduler_slide(&m->scheduler, seq);
-        struct serving_step step = serving_scheduler_part(&m->scheduler, seq);
-        step.logits = out + seq->computed * vocab;
-        struct serving_batch batch = {.steps = &step, .count = 1, .tokens = step.count};
-        lr_code code = m->backend_api->forward(m->backend, &batch, err);
-        if (code != LR_OK)
-            return die(m, err);
-        seq->computed += seq->take;
-        seq->take = 0;
-    }
-    return LR_OK;
-}
-
-lr_code serving_engine_logits(struct lr_engine_model *m, const uint32_t *ids, size_t n,
-                              float *out, struct lr_error *err)
-{
-    struct lr_engine_request request = {.size = sizeof(request)};
-    struct engine_sequence *seq = NULL;
-
-    lr_code code = engine_session_alive(&m->session, err);
-    if (code == LR_OK && (n == 0 || n > m->plan.max_context))
-        code = lr_fail(err, LR_INVALID_ARGUMENT, "%zu tokens; the context holds 1 to %u", n,
-                       m->plan.max_context);
-    if (code == LR_OK)
-        code = engine_session_check_ids(&m->session, "ids", ids, n, err);
-    if (code == LR_OK)
-        code = engine_sequence_create(&request, ids, n, m->plan.max_context, m->vocabulary.rows,
-                                      &seq, err);
-    if (code == LR_OK)
-        code = serving_scheduler_borrow(&m->scheduler, seq, err);
-    if (code == LR_OK) {
-        code = logits_chunks(m, seq, out, err);
-        /* The device's tokens are those of this computation: no step follows the last one. */
-        m->whole = m->whole || m->begun != 0;
-        serving_scheduler_return(&m->scheduler, seq);
-    }
-    engine_sequence_destroy(seq);
     return code;
 }

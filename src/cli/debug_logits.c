@@ -39,12 +39,15 @@ static lr_code debug_logits_run(const struct lr_settings *settings, struct lr_er
 {
     const struct lr_engine_host host = {.size = sizeof(host), .log = debug_logits_tell};
     struct cli_engine engine = {0};
-    uint32_t *ids;
+    uint32_t *ids, beside = (uint32_t)lr_settings_int(settings, "beside");
     size_t count;
+    char extra[32];
 
+    snprintf(extra, sizeof(extra), "{\"beside\":%u}", beside);
     lr_code code = cli_engine_read_ids(&ids, &count, err);
     if (code == LR_OK)
-        code = cli_engine_open(settings, &host, 1, 0, &engine, err);
+        code = cli_engine_open_extra(settings, &host, lr_settings_str(settings, "model"),
+                                     beside > 0 ? extra : NULL, 1 + beside, 0, &engine, err);
     if (code == LR_OK)
         code = print_logits(&engine, ids, count, err);
     cli_engine_close(&engine);
@@ -52,14 +55,22 @@ static lr_code debug_logits_run(const struct lr_settings *settings, struct lr_er
     return code;
 }
 
-static const struct lr_setting flags[] = {CLI_ENGINE_FLAGS};
+static const struct lr_setting flags[] = {
+    CLI_ENGINE_FLAGS,
+    {.name = "beside",
+     .type = LR_SETTING_INT,
+     .fallback = "0",
+     .max = 63,
+     .help = "other prompts of the same length in each batch; takes the place of "
+             "--engine-options"},
+};
 
 const struct cli_command cli_debug_logits = {
     .name = "logits",
     .summary = "Compute the logits of every position of a JSON array of ids on stdin",
     .details = "Writes only little-endian float32 values, positions times vocabulary.\n"
                "--chunk N computes the prompt in chunks of N; on the CPU device the bytes are\n"
-               "the same for every N.\n"
+               "the same for every N, and beside other prompts (--beside N).\n"
                "  echo '[1,2,3]' | llm-router debug logits --model DIR > logits.f32",
     .flags = {flags, sizeof(flags) / sizeof(flags[0])},
     .run = debug_logits_run,
