@@ -81,6 +81,14 @@ static uint32_t depth_unit(const struct native_spec *s)
     return depth > UINT32_MAX ? UINT32_MAX : (uint32_t)depth;
 }
 
+static struct serving_lengths lengths_of(const struct native_spec *s)
+{
+    for (uint32_t i = 0; i < s->rope_count; i++)
+        if (s->ropes[i].longer != NULL || s->ropes[i].dynamic > 0)
+            return (struct serving_lengths){s->ropes[i].limit, s->ropes[i].dynamic > 0};
+    return (struct serving_lengths){0};
+}
+
 static void model_facts(const void *model, struct serving_facts *out)
 {
     const struct native_model *m = model;
@@ -89,6 +97,7 @@ static void model_facts(const void *model, struct serving_facts *out)
         .vocab_rows = m->spec.vocab,
         .context = m->spec.context,
         .depth_unit = depth_unit(&m->spec),
+        .lengths = lengths_of(&m->spec),
         .source = "safetensors",
         .stop_count = m->stop_count,
     };

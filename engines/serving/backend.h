@@ -86,6 +86,14 @@ struct serving_options {
 
 /* ---- models ---- */
 
+/* Models whose keys depend on the length of the prompt (rope scaling by length): prompts of up
+ * to `limit` tokens have equal keys; beyond it all have, or with `exact` those of the same
+ * length. limit 0: keys do not depend on it. */
+struct serving_lengths {
+    uint32_t limit;
+    bool exact;
+};
+
 /* What the serving part must know of a model. */
 struct serving_facts {
     uint32_t vocab_rows; /* ids that have logits */
@@ -99,6 +107,7 @@ struct serving_facts {
     /* The depth at which attention over the keys of a sequence takes as long as everything else
      * of a token; 0: attention costs nothing (pace.h). */
     uint32_t depth_unit;
+    struct serving_lengths lengths;
     const char *source; /* for the log: which files the weights come from; until close */
 };
 
@@ -192,6 +201,7 @@ struct serving_step {
     uint32_t position;      /* of tokens[0]; all earlier positions are in the cache */
     uint32_t count;         /* tokens, at least 1 */
     uint32_t page_count;    /* entries of every table; they cover position + count */
+    uint32_t prompt;        /* tokens of the sequence's prompt: the same in all its steps */
     const uint32_t *tokens; /* ids below vocab_rows */
     const uint32_t *pages[SERVING_KINDS_MAX]; /* tables by kind */
     /* Before the first token the slot's state becomes that of this snapshot; after the last

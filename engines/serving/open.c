@@ -252,6 +252,7 @@ static lr_code bring_up(struct lr_engine_model *m, const char *dir, const struct
     if (code != LR_OK)
         return code;
     m->beside = serving_logits_beside(s->options.extra_json);
+    serving_scheduler_set_lengths(&m->scheduler, facts.lengths);
     serving_scheduler_set_pace(&m->scheduler, s->given.target_gap_ms, facts.depth_unit);
     open_session(m);
     if (!open_round(&m->round, m->plan.max_sequences) ||

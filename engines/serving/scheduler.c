@@ -108,16 +108,28 @@ void serving_scheduler_slide(struct serving_scheduler *s, struct engine_sequence
                        serving_cache_first(&s->cache, kind, seq->computed), end);
 }
 
+/* Where keys depend on the length of their prompt, only prompts of one class share pages: those
+ * up to the limit, and beyond it all others, or those of the same length. */
+static uint64_t scope_for(const struct serving_scheduler *s, const struct engine_sequence *seq)
+{
+    const uint64_t odd = 0x9E3779B97F4A7C15u;
+    uint64_t length = s->lengths.limit != 0 && seq->prompt_count > s->lengths.limit
+                          ? (s->lengths.exact ? seq->prompt_count : 1)
+                          : 0;
+
+    return seq->cache_scope ^ length * 2 * odd; /* even, as scopes are */
+}
+
 /* Fills the tables of an empty slot with the cached prefix of the sequence. */
 static bool begin_from_cache(struct serving_scheduler *s, struct serving_slot *slot,
                              struct engine_sequence *seq)
 {
-    struct serving_match match =
-        serving_cache_match(&s->cache, seq->cache_scope, seq->ids, seq->count);
+    uint64_t scope = scope_for(s, seq);
+    struct serving_match match = serving_cache_match(&s->cache, scope, seq->ids, seq->count);
 
     if (!reserve(s, slot, match.pages))
         return false;
-    serving_cache_hold(&s->cache, seq->cache_scope, seq->ids, match, slot->tables);
+    serving_cache_hold(&s->cache, scope, seq->ids, match, slot->tables);
     slot->page_count = slot->remembered = match.pages;
     slot->chain = match.chain;
     serving_state_enter(&slot->state, &s->cache, &match);
@@ -344,6 +356,7 @@ struct serving_step serving_scheduler_part(struct serving_scheduler *s,
         .position = seq->computed,
         .count = seq->take,
         .page_count = slot->page_count,
+        .prompt = seq->prompt_count,
         .tokens = seq->ids + seq->computed,
         .snapshot_load = SERVING_NONE,
         .snapshot_save = SERVING_NONE,
@@ -447,6 +460,11 @@ void serving_scheduler_settle(struct serving_scheduler *s)
         if (excess != 0 && (excess >= p->total / PART || p->total - excess <= p->limit))
             shrink(s, kind);
     }
+}
+
+void serving_scheduler_set_lengths(struct serving_scheduler *s, struct serving_lengths lengths)
+{
+    s->lengths = lengths;
 }
 
 void serving_scheduler_set_pace(struct serving_scheduler *s, uint32_t target_gap_ms,

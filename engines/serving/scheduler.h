@@ -52,6 +52,7 @@ struct serving_scheduler {
     struct serving_cache cache;
     struct engine_queue queue;
     uint32_t turn; /* of sequences that wait a step: the place of the first in the order */
+    struct serving_lengths lengths;
     struct serving_slot *slots;   /* owned, max_sequences */
     struct serving_claim *claims; /* owned, max_sequences: scratch of a choice */
 };
@@ -60,6 +61,8 @@ LR_MUST_USE lr_code serving_scheduler_init(struct serving_scheduler *s,
                                            const struct serving_plan *plan,
                                            struct lr_error *err);
 void serving_scheduler_deinit(struct serving_scheduler *s); /* destroys its sequences */
+/* Before the first sequence; without this call the keys of all prompts are alike. */
+void serving_scheduler_set_lengths(struct serving_scheduler *s, struct serving_lengths lengths);
 /* See pace.h.  Without this call: the default gap, and every depth costs the same. */
 void serving_scheduler_set_pace(struct serving_scheduler *s, uint32_t target_gap_ms,
                                 uint32_t depth_unit);

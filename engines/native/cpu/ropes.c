@@ -30,18 +30,12 @@ static void fill_dynamic(const struct native_rope_table *t, uint32_t length, uin
     }
 }
 
-/* Angles that depend on the length are those of the prompt's length, for the whole answer. */
-static uint32_t length_of(const struct serving_step *step)
-{
-    return step->position + step->count;
-}
-
 static void ropes_task(void *ctx, uint32_t token, uint32_t worker)
 {
     const struct native_run *run = ctx;
     const struct native_spec *s = run->b->spec;
     const struct native_token *at = &run->b->tokens[token];
-    uint32_t length = length_of(at->step);
+    uint32_t length = at->step->prompt; /* for the whole answer, docs/adr/0108 */
 
     (void)worker;
     for (uint32_t i = 0; i < s->rope_count; i++) {

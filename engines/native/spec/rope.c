@@ -141,6 +141,19 @@ static void scale_rope(struct native_builder *b, struct native_rope *r, uint32_t
     }
 }
 
+/* Scaling of these kinds is there for contexts beyond max_position_embeddings. */
+static void widen_context(struct native_spec *s, const struct native_rope *r)
+{
+    double context = 0;
+
+    if (r->kind == NATIVE_ROPE_DYNAMIC && !(r->alpha > 0))
+        context = r->context * r->factor;
+    else if (r->kind == NATIVE_ROPE_YARN)
+        context = r->original * r->factor;
+    if (context > s->context && context < 1 << 26)
+        s->context = (uint32_t)context;
+}
+
 uint32_t native_rope_table(struct native_builder *b, const struct native_rope *rope,
                            uint32_t head_size, uint32_t dims)
 {
@@ -171,5 +184,6 @@ uint32_t native_rope_table(struct native_builder *b, const struct native_rope *r
         .dims = dims, .inverse = inverse, .attention = 1, .theta = r.theta};
     native_rope_plain(r.theta, dims, inverse);
     scale_rope(b, &r, head_size, dims, t, inverse);
+    widen_context(s, &r);
     return s->rope_count++;
 }

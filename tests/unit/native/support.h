@@ -46,6 +46,7 @@ struct run {
     struct serving_backend *backend;
     uint32_t *usable;
     uint32_t pages[1 + RUN_BESIDE][RUN_KINDS][RUN_CONTEXT];
+    uint32_t prompt; /* tokens of the prompt that is computed */
     struct how how;
 };
 
@@ -94,6 +95,7 @@ static inline struct serving_step run_step(struct run *r, uint32_t slot, const u
                                 .position = at,
                                 .count = count,
                                 .page_count = (at + count + 31) / 32,
+                                .prompt = r->prompt,
                                 .tokens = ids + at,
                                 .snapshot_load = SERVING_NONE,
                                 .snapshot_save = SERVING_NONE};
@@ -112,6 +114,7 @@ static inline float *run_logits(struct run *r, const uint32_t *ids, uint32_t cou
     struct lr_error err = {0};
 
     assert_true(out != NULL && others != NULL);
+    r->prompt = count;
     for (uint32_t i = 0; i < RUN_BESIDE * count; i++)
         others[i] = (i * 7 + ids[i % count]) % (uint32_t)vocab;
     for (uint32_t at = 0; at < count; at += r->how.chunk) {
