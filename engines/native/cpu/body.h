@@ -129,38 +129,51 @@ static void dense_transposed(const struct native_dense *job)
 }
 
 /* MXFP4: 32 columns share a power of two.  Their values are exact in float32. */
+LANES_INLINE void tile_mxfp4(const struct native_dense *job, uint32_t row, uint32_t token,
+                             const int rows, const int tokens)
+{
+    enum { GROUP = 32 };
+    const struct native_matrix *m = job->matrix;
+    size_t groups = m->columns / GROUP, from = (job->first + row) * groups;
+    const uint8_t *blocks = (const uint8_t *)m->data + from * (GROUP / 2);
+    const uint8_t *scales = m->scales + from;
+    const float *const *x = job->x + token;
+    lanes acc[FP4_ROWS * FP4_TOKENS];
+
+    for (int i = 0; i < rows * tokens; i++)
+        acc[i] = lanes_zero();
+    for (size_t g = 0; g < groups; g++)
+        for (int r = 0; r < rows; r++) {
+            size_t at = (size_t)r * groups + g;
+            lanes low, high;
+            lanes_fp4(blocks + at * (GROUP / 2), scalar_power(scales[at]), &low, &high);
+            for (int t = 0; t < tokens; t++) {
+                lanes sum = acc[r * tokens + t];
+                sum = lanes_fma(low, lanes_load(x[t] + g * GROUP), sum);
+                acc[r * tokens + t] =
+                    lanes_fma(high, lanes_load(x[t] + g * GROUP + LANES), sum);
+            }
+        }
+    for (int r = 0; r < rows; r++)
+        for (int t = 0; t < tokens; t++)
+            job->y[(token + (size_t)t) * job->y_stride + row + (size_t)r] =
+                lanes_sum(acc[r * tokens + t]);
+}
+
 static void dense_mxfp4(const struct native_dense *job)
 {
-    static const float fp4[16] = {0.0f,  0.5f,  1.0f,  1.5f,  2.0f,  3.0f,  4.0f,  6.0f,
-                                  -0.0f, -0.5f, -1.0f, -1.5f, -2.0f, -3.0f, -4.0f, -6.0f};
-    enum { GROUP = 32, BLOCK = 8 };
-    const struct native_matrix *m = job->matrix;
-    size_t groups = m->columns / GROUP;
-
-    for (uint32_t r = 0; r < job->rows; r++) {
-        const uint8_t *blocks =
-            (const uint8_t *)m->data + (job->first + r) * groups * (GROUP / 2);
-        const uint8_t *scales = m->scales + (job->first + r) * groups;
-        for (uint32_t t = 0; t < job->tokens; t += BLOCK) {
-            uint32_t n = job->tokens - t < BLOCK ? job->tokens - t : BLOCK;
-            lanes acc[BLOCK];
-            for (uint32_t i = 0; i < n; i++)
-                acc[i] = lanes_zero();
-            for (size_t g = 0; g < groups; g++) {
-                float w[GROUP];
-                float scale = scalar_power(scales[g]);
-                for (int i = 0; i < GROUP / 2; i++) {
-                    w[2 * i] = fp4[blocks[g * 16 + (size_t)i] & 15] * scale;
-                    w[2 * i + 1] = fp4[blocks[g * 16 + (size_t)i] >> 4] * scale;
-                }
-                for (uint32_t i = 0; i < n; i++) {
-                    const float *x = job->x[t + i] + g * GROUP;
-                    acc[i] = lanes_fma(lanes_load(w), lanes_load(x), acc[i]);
-                    acc[i] = lanes_fma(lanes_load(w + LANES), lanes_load(x + LANES), acc[i]);
-                }
-            }
-            for (uint32_t i = 0; i < n; i++)
-                job->y[(t + i) * job->y_stride + r] = lanes_sum(acc[i]);
+    for (uint32_t r = 0; r < job->rows;) {
+        uint32_t t = 0;
+        if (job->rows - r >= FP4_ROWS) {
+            for (; t + FP4_TOKENS <= job->tokens; t += FP4_TOKENS)
+                tile_mxfp4(job, r, t, FP4_ROWS, FP4_TOKENS);
+            for (; t < job->tokens; t++)
+                tile_mxfp4(job, r, t, FP4_ROWS, 1);
+            r += FP4_ROWS;
+        } else {
+            for (; t < job->tokens; t++)
+                tile_mxfp4(job, r, t, 1, 1);
+            r++;
         }
     }
 }

@@ -17,6 +17,9 @@
 
 enum { LANES = 16 };
 
+/* Twice the values of E2M1: sign, two bits of exponent, one of mantissa. */
+#define LANES_FP4 0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12
+
 /* Half precision by integers: exact, also for subnormal numbers. */
 LANES_INLINE float lanes_half(uint16_t h)
 {
@@ -58,7 +61,7 @@ LANES_INLINE float lanes_total(const float v[LANES])
 
 #if defined(NATIVE_LANES_AVX512)
 #include <immintrin.h>
-enum { WIDE_ROWS = 8, TILE_ROWS = 4, TILE_TOKENS = 6 };
+enum { WIDE_ROWS = 8, TILE_ROWS = 4, TILE_TOKENS = 6, FP4_ROWS = 4, FP4_TOKENS = 4 };
 typedef __m512 lanes;
 
 LANES_INLINE lanes lanes_zero(void)
@@ -90,6 +93,26 @@ LANES_INLINE lanes lanes_f16(const uint16_t *p)
 {
     return _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)(const void *)p));
 }
+/* The 32 values of a block in the order of the columns: a byte holds two, the low half first.
+ */
+LANES_INLINE void lanes_fp4_bytes(const uint8_t *block, __m128i *low, __m128i *high)
+{
+    const __m128i table = _mm_setr_epi8(LANES_FP4), half = _mm_set1_epi8(15);
+    __m128i bytes = _mm_loadu_si128((const __m128i *)(const void *)block);
+    __m128i even = _mm_shuffle_epi8(table, _mm_and_si128(bytes, half));
+    __m128i odd = _mm_shuffle_epi8(table, _mm_and_si128(_mm_srli_epi16(bytes, 4), half));
+    *low = _mm_unpacklo_epi8(even, odd);
+    *high = _mm_unpackhi_epi8(even, odd);
+}
+LANES_INLINE void lanes_fp4(const uint8_t *block, float scale, lanes *a, lanes *b)
+{
+    __m512 unit = _mm512_set1_ps(0.5f * scale);
+    __m128i low, high;
+
+    lanes_fp4_bytes(block, &low, &high);
+    *a = _mm512_mul_ps(_mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(low)), unit);
+    *b = _mm512_mul_ps(_mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(high)), unit);
+}
 LANES_INLINE float lanes_sum(lanes v)
 {
     __m256 low = _mm512_castps512_ps256(v);
@@ -102,7 +125,7 @@ LANES_INLINE float lanes_sum(lanes v)
 
 #elif defined(NATIVE_LANES_AVX2)
 #include <immintrin.h>
-enum { WIDE_ROWS = 4, TILE_ROWS = 2, TILE_TOKENS = 3 };
+enum { WIDE_ROWS = 4, TILE_ROWS = 2, TILE_TOKENS = 3, FP4_ROWS = 2, FP4_TOKENS = 2 };
 typedef struct {
     __m256 a, b;
 } lanes;
@@ -142,6 +165,30 @@ LANES_INLINE lanes lanes_f16(const uint16_t *p)
     return (lanes){_mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)(const void *)p)),
                    _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)(const void *)(p + 8)))};
 }
+/* The 32 values of a block in the order of the columns: a byte holds two, the low half first.
+ */
+LANES_INLINE void lanes_fp4_bytes(const uint8_t *block, __m128i *low, __m128i *high)
+{
+    const __m128i table = _mm_setr_epi8(LANES_FP4), half = _mm_set1_epi8(15);
+    __m128i bytes = _mm_loadu_si128((const __m128i *)(const void *)block);
+    __m128i even = _mm_shuffle_epi8(table, _mm_and_si128(bytes, half));
+    __m128i odd = _mm_shuffle_epi8(table, _mm_and_si128(_mm_srli_epi16(bytes, 4), half));
+    *low = _mm_unpacklo_epi8(even, odd);
+    *high = _mm_unpackhi_epi8(even, odd);
+}
+LANES_INLINE __m256 lanes_fp4_part(__m128i bytes, __m256 unit)
+{
+    return _mm256_mul_ps(_mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(bytes)), unit);
+}
+LANES_INLINE void lanes_fp4(const uint8_t *block, float scale, lanes *a, lanes *b)
+{
+    __m256 unit = _mm256_set1_ps(0.5f * scale);
+    __m128i low, high;
+
+    lanes_fp4_bytes(block, &low, &high);
+    *a = (lanes){lanes_fp4_part(low, unit), lanes_fp4_part(_mm_srli_si128(low, 8), unit)};
+    *b = (lanes){lanes_fp4_part(high, unit), lanes_fp4_part(_mm_srli_si128(high, 8), unit)};
+}
 LANES_INLINE float lanes_sum(lanes v)
 {
     __m256 a = _mm256_add_ps(v.a, v.b);
@@ -152,7 +199,7 @@ LANES_INLINE float lanes_sum(lanes v)
 
 #elif defined(NATIVE_LANES_NEON)
 #include <arm_neon.h>
-enum { WIDE_ROWS = 4, TILE_ROWS = 2, TILE_TOKENS = 3 };
+enum { WIDE_ROWS = 4, TILE_ROWS = 2, TILE_TOKENS = 3, FP4_ROWS = 2, FP4_TOKENS = 2 };
 typedef struct {
     float32x4_t a, b, c, d;
 } lanes;
@@ -201,6 +248,28 @@ LANES_INLINE lanes lanes_f16(const uint16_t *p)
                    vcvt_f32_f16(vreinterpret_f16_u16(vld1_u16(p + 8))),
                    vcvt_f32_f16(vreinterpret_f16_u16(vld1_u16(p + 12)))};
 }
+LANES_INLINE lanes lanes_fp4_part(int8x16_t bytes, float32x4_t unit)
+{
+    int16x8_t low = vmovl_s8(vget_low_s8(bytes)), high = vmovl_s8(vget_high_s8(bytes));
+    return (lanes){vmulq_f32(vcvtq_f32_s32(vmovl_s16(vget_low_s16(low))), unit),
+                   vmulq_f32(vcvtq_f32_s32(vmovl_s16(vget_high_s16(low))), unit),
+                   vmulq_f32(vcvtq_f32_s32(vmovl_s16(vget_low_s16(high))), unit),
+                   vmulq_f32(vcvtq_f32_s32(vmovl_s16(vget_high_s16(high))), unit)};
+}
+/* The 32 values of a block in the order of the columns: a byte holds two, the low half first.
+ */
+LANES_INLINE void lanes_fp4(const uint8_t *block, float scale, lanes *a, lanes *b)
+{
+    static const int8_t values[16] = {LANES_FP4};
+    int8x16_t table = vld1q_s8(values);
+    uint8x16_t bytes = vld1q_u8(block);
+    int8x16_t even = vqtbl1q_s8(table, vandq_u8(bytes, vdupq_n_u8(15)));
+    int8x16_t odd = vqtbl1q_s8(table, vshrq_n_u8(bytes, 4));
+    float32x4_t unit = vdupq_n_f32(0.5f * scale);
+
+    *a = lanes_fp4_part(vzip1q_s8(even, odd), unit);
+    *b = lanes_fp4_part(vzip2q_s8(even, odd), unit);
+}
 LANES_INLINE float lanes_sum(lanes v)
 {
     float32x4_t b = vaddq_f32(vaddq_f32(v.a, v.c), vaddq_f32(v.b, v.d));
@@ -209,7 +278,7 @@ LANES_INLINE float lanes_sum(lanes v)
 }
 
 #else
-enum { WIDE_ROWS = 1, TILE_ROWS = 1, TILE_TOKENS = 1 };
+enum { WIDE_ROWS = 1, TILE_ROWS = 1, TILE_TOKENS = 1, FP4_ROWS = 1, FP4_TOKENS = 1 };
 typedef struct {
     float v[LANES];
 } lanes;
@@ -254,6 +323,14 @@ LANES_INLINE lanes lanes_f16(const uint16_t *p)
     for (int i = 0; i < LANES; i++)
         out.v[i] = lanes_half(p[i]);
     return out;
+}
+LANES_INLINE void lanes_fp4(const uint8_t *block, float scale, lanes *a, lanes *b)
+{
+    static const int8_t values[16] = {LANES_FP4};
+    for (int i = 0; i < LANES; i++) {
+        a->v[i] = (float)values[block[i / 2] >> (i % 2 * 4) & 15] * (0.5f * scale);
+        b->v[i] = (float)values[block[8 + i / 2] >> (i % 2 * 4) & 15] * (0.5f * scale);
+    }
 }
 LANES_INLINE float lanes_sum(lanes v)
 {
