@@ -208,8 +208,8 @@ static void cpu_close(struct gptoss_backend *b)
     for (uint32_t i = 0; b->samplers != NULL && i < b->plan.threads; i++)
         sampler_destroy(b->samplers[i]);
     free(b->samplers);
-    cpu_region_close(&b->regions[GPTOSS_FULL]);
-    cpu_region_close(&b->regions[GPTOSS_WINDOW]);
+    engine_region_close(&b->regions[GPTOSS_FULL]);
+    engine_region_close(&b->regions[GPTOSS_WINDOW]);
     lr_aligned_free(b->block);
     free(b);
 }
@@ -220,10 +220,10 @@ static lr_code cpu_allot(struct gptoss_backend *b, struct lr_error *err)
     bool ok = true;
     size_t bytes = cpu_lay_out(b, b->config, NULL);
 
-    ok = cpu_region_open(&b->regions[GPTOSS_FULL], p->full_pages, p->most_pages[GPTOSS_FULL],
-                         p->full_page_bytes) &&
-         cpu_region_open(&b->regions[GPTOSS_WINDOW], p->window_pages,
-                         p->most_pages[GPTOSS_WINDOW], p->window_page_bytes);
+    ok = engine_region_open(&b->regions[GPTOSS_FULL], p->full_pages, p->most_pages[GPTOSS_FULL],
+                            p->full_page_bytes) &&
+         engine_region_open(&b->regions[GPTOSS_WINDOW], p->window_pages,
+                            p->most_pages[GPTOSS_WINDOW], p->window_page_bytes);
     b->full_cache = (float *)(void *)b->regions[GPTOSS_FULL].base;
     b->window_cache = (float *)(void *)b->regions[GPTOSS_WINDOW].base;
     b->samplers = calloc(p->threads, sizeof(*b->samplers));

@@ -8,6 +8,7 @@
 #define GPTOSS_BACKEND_CPU_CPU_H
 
 #include "engines/devices/cpu/pool.h"
+#include "engines/devices/cpu/region.h"
 #include "engines/gptoss/backend/backend.h"
 #include "engines/gptoss/backend/cpu/kernels.h"
 
@@ -40,14 +41,6 @@ struct cpu_sizes {
     size_t group;     /* heads / kv_heads */
 };
 
-/* Addresses for the most pages of a kind; memory only behind the first ones (memory.c). */
-struct cpu_region {
-    char *base; /* NULL: none */
-    size_t reserved;
-    size_t usable; /* bytes from the base on, whole pages of the system */
-    uint64_t page_bytes;
-};
-
 struct gptoss_backend {
     const struct model_gptoss *weights; /* borrowed */
     const struct model_config *config;  /* in weights */
@@ -63,7 +56,7 @@ struct gptoss_backend {
     /* Key/value cache: [page][layer of the kind][K then V][kv head][head_dim * page] */
     float *full_cache;
     float *window_cache;
-    struct cpu_region regions[GPTOSS_KINDS]; /* owned: memory of the two caches */
+    struct engine_region regions[GPTOSS_KINDS]; /* owned: memory of the two caches */
     uint32_t *kind_index; /* by layer: its index among the layers of its kind */
 
     /* Workspace, for step_tokens tokens. */
@@ -142,9 +135,6 @@ LR_MUST_USE lr_code cpu_read_weights(const struct gptoss_backend_host *host,
 
 /* ---- memory.c ---- */
 
-/* False: no addresses or no memory. */
-bool cpu_region_open(struct cpu_region *r, uint32_t pages, uint32_t most, uint64_t page_bytes);
-void cpu_region_close(struct cpu_region *r);
 LR_MUST_USE lr_code cpu_resize(struct gptoss_backend *b, enum gptoss_kind kind, uint32_t pages,
                                struct lr_error *err);
 LR_MUST_USE lr_code cpu_move(struct gptoss_backend *b, enum gptoss_kind kind,
