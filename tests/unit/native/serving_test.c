@@ -1,0 +1,145 @@
+/* Models of the native engine under the scheduler: KV pages of several kinds and snapshots of
+ * recurrent state come and go, move and are found again, and no answer changes. */
+#include "tests/unit/engine_recorder.h"
+
+#include <stdio.h>
+
+#include "engines/native/engine.h"
+
+#ifndef LR_SOURCE_DIR
+#define LR_SOURCE_DIR "."
+#endif
+
+enum { VOCABULARY = 90, PROMPT = 300, ANSWER = 40, CHUNK = 64 };
+
+/* With full attention and recurrent state, with several kinds of recurrent layers, with windows
+ * and shared layers, with latent pages. */
+static const char *const families[] = {"qwen3.5",  "nemotron-h", "granite-hybrid",
+                                       "lfm2-moe", "gemma4",     "deepseek-v3"};
+enum { FAMILIES_COUNT = sizeof(families) / sizeof(families[0]) };
+
+static inline const struct lr_engine_api *recorder_api(void)
+{
+    return native_engine_api();
+}
+
+static struct recorder *open_family(const char *family, uint32_t kv_tokens)
+{
+    const struct lr_engine_options options = {.size = sizeof(options),
+                                              .max_tokens = kv_tokens,
+                                              .max_context = 512,
+                                              .max_sequences = 4,
+                                              .prefill_chunk = CHUNK,
+                                              .threads = 2};
+    char dir[4096];
+
+    (void)snprintf(dir, sizeof(dir), "%s/tests/fixtures/families/%s", LR_SOURCE_DIR, family);
+    return recorder_open(dir, &options);
+}
+
+/* The prompt begins as that of `like` for `same` ids. */
+static void submit(struct recorder *r, uint64_t id, const char *scope, uint32_t like,
+                   uint32_t same)
+{
+    uint32_t ids[PROMPT];
+
+    for (uint32_t i = 0; i < PROMPT; i++)
+        ids[i] = 3 + (i * 31 + (i < same ? like : (uint32_t)id) * 7) % VOCABULARY;
+    struct lr_engine_request q = plain_request(id, ids, PROMPT, ANSWER);
+    q.ignore_stop = 1;
+    q.cache_scope = scope;
+    q.sampling.temperature = 1.0f;
+    q.sampling.seed = like;
+    must_submit(r, &q);
+}
+
+static void expect_same(struct recorder *r, uint64_t a, uint64_t b)
+{
+    assert_int_equal(record_of(r, a)->count, ANSWER);
+    assert_int_equal(record_of(r, b)->count, ANSWER);
+    assert_memory_equal(record_of(r, a)->tokens, record_of(r, b)->tokens,
+                        ANSWER * sizeof(uint32_t));
+}
+
+static void a_prompt_that_is_found_gives_the_answer_of_one_that_is_computed(void **state)
+{
+    (void)state;
+    for (int f = 0; f < FAMILIES_COUNT; f++) {
+        struct recorder *r = open_family(families[f], 0);
+        submit(r, 1, "one", 1, PROMPT);
+        recorder_run(r);
+        submit(r, 2, "one", 1, PROMPT);
+        submit(r, 3, "two", 1, PROMPT);
+        submit(r, 4, "one", 1, 200); /* meets the others up to there, in no chunk's end */
+        recorder_run(r);
+        submit(r, 5, "one", 1, 200);
+        recorder_run(r);
+        expect_same(r, 1, 2);
+        expect_same(r, 1, 3);
+        assert_true(record_of(r, 2)->usage.cached_tokens >= PROMPT - 44);
+        assert_int_equal(record_of(r, 3)->usage.cached_tokens, 0);
+        /* The first one finds where they part, where that was not kept; windows may be gone. */
+        assert_true(record_of(r, 4)->usage.cached_tokens == 192 ||
+                    record_of(r, 5)->usage.cached_tokens == 192);
+        assert_int_equal(recorder_stats(r).kv_bytes_in_use, 0);
+        recorder_close(r);
+    }
+}
+
+static void answers_stay_the_same_while_their_memory_grows_shrinks_and_moves(void **state)
+{
+    (void)state;
+    for (int f = 0; f < FAMILIES_COUNT; f++) {
+        struct recorder *r = open_family(families[f], 0);
+        const struct lr_engine_api *api = native_engine_api();
+        struct lr_error err = {0};
+        uint64_t kv_bytes, base = recorder_stats(r).kv_bytes;
+        int32_t busy;
+        submit(r, 1, "one", 1, PROMPT);
+        recorder_run(r);
+        for (uint64_t id = 2; id <= 4; id++)
+            submit(r, id, "one", id == 4 ? 1 : (uint32_t)id, PROMPT);
+        do {
+            assert_int_equal(api->step(r->model, &busy, &err), LR_OK);
+            struct lr_engine_stats st = recorder_stats(r);
+            uint64_t promised = st.kv_bytes_reclaimable;
+            assert_int_equal(api->limit_kv(r->model, st.steps % 3 * base, &kv_bytes, &err),
+                             LR_OK);
+            assert_true(st.steps % 3 != 0 || kv_bytes == st.kv_bytes - promised);
+        } while (busy);
+        expect_same(r, 1, 4);
+        assert_int_equal(recorder_stats(r).kv_bytes_in_use, 0);
+        recorder_close(r);
+    }
+}
+
+static void requests_that_lose_their_memory_to_others_have_the_same_answer(void **state)
+{
+    static const char *const scopes[] = {"one", NULL, "two", "two"};
+
+    (void)state;
+    for (int f = 0; f < FAMILIES_COUNT; f++) {
+        struct recorder *r =
+            open_family(families[f], 1050); /* three prompts and their answers */
+        for (uint32_t i = 0; i < 4; i++) {
+            submit(r, 10 + i, NULL, i, PROMPT);
+            recorder_run(r);
+        }
+        for (uint32_t i = 0; i < 4; i++)
+            submit(r, 20 + i, scopes[i], i, PROMPT);
+        recorder_run(r);
+        for (uint32_t i = 0; i < 4; i++)
+            expect_same(r, 10 + i, 20 + i);
+        recorder_close(r);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_prompt_that_is_found_gives_the_answer_of_one_that_is_computed),
+        cmocka_unit_test(answers_stay_the_same_while_their_memory_grows_shrinks_and_moves),
+        cmocka_unit_test(requests_that_lose_their_memory_to_others_have_the_same_answer),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
