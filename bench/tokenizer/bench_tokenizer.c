@@ -2,7 +2,7 @@
  *
  * Usage: bench_tokenizer TOKENIZER.json TEXT [REPEAT]
  * TEXT is a file of prose, repeated or cut to 10 MB.  It also measures texts that are hard
- * for a tokenizer: one letter, blanks, random bytes, random letters.  Each
+ * for a tokenizer: one letter, blanks, combining marks, random bytes, random letters.  Each
  * figure is the median of REPEAT runs (5) in CPU time of one thread, so that a busy machine
  * does not count; the ratio is to the prose.
  */
@@ -84,6 +84,9 @@ static void fill(char *text, int kind)
         case 3:
             text[i] = (char)('a' + r % 26);
             break;
+        case 4: /* U+0301 and U+0316, whose canonical order is the other one */
+            text[i] = "\xCC\x81\xCC\x96"[i % 4];
+            break;
         default:
             text[i] = pair[i % 2];
         }
@@ -92,8 +95,8 @@ static void fill(char *text, int kind)
 
 int main(int argc, char **argv)
 {
-    static const char *const names[] = {"one letter", "blanks", "random bytes",
-                                        "random letters", "two letters"};
+    static const char *const names[] = {"one letter",     "blanks", "random bytes",
+                                        "random letters", "marks",  "two letters"};
     int repeat = argc > 3 ? atoi(argv[3]) : 5;
     if (argc < 3 || repeat < 1 || repeat > REPEAT_MAX) {
         fprintf(stderr, "usage: bench_tokenizer TOKENIZER.json TEXT [REPEAT]\n");
@@ -125,7 +128,7 @@ int main(int argc, char **argv)
     for (size_t i = 0; i < TEXT_BYTES; i++)
         text[i] = prose.data[i % prose.len];
     double seconds = measure(t, "prose", text, repeat, 0);
-    for (int kind = 0; kind < 5; kind++) {
+    for (int kind = 0; kind < 6; kind++) {
         fill(text, kind);
         (void)measure(t, names[kind], text, repeat, seconds);
     }

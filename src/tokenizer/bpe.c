@@ -127,15 +127,17 @@ static bool seam_holds(struct bpe *b, uint32_t left, uint32_t right, const char 
 }
 
 /* Encodes bytes[done..end) after the piece's ids in b->out from `first` on; false when the seam
- * is too far back. */
-static bool add_window(struct bpe *b, const char *bytes, size_t done, size_t end, size_t first)
+ * is too far back.  *redone is the number of bytes before `done` that were encoded again. */
+static bool add_window(struct bpe *b, const char *bytes, size_t done, size_t end, size_t first,
+                       size_t *redone)
 {
     struct tokenizer_ids *out = b->out;
     size_t kept = out->count, before = done;
     for (size_t pull = PULL_FIRST;; pull *= 2) {
         for (size_t i = 0; i < pull && kept > first; i++)
             before -= b->t->vocab.tokens[out->items[--kept]].len;
-        if (done - before > PULL_MAX)
+        *redone = done - before;
+        if (*redone > PULL_MAX)
             return false;
         size_t added = out->count;
         size_t len = end - before;
@@ -164,11 +166,14 @@ static size_t window_end(const struct tokenizer *t, const char *bytes, size_t en
 
 static void merge_long(struct bpe *b, const char *bytes, size_t len)
 {
-    size_t first = b->out->count;
+    size_t first = b->out->count, redone = 0;
     for (size_t done = 0; done < len;) {
-        size_t end = len - done > WINDOW_NEW ? done + WINDOW_NEW : len;
+        /* Long tokens (runs of blanks) are encoded again whole; then a window adds as much, so
+         * that no byte is encoded more than a few times. */
+        size_t more = redone > WINDOW_NEW ? redone : WINDOW_NEW;
+        size_t end = len - done > more ? done + more : len;
         end = window_end(b->t, bytes, end, len);
-        if (!add_window(b, bytes, done, end, first)) {
+        if (!add_window(b, bytes, done, end, first, &redone)) {
             b->out->count = first;
             tokenizer_merge_large(b, bytes, len);
             return;

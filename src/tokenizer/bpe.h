@@ -28,7 +28,7 @@ enum {
     BPE_ENTRIES = 2048,
     BPE_POOL = 1 << 16,
     BPE_KEYS = 1 << 18,
-    BPE_CACHED_MAX = 1024,
+    BPE_CACHED_MAX = 8192,
 };
 
 /* Working memory of one call.  Thread: the caller's. */

@@ -26,6 +26,20 @@ struct rewriting {
     struct lr_buf to;
 };
 
+/* In PCRE2 the name of a script alone also means the script's extensions. */
+static void rewrite_property(struct rewriting *w)
+{
+    struct lr_str rest = lr_str_sub(w->from, w->at, w->from.len);
+    size_t end = lr_str_find_char(rest, '}');
+    size_t start = lr_str_starts(rest, "{^") ? 2 : 1;
+    if (end == LR_STR_NONE || !lr_str_starts(rest, "{") || end < start ||
+        !tokenizer_is_script(lr_str_sub(rest, start, end)))
+        return;
+    lr_buf_add(&w->to, rest.ptr, start);
+    lr_buf_add_z(&w->to, "sc:");
+    w->at += start;
+}
+
 /* Rewrites the escape at w->at (the backslash); false when it means something else in PCRE2. */
 static bool rewrite_escape(struct rewriting *w)
 {
@@ -47,11 +61,14 @@ static bool rewrite_escape(struct rewriting *w)
         return false;
     lr_buf_add_char(&w->to, '\\');
     lr_buf_add_char(&w->to, c);
+    if (c == 'p' || c == 'P')
+        rewrite_property(w);
     return true;
 }
 
-/* "[A&&[B]]" and "[A&&[^B]]" with w->at on "&&": PCRE2 has no intersection, so that a look
- * ahead for the second set precedes the first.  The result has no sets within sets. */
+/* "[A&&[B]]" and "[A&&[^B]]" with w->at on "&&": PCRE2 has no intersection, so the set is
+ * written as ranges of characters.  A look ahead before A would give the same matches, but
+ * PCRE2 needs memory for each repetition of such a group. */
 static bool rewrite_intersection(struct rewriting *w)
 {
     struct rewriting inner = {.from = w->from, .at = w->at + 3};
@@ -74,20 +91,20 @@ static bool rewrite_intersection(struct rewriting *w)
     }
     good = good && inner.at + 1 < inner.from.len && inner.from.ptr[inner.at + 1] == ']' &&
            inner.to.len != 0 && w->to.data[w->class_at + 1] != '^';
-    struct lr_buf whole;
-    lr_buf_init(&whole, w->to.limit);
-    lr_buf_add(&whole, w->to.data, w->class_at);
-    lr_buf_add_z(&whole, negated ? "(?:(?![" : "(?:(?=[");
-    lr_buf_add_str(&whole, lr_buf_str(&inner.to));
-    lr_buf_add_z(&whole, "])");
-    lr_buf_add(&whole, w->to.data + w->class_at, w->to.len - w->class_at);
-    lr_buf_add_z(&whole, "])");
+    struct lr_buf one;
+    lr_buf_init(&one, w->to.limit);
+    lr_buf_add_z(&one, negated ? "(?![" : "(?=[");
+    lr_buf_add_str(&one, lr_buf_str(&inner.to));
+    lr_buf_add_z(&one, "])");
+    lr_buf_add(&one, w->to.data + w->class_at, w->to.len - w->class_at);
+    lr_buf_add_char(&one, ']');
+    w->to.len = w->class_at;
+    good = good && !one.failed && tokenizer_pattern_ranges(lr_buf_str(&one), &w->to);
     lr_buf_free(&inner.to);
-    lr_buf_free(&w->to);
-    w->to = whole;
+    lr_buf_free(&one);
     w->at = inner.at + 2;
     w->in_class = false;
-    return good && !whole.failed;
+    return good && !w->to.failed;
 }
 
 /* "{2,3}+" is possessive in PCRE2 and a repeated repetition in Oniguruma. */
@@ -219,7 +236,28 @@ static bool classify(pcre2_code *code, uint32_t first, uint32_t last, char *room
     return true;
 }
 
-lr_code tokenizer_scan_classes(struct split_classes **out, struct lr_error *err)
+/* Marks the characters of Han, and takes them out of the classes of letters and marks. */
+static lr_code mark_han(struct split_classes *classes, struct lr_error *err)
+{
+    unsigned char *scripts;
+    lr_code rc = tokenizer_scripts(false, &scripts, err);
+    if (rc != LR_OK)
+        return rc;
+    for (uint32_t c = 0x2E80; c < SCAN_PLANES; c++) {
+        if (scripts[c] != scripts[0x4E00])
+            continue;
+        classes->han[c >> 6] |= (uint64_t)1 << (c & 63);
+        unsigned of = classes->of[c];
+        classes->of[c] = (of & (SCAN_UPPER | SCAN_LOWER | SCAN_CASELESS)) != 0 ? 0
+                         : of == SCAN_MARK                                     ? SCAN_OTHER
+                                           : (unsigned char)of;
+    }
+    classes->has_han = true;
+    free(scripts);
+    return LR_OK;
+}
+
+lr_code tokenizer_scan_classes(bool has_han, struct split_classes **out, struct lr_error *err)
 {
     *out = NULL;
     void *code = NULL;
@@ -227,7 +265,7 @@ lr_code tokenizer_scan_classes(struct split_classes **out, struct lr_error *err)
                                            "the pattern of character classes", &code, err);
     if (rc != LR_OK)
         return rc;
-    struct split_classes *classes = malloc(sizeof(*classes));
+    struct split_classes *classes = calloc(1, sizeof(*classes));
     char *room = malloc((size_t)SCAN_PLANES * 4);
     uint32_t *starts = malloc((size_t)SCAN_PLANES * sizeof(*starts));
     if (classes != NULL)
@@ -242,6 +280,11 @@ lr_code tokenizer_scan_classes(struct split_classes **out, struct lr_error *err)
     if (!good) {
         free(classes);
         return lr_fail(err, LR_OUT_OF_RAM, "no memory for the table of character classes");
+    }
+    rc = has_han ? mark_han(classes, err) : LR_OK;
+    if (rc != LR_OK) {
+        free(classes);
+        return rc;
     }
     *out = classes;
     return LR_OK;

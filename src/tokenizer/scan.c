@@ -6,6 +6,8 @@
  */
 #include "tokenizer/scan.h"
 
+#include "tokenizer/chars.h"
+
 const char tokenizer_scan_o200k_pattern[] =
     "[^\\r\\n\\p{L}\\p{N}]?[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}]*"
     "[\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?"
@@ -13,6 +15,20 @@ const char tokenizer_scan_o200k_pattern[] =
     "[\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?"
     "|\\p{N}{1,3}"
     "| ?[^\\s\\p{L}\\p{N}]+[\\r\\n/]*"
+    "|\\s*[\\r\\n]+"
+    "|\\s+(?!\\S)"
+    "|\\s+";
+
+#define NOT_HAN "&&[^\\p{Han}]]"
+
+const char tokenizer_scan_kimi_pattern[] =
+    "[\\p{Han}]+"
+    "|[^\\r\\n\\p{L}\\p{N}]?[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}" NOT_HAN "*"
+    "[\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}" NOT_HAN "+(?i:'s|'t|'re|'ve|'m|'ll|'d)?"
+    "|[^\\r\\n\\p{L}\\p{N}]?[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}" NOT_HAN "+"
+    "[\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}" NOT_HAN "*(?i:'s|'t|'re|'ve|'m|'ll|'d)?"
+    "|\\p{N}{1,3}"
+    "| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*"
     "|\\s*[\\r\\n]+"
     "|\\s+(?!\\S)"
     "|\\s+";
@@ -121,12 +137,28 @@ static const char *spaces(const struct split_classes *classes, const char *at, c
     return p == end || last == at ? p : last;
 }
 
+static bool han_at(const struct split_classes *classes, const char *at, const char *end,
+                   size_t *len)
+{
+    if (at == end || (unsigned char)*at < 0xE2) /* Han begins at U+2E80 */
+        return false;
+    uint32_t c = char_at(at, len);
+    return c < SCAN_PLANES && (classes->han[c >> 6] >> (c & 63) & 1) != 0;
+}
+
 const char *tokenizer_scan_o200k(const struct split_classes *classes, const char *at,
                                  const char *end)
 {
     unsigned len = 0, next_len = 0;
-    unsigned set = class_at(classes, at, end, &len);
+    size_t width;
     const char *result;
+    if (classes->has_han && han_at(classes, at, end, &width)) {
+        do
+            at += width;
+        while (han_at(classes, at, end, &width));
+        return at;
+    }
+    unsigned set = class_at(classes, at, end, &len);
     if ((set & PREFIXES) != 0) {
         /* A mark can be the prefix or part of the word.  The first alternative is tried both
          * ways before the second. */
@@ -150,7 +182,7 @@ const char *tokenizer_scan_o200k(const struct split_classes *classes, const char
         p += next_len;
     }
     p = run(classes, p, end, SYMBOLS);
-    while (p < end && (*p == '\r' || *p == '\n' || *p == '/'))
+    while (p < end && (*p == '\r' || *p == '\n' || (*p == '/' && !classes->has_han)))
         p++;
     return p;
 }

@@ -147,6 +147,14 @@ static const char *const script_names[] = {
     "Yi",
 };
 
+bool tokenizer_is_script(struct lr_str name)
+{
+    for (size_t i = 0; i < sizeof(script_names) / sizeof(script_names[0]); i++)
+        if (lr_str_eq_z(name, script_names[i]))
+            return true;
+    return lr_str_eq_z(name, "Hiragana") || lr_str_eq_z(name, "Katakana");
+}
+
 enum { SCRIPT_CHARACTERS = 0x110000 };
 
 /* Marks the runs of characters that the pattern finds. */
@@ -173,18 +181,16 @@ static bool mark_scripts(pcre2_code *code, const char *room, size_t len, const u
     return true;
 }
 
-lr_code tokenizer_scripts(unsigned char **out, struct lr_error *err)
+lr_code tokenizer_scripts(bool kana_is_han, unsigned char **out, struct lr_error *err)
 {
     enum { LAST = SCAN_PLANES, PATTERN_BYTES = 16 << 10 };
     struct lr_buf pattern;
     void *code = NULL;
     *out = NULL;
     lr_buf_init(&pattern, PATTERN_BYTES);
-    /* Kana count as Han, and the prolonged sound mark, which has no script of its own. */
     for (size_t i = 0; i < sizeof(script_names) / sizeof(script_names[0]); i++)
-        if (strcmp(script_names[i], "Han") == 0)
-            lr_buf_add_z(&pattern,
-                         i == 0 ? "" : "|([\\p{sc:Han}\\p{sc:Hiragana}\\p{sc:Katakana}]+)");
+        if (kana_is_han && strcmp(script_names[i], "Han") == 0)
+            lr_buf_add_z(&pattern, "|([\\p{sc:Han}\\p{sc:Hiragana}\\p{sc:Katakana}]+)");
         else
             lr_buf_addf(&pattern, "%s(\\p{sc:%s}+)", i == 0 ? "" : "|", script_names[i]);
     lr_code rc = pattern.failed
@@ -212,8 +218,10 @@ lr_code tokenizer_scripts(unsigned char **out, struct lr_error *err)
         free(of);
         return lr_fail(err, LR_OUT_OF_RAM, "no memory for the table of scripts");
     }
-    of[' '] = 0;
-    of[0x30FC] = of[0x4E00];
+    if (kana_is_han) {
+        of[' '] = 0;
+        of[0x30FC] = of[0x4E00]; /* the sound mark of kana has no script of its own */
+    }
     *out = of;
     return LR_OK;
 }

@@ -71,7 +71,10 @@ LR_MUST_USE lr_code tokenizer_split_read(struct splitter *s, bool letters,
 bool tokenizer_split_has_bytes(const struct lr_json *pre_tokenizer);
 void tokenizer_split_free(struct splitter *s);
 
-/* Script numbers of all characters, 0: none; the caller frees *out with free(). */
-LR_MUST_USE lr_code tokenizer_scripts(unsigned char **out, struct lr_error *err);
+bool tokenizer_is_script(struct lr_str name);
+/* Script numbers of all characters, 0: none; the caller frees *out with free().  kana_is_han:
+ * as UnicodeScripts wants it, where blanks have no script. */
+LR_MUST_USE lr_code tokenizer_scripts(bool kana_is_han, unsigned char **out,
+                                      struct lr_error *err);
 
 #endif

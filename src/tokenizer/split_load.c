@@ -38,8 +38,10 @@ static lr_code add_pattern(struct splitter *s, struct lr_str pattern, bool liter
 {
     struct split_step *step = NULL;
     bool whole = behavior == SPLIT_ISOLATED || (behavior == SPLIT_REMOVED && invert);
-    if (!literal && whole && lr_str_eq_z(pattern, tokenizer_scan_o200k_pattern)) {
-        lr_code rc = s->classes == NULL ? tokenizer_scan_classes(&s->classes, err) : LR_OK;
+    bool kimi = lr_str_eq_z(pattern, tokenizer_scan_kimi_pattern);
+    if (!literal && whole && s->classes == NULL &&
+        (kimi || lr_str_eq_z(pattern, tokenizer_scan_o200k_pattern))) {
+        lr_code rc = tokenizer_scan_classes(kimi, &s->classes, err);
         return rc == LR_OK ? add_step(s, SPLIT_O200K, &step, err) : rc;
     }
     lr_code rc = add_step(s, SPLIT_REGEX, &step, err);
@@ -247,7 +249,7 @@ static lr_code read_scripts(struct splitter *s, const struct lr_json *json,
 {
     struct split_step *step = NULL;
     (void)json;
-    lr_code rc = s->scripts == NULL ? tokenizer_scripts(&s->scripts, err) : LR_OK;
+    lr_code rc = s->scripts == NULL ? tokenizer_scripts(true, &s->scripts, err) : LR_OK;
     return rc == LR_OK ? add_step(s, SPLIT_SCRIPTS, &step, err) : rc;
 }
 

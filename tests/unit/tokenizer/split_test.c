@@ -56,6 +56,11 @@ static const char *const alphabet[] = {
     "\xCC\x81",
     "e\xCC\x81",
     "\xE6\x97\xA5",
+    "\xE3\x80\x87",
+    "\xE3\x80\x81",
+    "\xE3\x80\x85",
+    "\xE2\xBA\x80",
+    "\xF0\xA0\x80\x80",
     "\xE3\x81\x82",
     "\xD7\x90",
     "\xC5\xBF",
@@ -75,18 +80,24 @@ static const char *const alphabet[] = {
 enum { ALPHABET = sizeof(alphabet) / sizeof(alphabet[0]) };
 
 static struct split_classes *classes;
-static pcre2_code *code;
+static struct split_classes *kimi_classes;
+static pcre2_code *code, *kimi_code;
 
 static int open_oracle(void **state)
 {
     (void)state;
     struct lr_error err;
     void *compiled = NULL;
-    assert_int_equal(tokenizer_scan_classes(&classes, &err), LR_OK);
+    assert_int_equal(tokenizer_scan_classes(false, &classes, &err), LR_OK);
+    assert_int_equal(tokenizer_scan_classes(true, &kimi_classes, &err), LR_OK);
     assert_int_equal(tokenizer_split_compile(lr_str_z(tokenizer_scan_o200k_pattern), false,
                                              "the pattern", &compiled, &err),
                      LR_OK);
     code = compiled;
+    assert_int_equal(tokenizer_split_compile(lr_str_z(tokenizer_scan_kimi_pattern), false,
+                                             "the pattern", &compiled, &err),
+                     LR_OK);
+    kimi_code = compiled;
     return 0;
 }
 
@@ -94,17 +105,20 @@ static int close_oracle(void **state)
 {
     (void)state;
     free(classes);
+    free(kimi_classes);
     pcre2_code_free(code);
+    pcre2_code_free(kimi_code);
     return 0;
 }
 
-static void compare(struct lr_str text)
+static void compare_one(const pcre2_code *pattern, const struct split_classes *table,
+                        struct lr_str text)
 {
     pcre2_match_data *data = pcre2_match_data_create(1, NULL);
     for (size_t at = 0; at < text.len;) {
-        int rc = pcre2_match(code, (PCRE2_SPTR)text.ptr, text.len, at, 0, data, NULL);
+        int rc = pcre2_match(pattern, (PCRE2_SPTR)text.ptr, text.len, at, 0, data, NULL);
         const PCRE2_SIZE *found = pcre2_get_ovector_pointer(data);
-        const char *end = tokenizer_scan_o200k(classes, text.ptr + at, text.ptr + text.len);
+        const char *end = tokenizer_scan_o200k(table, text.ptr + at, text.ptr + text.len);
         if (rc < 1 || found[0] != at || found[1] != (size_t)(end - text.ptr)) {
             struct lr_buf quoted;
             lr_buf_init(&quoted, 1 << 20);
@@ -115,6 +129,12 @@ static void compare(struct lr_str text)
         at = found[1];
     }
     pcre2_match_data_free(data);
+}
+
+static void compare(struct lr_str text)
+{
+    compare_one(code, classes, text);
+    compare_one(kimi_code, kimi_classes, text);
 }
 
 static void test_the_scanner_splits_as_the_pattern_does_on_random_text(void **state)
