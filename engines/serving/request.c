@@ -14,16 +14,17 @@ lr_code serving_engine_encode(const struct tokenizer *tokenizer,
     size_t bytes = 0;
 
     if (tokenizer == NULL)
-        return lr_fail(err, LR_UNSUPPORTED,
-                       "the model has no tokenizer.json: it takes token ids only");
+        return lr_fail(
+            err, LR_UNSUPPORTED,
+            "the model has no tokenizer.json or other tokenizer: it takes token ids only");
     for (size_t i = 0; i < count; i++)
         bytes += segments[i].len;
     if (bytes > TOKENIZER_MAX_TEXT)
         return lr_fail(err, LR_INVALID_ARGUMENT, "the prompt has %zu bytes; the limit is %d",
                        bytes, TOKENIZER_MAX_TEXT);
-    /* A byte that is not UTF-8 becomes three bytes; every token has at least one. */
-    tokenizer_ids_init(ids, bytes * 3 + 16);
-    lr_code code = tokenizer_encode_segments(tokenizer, segments, count, ids, err);
+    /* A normalizer may make several tokens of a byte. */
+    tokenizer_ids_init(ids, TOKENIZER_MAX_TEXT);
+    lr_code code = tokenizer_encode_prompt(tokenizer, segments, count, ids, err);
     if (code != LR_OK)
         tokenizer_ids_free(ids);
     return code;

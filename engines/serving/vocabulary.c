@@ -1,11 +1,7 @@
 /* serving/vocabulary.c - see vocabulary.h. */
 #include "engines/serving/vocabulary.h"
 
-#include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
-
-#include "base/os/file.h"
 
 static void set_bit(uint32_t *words, uint32_t i)
 {
@@ -31,17 +27,10 @@ static void mark_unused(struct serving_vocabulary *v)
 
 lr_code serving_tokenizer_open(const char *dir, struct tokenizer **out, struct lr_error *err)
 {
-    char path[4096];
-    struct lr_stat st;
-
     *out = NULL;
-    int n = snprintf(path, sizeof(path), "%s/tokenizer.json", dir);
-    if (n < 0 || (size_t)n >= sizeof(path))
-        return lr_fail(err, LR_INVALID_ARGUMENT, "the model's path is too long: %s", dir);
-    if (!lr_stat(path, &st) && errno == ENOENT)
+    if (!tokenizer_dir_has_one(dir))
         return LR_OK; /* no tokenizer: only ids */
-    lr_code code = tokenizer_open_file(path, out, err);
-    return code >= 100 ? (err->code = LR_MODEL_CORRUPT) : code;
+    return tokenizer_open_dir(dir, out, err);
 }
 
 static lr_code open_tokenizer(struct serving_vocabulary *v, const char *dir,

@@ -4,6 +4,7 @@
  * nothing after text.
  */
 #include "base/json.h"
+#include "base/os/file.h"
 #include "cli/commands.h"
 #include "tokenizer/tokenizer.h"
 
@@ -105,7 +106,7 @@ static lr_code tokenize_batch(struct job *j, struct how how)
     return rc;
 }
 
-static lr_code tokenize_segments(struct job *j)
+static lr_code tokenize_segments(struct job *j, struct how how)
 {
     const struct lr_json *list;
     struct lr_segment *segments = NULL;
@@ -113,7 +114,9 @@ static lr_code tokenize_segments(struct job *j)
     if (rc == LR_OK)
         rc = segments_of(&j->arena, list, &segments, j->err);
     if (rc == LR_OK)
-        rc = tokenizer_encode_segments(j->t, segments, list->count, &j->ids, j->err);
+        rc = how.template
+                 ? tokenizer_encode_prompt(j->t, segments, list->count, &j->ids, j->err)
+                 : tokenizer_encode_segments(j->t, segments, list->count, &j->ids, j->err);
     add_ids(&j->out, &j->ids);
     return rc;
 }
@@ -124,7 +127,7 @@ static lr_code tokenize(struct job *j, const struct lr_settings *settings)
                       lr_settings_bool(settings, "template")};
     lr_code rc;
     if (lr_settings_bool(settings, "segments")) {
-        rc = tokenize_segments(j);
+        rc = tokenize_segments(j, how);
     } else if (lr_settings_bool(settings, "batch")) {
         rc = tokenize_batch(j, how);
     } else {
@@ -177,6 +180,12 @@ static lr_code detokenize(struct job *j, const struct lr_settings *settings)
     return rc;
 }
 
+static bool is_folder(const char *path)
+{
+    struct lr_stat st;
+    return lr_stat(path, &st) && st.kind == LR_KIND_FOLDER;
+}
+
 static lr_code run(const struct lr_settings *settings, struct lr_error *err,
                    lr_code (*work)(struct job *, const struct lr_settings *))
 {
@@ -185,7 +194,8 @@ static lr_code run(const struct lr_settings *settings, struct lr_error *err,
     if (path == NULL)
         return lr_fail(err, LR_INVALID_ARGUMENT,
                        "--tokenizer FILE is needed: the tokenizer.json of a model");
-    lr_code rc = tokenizer_open_file(path, &t, err);
+    lr_code rc = is_folder(path) ? tokenizer_open_dir(path, &t, err)
+                                 : tokenizer_open_file(path, &t, err);
     if (rc != LR_OK)
         return rc;
     struct lr_buf input;
@@ -224,7 +234,7 @@ static const struct lr_setting tokenize_flags[] = {
     {.name = "tokenizer",
      .type = LR_SETTING_PATH,
      .value = "FILE",
-     .help = "tokenizer.json of the model"},
+     .help = "tokenizer.json of the model, or its folder"},
     {.name = "special",
      .type = LR_SETTING_BOOL,
      .fallback = "false",
@@ -260,7 +270,7 @@ static const struct lr_setting detokenize_flags[] = {
     {.name = "tokenizer",
      .type = LR_SETTING_PATH,
      .value = "FILE",
-     .help = "tokenizer.json of the model"},
+     .help = "tokenizer.json of the model, or its folder"},
     {.name = "skip-special",
      .type = LR_SETTING_BOOL,
      .fallback = "false",

@@ -162,16 +162,35 @@ static lr_code choose_format(struct hub_builder *b, enum hub_format *out)
 
 /* ---- safetensors: the files beside the weights ---- */
 
+/* The files that can describe a tokenizer; the first row that a repository has whole decides
+ * (src/tokenizer/source.c reads them in the same order). */
+static const char *const tokenizers[][2] = {
+    {"tokenizer.json", NULL},     {"tokenizer.model", NULL}, {"tekken.json", NULL},
+    {"vocab.json", "merges.txt"}, {"vocab.txt", NULL},
+};
+
+static const char *const *find_tokenizer(const struct hub_builder *b)
+{
+    for (size_t i = 0; i < sizeof(tokenizers) / sizeof(tokenizers[0]); i++)
+        if (hub_listing_find(b->listing, lr_str_z(tokenizers[i][0])) != NULL &&
+            (tokenizers[i][1] == NULL ||
+             hub_listing_find(b->listing, lr_str_z(tokenizers[i][1])) != NULL))
+            return tokenizers[i];
+    return NULL;
+}
+
 static lr_code check_required(struct hub_builder *b)
 {
     bool config = hub_listing_find(b->listing, LR_STR_LIT("config.json")) != NULL;
-    bool tokenizer = hub_listing_find(b->listing, LR_STR_LIT("tokenizer.json")) != NULL;
+    bool tokenizer = find_tokenizer(b) != NULL;
     if (config && tokenizer)
         return LR_OK;
     return lr_fail(b->err, LR_INVALID_ARGUMENT,
                    "%s lacks %s%s%s, which format=safetensors needs", b->listing->repo,
                    config ? "" : "config.json", !config && !tokenizer ? " and " : "",
-                   tokenizer ? "" : "tokenizer.json");
+                   tokenizer ? ""
+                             : "a tokenizer (tokenizer.json, tokenizer.model, tekken.json, "
+                               "vocab.json with merges.txt, or vocab.txt)");
 }
 
 static lr_code set_runtimes(struct hub_builder *b, const char *runtime)
@@ -201,27 +220,28 @@ static lr_code find_runtime(struct hub_builder *b)
                    b->listing->repo, why.text);
 }
 
+static lr_code add_small(struct hub_builder *b, const char *name, bool optional)
+{
+    const struct hub_file *file =
+        name != NULL ? hub_listing_find(b->listing, lr_str_z(name)) : NULL;
+    struct hub_entry entry = {b->listing, file, NULL, 10, optional, false, NULL, NULL, NULL};
+    return file != NULL ? hub_build_add(b, &entry) : LR_OK;
+}
+
 static lr_code add_metadata(struct hub_builder *b)
 {
-    static const struct {
-        const char *name;
-        bool optional;
-    } rows[] = {
-        {"config.json", false},
-        {"tokenizer.json", false},
-        {"generation_config.json", true},
-        {"tokenizer_config.json", true},
-        {"special_tokens_map.json", true},
-        {"chat_template.jinja", true},
+    static const char *const optional[] = {
+        "generation_config.json",
+        "tokenizer_config.json",
+        "special_tokens_map.json",
+        "chat_template.jinja",
     };
-    lr_code code = LR_OK;
-    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]) && code == LR_OK; i++) {
-        const struct hub_file *file = hub_listing_find(b->listing, lr_str_z(rows[i].name));
-        struct hub_entry entry = {b->listing, file, NULL, 10,  rows[i].optional,
-                                  false,      NULL, NULL, NULL};
-        if (file != NULL)
-            code = hub_build_add(b, &entry);
-    }
+    const char *const *tokenizer = find_tokenizer(b);
+    lr_code code = add_small(b, "config.json", false);
+    for (int i = 0; i < 2 && code == LR_OK; i++)
+        code = add_small(b, tokenizer[i], false);
+    for (size_t i = 0; i < sizeof(optional) / sizeof(optional[0]) && code == LR_OK; i++)
+        code = add_small(b, optional[i], true);
     return code;
 }
 

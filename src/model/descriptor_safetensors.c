@@ -29,17 +29,29 @@ static lr_code read_index(struct model_build *b, struct found *found)
     return code;
 }
 
+/* As src/tokenizer/source.c: any of these is a tokenizer. */
+static bool has_tokenizer(const struct model_build *b)
+{
+    static const char *const one[] = {"tokenizer.json", "tokenizer.model", "tekken.json",
+                                      "vocab.txt"};
+    for (size_t i = 0; i < sizeof(one) / sizeof(one[0]); i++)
+        if (model_folder_has(&b->folder, lr_str_z(one[i])))
+            return true;
+    return model_folder_has(&b->folder, LR_STR_LIT("vocab.json")) &&
+           model_folder_has(&b->folder, LR_STR_LIT("merges.txt"));
+}
+
 static lr_code check_complete(struct model_build *b, const struct found *found)
 {
-    static const char *const required[] = {"config.json", "tokenizer.json"};
     size_t count = 0, shards = found->index.shard_count;
     struct lr_str *missing = lr_arena_array(b->scratch, shards + 3, sizeof(*missing));
     if (missing == NULL)
         return lr_fail(b->err, LR_OUT_OF_RAM, "%s: no memory for %zu shards", b->dir, shards);
-    for (size_t i = 0; i < 2; i++) {
-        if (!model_folder_has(&b->folder, lr_str_z(required[i])))
-            missing[count++] = lr_str_z(required[i]);
-    }
+    if (!model_folder_has(&b->folder, LR_STR_LIT("config.json")))
+        missing[count++] = LR_STR_LIT("config.json");
+    if (!has_tokenizer(b))
+        missing[count++] = LR_STR_LIT("a tokenizer (tokenizer.json, tokenizer.model, "
+                                      "tekken.json, vocab.json with merges.txt, or vocab.txt)");
     if (found->where.index.len == 0 && found->where.single.len == 0)
         missing[count++] = LR_STR_LIT("model.safetensors (or model.safetensors.index.json and "
                                       "its shards)");
@@ -62,8 +74,17 @@ static lr_code check_filename(struct model_build *b, struct lr_str primary)
 static lr_code list_files(struct model_build *b, const struct found *found)
 {
     static const char *const known[] = {
-        "config.json",           "tokenizer.json",          "generation_config.json",
-        "tokenizer_config.json", "special_tokens_map.json", "chat_template.jinja",
+        "config.json",
+        "tokenizer.json",
+        "generation_config.json",
+        "tokenizer.model",
+        "tekken.json",
+        "vocab.json",
+        "merges.txt",
+        "vocab.txt",
+        "tokenizer_config.json",
+        "special_tokens_map.json",
+        "chat_template.jinja",
         "chat_template.json",
     };
     lr_code code = LR_OK;

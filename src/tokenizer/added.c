@@ -24,8 +24,10 @@ static bool read_flag(const struct lr_json *object, const char *key, bool otherw
 static lr_code read_token(const struct lr_json *item, uint32_t index, struct added_token *token,
                           struct lr_error *err)
 {
-    uint64_t id;
-    if (!lr_json_is(item, LR_JSON_OBJECT) || !lr_json_u64(lr_json_get(item, "id"), &id) ||
+    uint64_t id = 0;
+    const struct lr_json *number = lr_json_get(item, "id");
+    if (!lr_json_is(item, LR_JSON_OBJECT) ||
+        !(lr_json_u64(number, &id) || lr_json_is(number, LR_JSON_NULL)) ||
         !lr_json_str(lr_json_get(item, "content"), &token->text))
         return lr_fail(err, LR_MODEL_CORRUPT,
                        "added_tokens[%u] must be an object with an \"id\" and a \"content\"",
@@ -49,6 +51,21 @@ static lr_code read_token(const struct lr_json *item, uint32_t index, struct add
                        "must be true or false",
                        index);
     return LR_OK;
+}
+
+static bool find_id(const struct vocab *v, struct lr_str text, uint32_t *id)
+{
+    struct lr_buf spelled;
+    const struct vocab_slot *slot = NULL;
+    lr_buf_init(&spelled, text.len + 1);
+    if (v->raw)
+        lr_buf_add_str(&spelled, text);
+    if (v->raw || tokenizer_alphabet_bytes(text, &spelled))
+        slot = tokenizer_vocab_find(v, spelled.data, spelled.len);
+    lr_buf_free(&spelled);
+    if (slot != NULL)
+        *id = slot->id;
+    return slot != NULL;
 }
 
 /* The vocabulary may also contain an added token; then both must agree. */
@@ -153,6 +170,11 @@ static lr_code read_all(struct added *a, struct vocab *v, const struct lr_json *
     for (uint32_t i = 0; i < list->count; i++) {
         struct added_token token;
         lr_code rc = read_token(&list->items[i], i, &token, err);
+        /* source.h: the id is the vocabulary's, and a token that is not in it does not count.
+         */
+        if (rc == LR_OK && lr_json_is(lr_json_get(&list->items[i], "id"), LR_JSON_NULL) &&
+            !find_id(v, token.text, &token.id))
+            continue;
         if (rc == LR_OK)
             rc = enter(v, &token, err);
         if (rc != LR_OK)

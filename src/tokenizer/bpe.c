@@ -13,7 +13,7 @@ enum {
     WINDOW_NEW = 24,               /* bytes a window adds */
     REMEMBER_MIN = 5,              /* shorter pieces: merging is as fast as a cache lookup */
     PULL_FIRST = 2,                /* tokens before the seam that a window encodes again */
-    PULL_MAX = 4096, /* most bytes to go back before the piece is merged as a whole */
+    PULL_MAX = 1 << 16, /* most bytes to go back before the piece is merged as a whole */
 };
 
 void tokenizer_bpe_init(struct bpe *b, const struct tokenizer *t, struct tokenizer_ids *out)

@@ -27,8 +27,8 @@ struct bpe_entry {
 enum {
     BPE_ENTRIES = 2048,
     BPE_POOL = 1 << 16,
-    BPE_KEYS = 1 << 18,
-    BPE_CACHED_MAX = 8192,
+    BPE_KEYS = 1 << 20,
+    BPE_CACHED_MAX = 1 << 15,
 };
 
 /* Working memory of one call.  Thread: the caller's. */

@@ -1,7 +1,7 @@
 /* tokenizer/decode.c - ids to bytes, properties of tokens, and the list of ids. */
 #include <stdlib.h>
 
-#include "tokenizer/internal.h"
+#include "tokenizer/model.h"
 #include "tokenizer/scan.h"
 
 void tokenizer_ids_init(struct tokenizer_ids *ids, size_t limit)
@@ -72,19 +72,36 @@ bool tokenizer_token(const struct tokenizer *t, uint32_t id, const char **bytes,
     return true;
 }
 
-bool tokenizer_find_special(const struct tokenizer *t, const char *name, uint32_t *id)
+/* Added tokens are found by their text in the file, not by the normalized one. */
+static bool find_added(const struct tokenizer *t, struct lr_str wanted, bool special,
+                       uint32_t *id)
 {
-    struct lr_str wanted = lr_str_z(name);
     for (int which = 0; which < 2; which++) {
         const struct added_matcher *m = &t->added.matchers[which];
         for (uint32_t i = 0; i < m->count; i++) {
-            if (!m->tokens[i].special || !lr_str_eq(m->tokens[i].text, wanted))
-                continue;
+            const struct token *token = &t->vocab.tokens[m->tokens[i].id];
+            struct lr_buf text;
+            lr_buf_init(&text, 4 * (size_t)TOKENIZER_MAX_TOKEN);
+            if ((token->flags & TOKEN_SPECIAL) != 0 || !special)
+                tokenizer_vocab_content(&t->vocab, m->tokens[i].id, &text);
+            bool same = lr_str_eq(lr_buf_str(&text), wanted);
+            lr_buf_free(&text);
             *id = m->tokens[i].id;
-            return true;
+            if (same)
+                return true;
         }
     }
     return false;
+}
+
+bool tokenizer_find_special(const struct tokenizer *t, const char *name, uint32_t *id)
+{
+    return find_added(t, lr_str_z(name), true, id);
+}
+
+bool tokenizer_find_added(const struct tokenizer *t, struct lr_str text, uint32_t *id)
+{
+    return find_added(t, text, false, id);
 }
 
 /* A vocabulary of bytes whose decoder only undoes the byte alphabet. */

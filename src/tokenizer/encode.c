@@ -301,3 +301,20 @@ lr_code tokenizer_encode_segments(const struct tokenizer *t, const struct lr_seg
     free(flips);
     return rc;
 }
+
+lr_code tokenizer_encode_prompt(const struct tokenizer *t, const struct lr_segment *segments,
+                                size_t count, struct tokenizer_ids *ids, struct lr_error *err)
+{
+    bool is_raw = true;
+    for (size_t i = 0; i < count; i++)
+        is_raw = is_raw && segments[i].control == 0;
+    if (is_raw)
+        tokenizer_add_wrapping(t, true, ids);
+    lr_code rc = tokenizer_encode_segments(t, segments, count, ids, err);
+    if (rc == LR_OK && is_raw)
+        tokenizer_add_wrapping(t, false, ids);
+    if (rc == LR_OK && ids->failed)
+        rc = lr_fail(err, LR_INVALID_ARGUMENT,
+                     "the text has more than %zu tokens, the limit here", ids->limit);
+    return rc;
+}

@@ -29,6 +29,7 @@ struct opening {
     struct lr_str whole;
     struct member file[FILE_MEMBERS];
     struct member model[MODEL_MEMBERS];
+    const struct lr_json *config; /* tokenizer_config.json, or NULL */
     struct lr_error *err;
 };
 
@@ -124,7 +125,9 @@ static lr_code build(struct opening *o)
     };
     if (o->file[MODEL].text.len == 0)
         return lr_fail(o->err, LR_MODEL_CORRUPT, "the file has no \"model\"");
-    lr_code rc = tokenizer_model_kind(&source, &t->kind);
+    lr_code rc = tokenizer_config_added(&o->arena, o->config, &source.added_tokens, o->err);
+    if (rc == LR_OK)
+        rc = tokenizer_model_kind(&source, &t->kind);
     if (rc == LR_OK)
         rc = tokenizer_normal_read(&t->normalizer, o->file[NORMALIZER].tree, o->err);
     if (rc == LR_OK)
@@ -137,17 +140,26 @@ static lr_code build(struct opening *o)
         rc = tokenizer_model_read(t, &source);
     if (rc == LR_OK)
         rc = tokenizer_added_normalize(&t->added, &t->normalizer, o->err);
+    if (rc == LR_OK)
+        rc = tokenizer_config_wrapping(t, o->config, o->err);
     return rc == LR_OK ? tokenizer_shown_make(t, o->err) : rc;
 }
 
 lr_code tokenizer_open_text(struct lr_str json, struct tokenizer **out, struct lr_error *err)
 {
+    return tokenizer_open_with(json, NULL, out, err);
+}
+
+lr_code tokenizer_open_with(struct lr_str json, const struct lr_json *config,
+                            struct tokenizer **out, struct lr_error *err)
+{
     *out = NULL;
-    if (json.len > TOKENIZER_MAX_FILE)
+    if (json.len > 4 * (size_t)TOKENIZER_MAX_FILE)
         return lr_fail(err, LR_MODEL_CORRUPT, "a tokenizer of %zu bytes; the limit is %d",
                        json.len, TOKENIZER_MAX_FILE);
     struct opening o = {
         .whole = json,
+        .config = config,
         .err = err,
         .file = {[ADDED_TOKENS] = {.name = "added_tokens"},
                  [NORMALIZER] = {.name = "normalizer"},

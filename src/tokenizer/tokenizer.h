@@ -50,6 +50,12 @@ LR_MUST_USE lr_code tokenizer_open_file(const char *path, struct tokenizer **out
                                         struct lr_error *err);
 LR_MUST_USE lr_code tokenizer_open_text(struct lr_str json, struct tokenizer **out,
                                         struct lr_error *err);
+/* The tokenizer of a model's folder, from the first of these that it has: tokenizer.json,
+ * tokenizer.model (SentencePiece), tekken.json, vocab.json with merges.txt, vocab.txt.  Added
+ * tokens, add_bos_token and add_eos_token of tokenizer_config.json count, too. */
+LR_MUST_USE lr_code tokenizer_open_dir(const char *dir, struct tokenizer **out,
+                                       struct lr_error *err);
+bool tokenizer_dir_has_one(const char *dir);
 void tokenizer_free(struct tokenizer *t); /* NULL is fine */
 
 /* Appends the ids of `text`.  Control tokens ("special": true) are recognised only if `control`
@@ -66,6 +72,13 @@ LR_MUST_USE lr_code tokenizer_encode(const struct tokenizer *t, struct lr_str te
 LR_MUST_USE lr_code tokenizer_encode_segments(const struct tokenizer *t,
                                               const struct lr_segment *segments, size_t count,
                                               struct tokenizer_ids *ids, struct lr_error *err);
+
+/* The ids of a prompt: as above, and with the ids of the post-processor around a text that no
+ * chat template wrote, which is one without any trusted segment.  Where a template wrote the
+ * text, it wrote BOS, too. */
+LR_MUST_USE lr_code tokenizer_encode_prompt(const struct tokenizer *t,
+                                            const struct lr_segment *segments, size_t count,
+                                            struct tokenizer_ids *ids, struct lr_error *err);
 
 /* Appends the ids that the file's post_processor puts before (or after) a text that no chat
  * template wrote: BOS, for example. */

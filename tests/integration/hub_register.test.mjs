@@ -66,8 +66,12 @@ test('missing files are named', async (t) => {
   const { 'model.safetensors.index.json': __, ...noIndex } = world.files;
   for (const [name, files, message] of [
     ['a/no-config', { ...weights, 'tokenizer.json': tokenizer }, 'a/no-config lacks config.json, which'],
-    ['a/no-tokenizer', { ...weights, 'config.json': config }, 'a/no-tokenizer lacks tokenizer.json, which'],
-    ['a/neither', weights, 'a/neither lacks config.json and tokenizer.json, which'],
+    [
+      'a/no-tokenizer',
+      { ...weights, 'config.json': config },
+      'a/no-tokenizer lacks a tokenizer (tokenizer.json, tokenizer.model, tekken.json, vocab.json with merges.txt, or vocab.txt), which',
+    ],
+    ['a/neither', weights, 'a/neither lacks config.json and a tokenizer (tokenizer.json, tokenizer.model, '],
     ['a/shard', oneLess, `a/shard lacks shards that its index names: ${SHARD}`],
     [
       'a/no-index',

@@ -95,15 +95,35 @@ static void every_repository_gets_its_answer(void **state)
          "tokenizer.json tokenizer_config.json? model.safetensors"},
         {META "model.safetensors", NULL, "model.safetensors", NULL,
          "config.json tokenizer.json model.safetensors"},
+        /* the file that decides the tokenizer is required, others are left out */
+        {"config.json tokenizer.model tekken.json vocab.txt model.safetensors", NULL, NULL,
+         NULL, "config.json tokenizer.model model.safetensors"},
+        {"config.json tekken.json model.safetensors", NULL, NULL, NULL,
+         "config.json tekken.json model.safetensors"},
+        {"config.json vocab.json merges.txt vocab.txt model.safetensors", NULL, NULL, NULL,
+         "config.json merges.txt vocab.json model.safetensors"},
+        {"config.json vocab.json vocab.txt model.safetensors", NULL, NULL, NULL,
+         "config.json vocab.txt model.safetensors"},
+        {META "tokenizer.model model.safetensors", NULL, NULL, NULL,
+         "config.json tokenizer.json model.safetensors"},
+        {"config.json merges.txt model.safetensors", NULL, NULL, NULL,
+         "400 a/b lacks a tokenizer (tokenizer.json, tokenizer.model, tekken.json, vocab.json "
+         "with merges.txt, or vocab.txt), which format=safetensors needs"},
         /* files that safetensors need */
         {"config.json model.safetensors", "safetensors", NULL, NULL,
-         "400 a/b lacks tokenizer.json, which format=safetensors needs"},
+         "400 a/b lacks a tokenizer (tokenizer.json, tokenizer.model, "
+         "tekken.json, vocab.json with merges.txt, or vocab.txt), which format=safetensors "
+         "needs"},
         {"tokenizer.json model.safetensors", NULL, NULL, NULL,
          "400 a/b lacks config.json, which format=safetensors needs"},
         {"model.safetensors", NULL, NULL, NULL,
-         "400 a/b lacks config.json and tokenizer.json, which format=safetensors needs"},
+         "400 a/b lacks config.json and a tokenizer (tokenizer.json, tokenizer.model, "
+         "tekken.json, vocab.json with merges.txt, or vocab.txt), which format=safetensors "
+         "needs"},
         {"model.safetensors original/config.json original/tokenizer.json", NULL, NULL, NULL,
-         "400 a/b lacks config.json and tokenizer.json, which format=safetensors needs"},
+         "400 a/b lacks config.json and a tokenizer (tokenizer.json, tokenizer.model, "
+         "tekken.json, vocab.json with merges.txt, or vocab.txt), which format=safetensors "
+         "needs"},
         /* shards */
         {META "model-00000-of-00001.safetensors model-00001-of-00001.safetensors "
               "model.safetensors.index.json original/model.safetensors",
