@@ -225,5 +225,7 @@ size_t tokenizer_memory(const struct tokenizer *t)
         bytes += t->vocab.size * sizeof(double);
     if (t->shown != NULL)
         bytes += t->vocab.size * sizeof(uint32_t) + t->shown_bytes.capacity;
-    return bytes + (t->splitter.classes != NULL ? sizeof(struct split_classes) : 0);
+    for (uint32_t i = 0; i < t->splitter.count; i++)
+        bytes += t->splitter.steps[i].classes != NULL ? sizeof(struct split_classes) : 0;
+    return bytes;
 }

@@ -252,12 +252,12 @@ static lr_code mark_han(struct split_classes *classes, struct lr_error *err)
                          : of == SCAN_MARK                                     ? SCAN_OTHER
                                            : (unsigned char)of;
     }
-    classes->has_han = true;
     free(scripts);
     return LR_OK;
 }
 
-lr_code tokenizer_scan_classes(bool has_han, struct split_classes **out, struct lr_error *err)
+lr_code tokenizer_scan_classes(const struct scan_variant *variant, struct split_classes **out,
+                               struct lr_error *err)
 {
     *out = NULL;
     void *code = NULL;
@@ -281,7 +281,8 @@ lr_code tokenizer_scan_classes(bool has_han, struct split_classes **out, struct 
         free(classes);
         return lr_fail(err, LR_OUT_OF_RAM, "no memory for the table of character classes");
     }
-    rc = has_han ? mark_han(classes, err) : LR_OK;
+    classes->variant = variant;
+    rc = variant->has_han ? mark_han(classes, err) : LR_OK;
     if (rc != LR_OK) {
         free(classes);
         return rc;

@@ -1,4 +1,4 @@
-/* tokenizer/scan.c - a scanner for the o200k pattern, alternative by alternative.
+/* tokenizer/scan.c - the scanners, alternative by alternative.
  *
  * The regex tries its alternatives in order and backtracks inside each.  Each function's
  * comment spells out the result.  No function reads a character more than a constant number of
@@ -8,35 +8,55 @@
 
 #include "tokenizer/chars.h"
 
-const char tokenizer_scan_o200k_pattern[] =
-    "[^\\r\\n\\p{L}\\p{N}]?[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}]*"
-    "[\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?"
-    "|[^\\r\\n\\p{L}\\p{N}]?[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}]+"
-    "[\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?"
-    "|\\p{N}{1,3}"
-    "| ?[^\\s\\p{L}\\p{N}]+[\\r\\n/]*"
-    "|\\s*[\\r\\n]+"
-    "|\\s+(?!\\S)"
-    "|\\s+";
+#define PREFIX   "[^\\r\\n\\p{L}\\p{N}]?"
+#define UPPER    "[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}"
+#define LOWER    "[\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}"
+#define ENGLISH  "(?i:'s|'t|'re|'ve|'m|'ll|'d)"
+#define SYMBOL   " ?[^\\s\\p{L}\\p{N}]+"
+#define SPACING  "|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"
+#define NO_HAN   "&&[^\\p{Han}]]"
+#define CASED(C) PREFIX UPPER "]*" LOWER "]+" C "|" PREFIX UPPER "]+" LOWER "]*" C
 
-#define NOT_HAN "&&[^\\p{Han}]]"
+const struct scan_variant tokenizer_scan_variants[] = {
+    /* GPT-4o, gpt-oss */
+    {CASED(ENGLISH "?") "|\\p{N}{1,3}|" SYMBOL "[\\r\\n/]*" SPACING, SCAN_WORDS_CASED, 3, true,
+     true, false, false},
+    /* Kimi */
+    {"[\\p{Han}]+|" PREFIX UPPER NO_HAN "*" LOWER NO_HAN "+" ENGLISH "?|" PREFIX UPPER NO_HAN
+     "+" LOWER NO_HAN "*" ENGLISH "?|\\p{N}{1,3}|" SYMBOL "[\\r\\n]*" SPACING,
+     SCAN_WORDS_CASED, 3, true, false, false, true},
+    /* Mistral (Tekken) */
+    {CASED("") "|\\p{N}|" SYMBOL "[\\r\\n/]*" SPACING, SCAN_WORDS_CASED, 1, false, true, false,
+     false},
+    /* GPT-4, Llama 3 */
+    {ENGLISH "|" PREFIX "\\p{L}+|\\p{N}{1,3}|" SYMBOL "[\\r\\n]*" SPACING, SCAN_WORDS_PLAIN, 3,
+     true, false, false, false},
+    /* Qwen 2 and 3 */
+    {ENGLISH "|" PREFIX "\\p{L}+|\\p{N}|" SYMBOL "[\\r\\n]*" SPACING, SCAN_WORDS_PLAIN, 1, true,
+     false, false, false},
+    /* Qwen 3.5 */
+    {ENGLISH "|" PREFIX "[\\p{L}\\p{M}]+|\\p{N}| ?[^\\s\\p{L}\\p{M}\\p{N}]+[\\r\\n]*" SPACING,
+     SCAN_WORDS_PLAIN, 1, true, false, true, false},
+    /* GPT-2 and ByteLevel */
+    {"'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+|" SYMBOL "|\\s+(?!\\S)|\\s+",
+     SCAN_WORDS_BLANK, 0, true, false, false, false},
+};
+const size_t tokenizer_scan_variant_count =
+    sizeof(tokenizer_scan_variants) / sizeof(tokenizer_scan_variants[0]);
 
-const char tokenizer_scan_kimi_pattern[] =
-    "[\\p{Han}]+"
-    "|[^\\r\\n\\p{L}\\p{N}]?[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}" NOT_HAN "*"
-    "[\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}" NOT_HAN "+(?i:'s|'t|'re|'ve|'m|'ll|'d)?"
-    "|[^\\r\\n\\p{L}\\p{N}]?[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}" NOT_HAN "+"
-    "[\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}" NOT_HAN "*(?i:'s|'t|'re|'ve|'m|'ll|'d)?"
-    "|\\p{N}{1,3}"
-    "| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*"
-    "|\\s*[\\r\\n]+"
-    "|\\s+(?!\\S)"
-    "|\\s+";
+const struct scan_variant *tokenizer_scan_find(struct lr_str pattern)
+{
+    for (size_t i = 0; i < tokenizer_scan_variant_count; i++)
+        if (lr_str_eq_z(pattern, tokenizer_scan_variants[i].pattern))
+            return &tokenizer_scan_variants[i];
+    return NULL;
+}
 
 enum {
     UPPERS = SCAN_UPPER | SCAN_CASELESS | SCAN_MARK,
     LOWERS = SCAN_LOWER | SCAN_CASELESS | SCAN_MARK,
     BOTH = SCAN_CASELESS | SCAN_MARK,
+    LETTERS = SCAN_UPPER | SCAN_LOWER | SCAN_CASELESS,
     PREFIXES = SCAN_OTHER | SCAN_SPACE | SCAN_MARK, /* [^\r\n\p{L}\p{N}] */
     SYMBOLS = SCAN_OTHER | SCAN_MARK,               /* [^\s\p{L}\p{N}] */
     SPACES = SCAN_SPACE | SCAN_NEWLINE,
@@ -83,9 +103,10 @@ static inline const char *run(const struct split_classes *classes, const char *a
 }
 
 /* (?i:'s|'t|'re|'ve|'m|'ll|'d)?  Ignoring case, s is also U+017F. */
-static const char *contraction(const char *at, const char *end)
+static const char *contraction(const struct split_classes *classes, const char *at,
+                               const char *end)
 {
-    if (end - at < 2 || *at != '\'')
+    if (end - at < 2 || *at != '\'' || !classes->variant->contracts)
         return at;
     char c = (char)(at[1] | 0x20);
     if (c == 's' || c == 't' || c == 'm' || c == 'd')
@@ -112,13 +133,13 @@ static const char *word(const struct split_classes *classes, const char *at, con
             last_both = p + len;
     /* U* is greedy, so only a plain lower-case letter can follow. */
     if (set == SCAN_LOWER)
-        return contraction(run(classes, p + len, end, LOWERS), end);
+        return contraction(classes, run(classes, p + len, end, LOWERS), end);
     /* Else U* backtracks to the last character that L+ accepts.  The characters after it are
      * upper case, so L+ takes only that character. */
     if (last_both != NULL)
-        return contraction(last_both, end);
+        return contraction(classes, last_both, end);
     if (p != at && !first_only)
-        return contraction(p, end);
+        return contraction(classes, p, end);
     return NULL;
 }
 
@@ -146,13 +167,50 @@ static bool han_at(const struct split_classes *classes, const char *at, const ch
     return c < SCAN_PLANES && (classes->han[c >> 6] >> (c & 63) & 1) != 0;
 }
 
-const char *tokenizer_scan_o200k(const struct split_classes *classes, const char *at,
-                                 const char *end)
+/* \p{N}{1,digits} from a number. */
+static const char *numbers(const struct split_classes *classes, const char *at, const char *end)
+{
+    unsigned len = 0, most = classes->variant->digits;
+    for (unsigned i = 0;
+         (i < most || most == 0) && class_at(classes, at, end, &len) == SCAN_NUMBER; i++)
+        at += len;
+    return at;
+}
+
+static unsigned symbol_set(const struct split_classes *classes)
+{
+    return classes->variant->marks ? SCAN_OTHER : SYMBOLS;
+}
+
+/* Symbols from `p`, and line breaks after them. */
+static const char *symbols(const struct split_classes *classes, const char *p, const char *end)
+{
+    bool slash = classes->variant->slash;
+    p = run(classes, p, end, symbol_set(classes));
+    while (p < end && (*p == '\r' || *p == '\n' || (*p == '/' && slash)))
+        p++;
+    return p;
+}
+
+/* From a character that is neither a letter nor a number: " ?" symbols else spaces. */
+static const char *rest(const struct split_classes *classes, const char *at, const char *end)
 {
     unsigned len = 0, next_len = 0;
+    unsigned set = class_at(classes, at, end, &len);
+    if ((set & symbol_set(classes)) != 0)
+        return symbols(classes, at, end);
+    if (*at == ' ' && (class_at(classes, at + 1, end, &next_len) & symbol_set(classes)) != 0)
+        return symbols(classes, at + 1, end);
+    return spaces(classes, at, end);
+}
+
+static const char *scan_cased(const struct split_classes *classes, const char *at,
+                              const char *end)
+{
+    unsigned len = 0;
     size_t width;
     const char *result;
-    if (classes->has_han && han_at(classes, at, end, &width)) {
+    if (classes->variant->has_han && han_at(classes, at, end, &width)) {
         do
             at += width;
         while (han_at(classes, at, end, &width));
@@ -165,24 +223,76 @@ const char *tokenizer_scan_o200k(const struct split_classes *classes, const char
         if ((result = word(classes, at + len, end, set == SCAN_MARK)) != NULL)
             return result;
         if (set == SCAN_MARK)
-            return contraction(at + len, end);
+            return contraction(classes, at + len, end);
     } else if ((set & SCAN_NUMBER) == 0 && (set & SPACES) == 0) {
         return word(classes, at, end, false); /* a letter always begins a word */
     }
-    if (set == SCAN_NUMBER) {
-        at += len;
-        for (int i = 1; i < 3 && class_at(classes, at, end, &len) == SCAN_NUMBER; i++)
-            at += len;
+    return set == SCAN_NUMBER ? numbers(classes, at, end) : rest(classes, at, end);
+}
+
+static const char *scan_plain(const struct split_classes *classes, const char *at,
+                              const char *end)
+{
+    const unsigned letters = classes->variant->marks ? LETTERS | SCAN_MARK : LETTERS;
+    unsigned len = 0, next_len = 0;
+    unsigned set = class_at(classes, at, end, &len);
+    if ((set & letters) != 0)
+        return run(classes, at + len, end, letters);
+    if (*at == '\'') {
+        const char *after = contraction(classes, at, end);
+        if (after != at)
+            return after;
+    }
+    if ((set & PREFIXES) != 0 && (class_at(classes, at + len, end, &next_len) & letters) != 0)
+        return run(classes, at + len + next_len, end, letters);
+    return set == SCAN_NUMBER ? numbers(classes, at, end) : rest(classes, at, end);
+}
+
+/* 's|'t|'re|'ve|'m|'ll|'d, in lower case only */
+static const char *lower_contraction(const char *at, const char *end)
+{
+    if (end - at < 2)
         return at;
+    if (at[1] == 's' || at[1] == 't' || at[1] == 'm' || at[1] == 'd')
+        return at + 2;
+    if (end - at < 3)
+        return at;
+    bool three =
+        ((at[1] == 'r' || at[1] == 'v') && at[2] == 'e') || (at[1] == 'l' && at[2] == 'l');
+    return three ? at + 3 : at;
+}
+
+static const char *scan_blank(const struct split_classes *classes, const char *at,
+                              const char *end)
+{
+    static const unsigned char kinds[] = {LETTERS, SCAN_NUMBER, SYMBOLS};
+    unsigned len = 0;
+    if (*at == '\'') {
+        const char *after = lower_contraction(at, end);
+        if (after != at)
+            return after;
     }
-    const char *p = at + len;
-    if ((set & SYMBOLS) == 0) {
-        if (*at != ' ' || (class_at(classes, p, end, &next_len) & SYMBOLS) == 0)
-            return spaces(classes, at, end);
-        p += next_len;
+    const char *p = *at == ' ' ? at + 1 : at;
+    unsigned set = class_at(classes, p, end, &len);
+    for (size_t i = 0; i < sizeof(kinds); i++)
+        if ((set & kinds[i]) != 0)
+            return run(classes, p + len, end, kinds[i]);
+    /* \s+(?!\S) else \s+: all but the last blank before something else */
+    const char *last = at;
+    for (p = at; (class_at(classes, p, end, &len) & SPACES) != 0; p += len)
+        last = p;
+    return p == end || last == at ? p : last;
+}
+
+const char *tokenizer_scan(const struct split_classes *classes, const char *at, const char *end)
+{
+    switch (classes->variant->words) {
+    case SCAN_WORDS_PLAIN:
+        return scan_plain(classes, at, end);
+    case SCAN_WORDS_BLANK:
+        return scan_blank(classes, at, end);
+    case SCAN_WORDS_CASED:
+        break;
     }
-    p = run(classes, p, end, SYMBOLS);
-    while (p < end && (*p == '\r' || *p == '\n' || (*p == '/' && !classes->has_han)))
-        p++;
-    return p;
+    return scan_cased(classes, at, end);
 }

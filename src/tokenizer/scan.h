@@ -1,10 +1,9 @@
-/* tokenizer/scan.h - a hand-written scanner for the o200k pattern, and for Kimi's variant of
- * it.
+/* tokenizer/scan.h - hand-written scanners for the patterns of known families.
  *
- * The pattern of gpt-oss (and GPT-4o), verbatim in SCAN_O200K_PATTERN, splits nearly all text
- * that we serve.  This scanner is several times faster than the regex engine, and its time
- * cannot grow by backtracking.  PCRE2 is the reference: the tests compare the two, and the
- * character classes come from PCRE2.
+ * The patterns of GPT-2, GPT-4 (cl100k), Llama 3, Qwen, GPT-4o and gpt-oss (o200k), Mistral and
+ * Kimi, verbatim in scan.c, split nearly all text that we serve.  The scanners are several
+ * times faster than the regex engine, and their time cannot grow by backtracking.  PCRE2 is the
+ * reference: the tests compare the two, and the character classes come from PCRE2.
  */
 #ifndef TOKENIZER_SCAN_H
 #define TOKENIZER_SCAN_H
@@ -15,10 +14,28 @@
 #include "base/fail.h"
 #include "base/str.h"
 
-extern const char tokenizer_scan_o200k_pattern[];
+/* How words are found; the rest of the patterns is much the same. */
+enum scan_words {
+    SCAN_WORDS_CASED, /* a character, upper case, lower case */
+    SCAN_WORDS_PLAIN, /* a character, letters */
+    SCAN_WORDS_BLANK, /* a blank, letters */
+};
 
-/* The same with runs of Han as pieces of their own, out of the other alternatives. */
-extern const char tokenizer_scan_kimi_pattern[];
+struct scan_variant {
+    const char *pattern;
+    enum scan_words words;
+    unsigned digits; /* most numbers in one piece; 0: any */
+    bool contracts;  /* 's and the like belong to the word, or are a piece */
+    bool slash;      /* slashes, too, may follow symbols */
+    bool marks;      /* marks are letters (SCAN_WORDS_PLAIN) */
+    bool has_han;    /* runs of Han are pieces of their own, out of the other alternatives */
+};
+
+extern const struct scan_variant tokenizer_scan_variants[];
+extern const size_t tokenizer_scan_variant_count;
+
+/* The variant with this pattern, or NULL. */
+const struct scan_variant *tokenizer_scan_find(struct lr_str pattern);
 
 /* One bit each, so that a set of classes is a mask. */
 enum scan_class {
@@ -36,21 +53,21 @@ enum scan_class {
  * SCAN_OTHER. */
 enum { SCAN_PLANES = 0x40000, SCAN_PLANE14 = 0xE0000, SCAN_PLANE14_LEN = 0x1000 };
 
-/* With has_han, letters of Han have no class (they are in no set of the other alternatives),
- * and its marks count as SCAN_OTHER. */
+/* Of a variant with has_han, letters of Han have no class (they are in no set of the other
+ * alternatives), and its marks count as SCAN_OTHER. */
 struct split_classes {
     unsigned char of[SCAN_PLANES + SCAN_PLANE14_LEN];
-    bool has_han;
-    uint64_t han[SCAN_PLANES / 64]; /* a bit for each character of the script */
+    const struct scan_variant *variant; /* borrowed: static */
+    uint64_t han[SCAN_PLANES / 64];     /* a bit for each character of the script */
 };
 
 /* Asks PCRE2 for the class of every character, so that the program has only one version of
  * Unicode.  The caller frees *out with free(). */
-LR_MUST_USE lr_code tokenizer_scan_classes(bool has_han, struct split_classes **out,
-                                           struct lr_error *err);
+LR_MUST_USE lr_code tokenizer_scan_classes(const struct scan_variant *variant,
+                                           struct split_classes **out, struct lr_error *err);
 
 /* Where the piece that starts at `at` ends.  text is valid UTF-8 and at < end. */
-const char *tokenizer_scan_o200k(const struct split_classes *classes, const char *at,
-                                 const char *end);
+const char *tokenizer_scan(const struct split_classes *classes, const char *at,
+                           const char *end);
 
 #endif

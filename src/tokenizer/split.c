@@ -87,13 +87,19 @@ static lr_code split_regex(struct folding *f)
     }
 }
 
+static inline bool matches(const struct split_step *s, uint32_t c)
+{
+    if (s->matches == NULL)
+        return c == s->letter;
+    return c < SPLIT_TABLE ? (s->matches[c >> 6] >> (c & 63) & 1) != 0 : s->is_match(c);
+}
+
 static lr_code split_chars(struct folding *f)
 {
-    bool (*is_match)(uint32_t) = f->s->is_match;
     lr_code rc = LR_OK;
     for (size_t at = 0, len; rc == LR_OK && at < f->text.len; at += len) {
         uint32_t c = char_at(f->text.ptr + at, &len);
-        if (is_match != NULL ? is_match(c) : c == f->s->letter)
+        if (matches(f->s, c))
             rc = fold_match(f, at, at + len);
     }
     return rc == LR_OK ? fold_end(f) : rc;
@@ -120,9 +126,10 @@ static lr_code split_scripts(struct folding *f)
     return rc == LR_OK && start < f->text.len ? piece(f, start, f->text.len) : rc;
 }
 
-static lr_code split_o200k(struct encoding *e, uint32_t step, struct lr_str text)
+static lr_code split_scan(struct encoding *e, uint32_t step, struct lr_str text, bool first)
 {
     const struct splitter *s = &e->t->splitter;
+    const struct split_classes *classes = s->steps[step].classes;
     const char *at = text.ptr, *end = text.ptr + text.len;
     bool last = step + 1 == s->count && e->t->plain_bytes && !s->has_letters;
     lr_code rc = LR_OK;
@@ -130,11 +137,12 @@ static lr_code split_o200k(struct encoding *e, uint32_t step, struct lr_str text
         const char *ends[BPE_BATCH], *next = at;
         size_t count = 0;
         while (count < BPE_BATCH && next < end)
-            ends[count++] = next = tokenizer_scan_o200k(s->classes, next, end);
+            ends[count++] = next = tokenizer_scan(classes, next, end);
         if (last)
             tokenizer_bpe_pieces(&e->bpe, at, ends, count, end);
         for (size_t i = 0; !last && rc == LR_OK && i < count; at = ends[i++])
-            rc = split(e, step + 1, lr_str(at, (size_t)(ends[i] - at)), false);
+            rc =
+                split(e, step + 1, lr_str(at, (size_t)(ends[i] - at)), first && at == text.ptr);
         at = next;
     }
     return rc;
@@ -225,8 +233,8 @@ static lr_code split(struct encoding *e, uint32_t step, struct lr_str text, bool
     switch (s->kind) {
     case SPLIT_REGEX:
         return split_regex(&f);
-    case SPLIT_O200K:
-        return split_o200k(e, step, text);
+    case SPLIT_SCAN:
+        return split_scan(e, step, text, first);
     case SPLIT_CHARS:
         return split_chars(&f);
     case SPLIT_SCRIPTS:

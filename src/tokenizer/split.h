@@ -15,7 +15,7 @@ struct split_classes; /* scan.h */
 
 enum split_kind {
     SPLIT_REGEX,     /* by the matches of a pattern */
-    SPLIT_O200K,     /* the same for one pattern, by a hand-written scanner */
+    SPLIT_SCAN,      /* the same for known patterns, by a hand-written scanner */
     SPLIT_CHARS,     /* every character with a property is a match */
     SPLIT_PREFIX,    /* a blank before every piece that does not begin with one */
     SPLIT_METASPACE, /* blanks become a letter, and one may be put before the piece */
@@ -38,23 +38,24 @@ enum split_prepend { PREPEND_NEVER, PREPEND_FIRST, PREPEND_ALWAYS };
 struct split_step {
     enum split_kind kind;
     enum split_behavior behavior;
-    bool invert;                  /* matches are gaps, gaps are matches */
-    void *code;                   /* owned pcre2_code */
-    bool (*is_match)(uint32_t c); /* SPLIT_CHARS; NULL: only `letter` */
-    uint32_t letter;              /* SPLIT_CHARS: the character that matches */
-    char mark[4];                 /* SPLIT_METASPACE: what a blank becomes */
-    uint8_t mark_len;             /* bytes of it */
-    enum split_prepend prepend;   /* SPLIT_METASPACE */
+    bool invert;                   /* matches are gaps, gaps are matches */
+    struct split_classes *classes; /* owned: SPLIT_SCAN */
+    void *code;                    /* owned pcre2_code */
+    bool (*is_match)(uint32_t c);  /* SPLIT_CHARS; NULL: only `letter` */
+    uint64_t *matches;          /* owned: SPLIT_CHARS, a bit for each of the first characters */
+    uint32_t letter;            /* SPLIT_CHARS: the character that matches */
+    char mark[4];               /* SPLIT_METASPACE: what a blank becomes */
+    uint8_t mark_len;           /* bytes of it */
+    enum split_prepend prepend; /* SPLIT_METASPACE */
 };
 
-enum { SPLIT_MAX_STEPS = 16 };
+enum { SPLIT_MAX_STEPS = 16, SPLIT_TABLE = 0x20000 };
 
 struct splitter {
     struct split_step steps[SPLIT_MAX_STEPS];
     uint32_t count;
-    struct split_classes *classes; /* owned; only with SPLIT_O200K */
-    unsigned char *scripts;        /* owned, by character; only with SPLIT_SCRIPTS */
-    bool has_letters; /* pieces are in the byte alphabet, and the model wants the bytes */
+    unsigned char *scripts; /* owned, by character; only with SPLIT_SCRIPTS */
+    bool has_letters;       /* pieces are in the byte alphabet, and the model wants the bytes */
 };
 
 /* Compiles a pattern written for Oniguruma; `what` names it in messages. */

@@ -30,6 +30,13 @@ static lr_code add_chars(struct splitter *s, bool (*is_match)(uint32_t),
         return rc;
     step->is_match = is_match;
     step->behavior = behavior;
+    if (is_match == NULL)
+        return LR_OK;
+    step->matches = calloc(SPLIT_TABLE / 64, sizeof(*step->matches));
+    if (step->matches == NULL)
+        return lr_fail(err, LR_OUT_OF_RAM, "no memory for a pre_tokenizer");
+    for (uint32_t c = 0; c < SPLIT_TABLE; c++)
+        step->matches[c >> 6] |= (uint64_t)is_match(c) << (c & 63);
     return LR_OK;
 }
 
@@ -38,11 +45,11 @@ static lr_code add_pattern(struct splitter *s, struct lr_str pattern, bool liter
 {
     struct split_step *step = NULL;
     bool whole = behavior == SPLIT_ISOLATED || (behavior == SPLIT_REMOVED && invert);
-    bool kimi = lr_str_eq_z(pattern, tokenizer_scan_kimi_pattern);
-    if (!literal && whole && s->classes == NULL &&
-        (kimi || lr_str_eq_z(pattern, tokenizer_scan_o200k_pattern))) {
-        lr_code rc = tokenizer_scan_classes(kimi, &s->classes, err);
-        return rc == LR_OK ? add_step(s, SPLIT_O200K, &step, err) : rc;
+    const struct scan_variant *variant =
+        !literal && whole ? tokenizer_scan_find(pattern) : NULL;
+    if (variant != NULL) {
+        lr_code rc = add_step(s, SPLIT_SCAN, &step, err);
+        return rc == LR_OK ? tokenizer_scan_classes(variant, &step->classes, err) : rc;
     }
     lr_code rc = add_step(s, SPLIT_REGEX, &step, err);
     if (rc != LR_OK)
@@ -322,8 +329,10 @@ lr_code tokenizer_split_read(struct splitter *s, bool letters,
 
 void tokenizer_split_free(struct splitter *s)
 {
-    for (uint32_t i = 0; i < s->count; i++)
+    for (uint32_t i = 0; i < s->count; i++) {
         tokenizer_split_free_code(s->steps[i].code);
-    free(s->classes);
+        free(s->steps[i].classes);
+        free(s->steps[i].matches);
+    }
     free(s->scripts);
 }

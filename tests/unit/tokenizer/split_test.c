@@ -79,35 +79,35 @@ static const char *const alphabet[] = {
 };
 enum { ALPHABET = sizeof(alphabet) / sizeof(alphabet[0]) };
 
-static struct split_classes *classes;
-static struct split_classes *kimi_classes;
-static pcre2_code *code, *kimi_code;
+enum { VARIANTS = 7 };
+
+static struct split_classes *classes[VARIANTS];
+static pcre2_code *codes[VARIANTS];
 
 static int open_oracle(void **state)
 {
     (void)state;
     struct lr_error err;
-    void *compiled = NULL;
-    assert_int_equal(tokenizer_scan_classes(false, &classes, &err), LR_OK);
-    assert_int_equal(tokenizer_scan_classes(true, &kimi_classes, &err), LR_OK);
-    assert_int_equal(tokenizer_split_compile(lr_str_z(tokenizer_scan_o200k_pattern), false,
-                                             "the pattern", &compiled, &err),
-                     LR_OK);
-    code = compiled;
-    assert_int_equal(tokenizer_split_compile(lr_str_z(tokenizer_scan_kimi_pattern), false,
-                                             "the pattern", &compiled, &err),
-                     LR_OK);
-    kimi_code = compiled;
+    assert_int_equal(tokenizer_scan_variant_count, VARIANTS);
+    for (size_t i = 0; i < VARIANTS; i++) {
+        void *compiled = NULL;
+        const struct scan_variant *variant = &tokenizer_scan_variants[i];
+        assert_int_equal(tokenizer_scan_classes(variant, &classes[i], &err), LR_OK);
+        assert_int_equal(tokenizer_split_compile(lr_str_z(variant->pattern), false,
+                                                 "the pattern", &compiled, &err),
+                         LR_OK);
+        codes[i] = compiled;
+    }
     return 0;
 }
 
 static int close_oracle(void **state)
 {
     (void)state;
-    free(classes);
-    free(kimi_classes);
-    pcre2_code_free(code);
-    pcre2_code_free(kimi_code);
+    for (size_t i = 0; i < VARIANTS; i++) {
+        free(classes[i]);
+        pcre2_code_free(codes[i]);
+    }
     return 0;
 }
 
@@ -118,7 +118,7 @@ static void compare_one(const pcre2_code *pattern, const struct split_classes *t
     for (size_t at = 0; at < text.len;) {
         int rc = pcre2_match(pattern, (PCRE2_SPTR)text.ptr, text.len, at, 0, data, NULL);
         const PCRE2_SIZE *found = pcre2_get_ovector_pointer(data);
-        const char *end = tokenizer_scan_o200k(table, text.ptr + at, text.ptr + text.len);
+        const char *end = tokenizer_scan(table, text.ptr + at, text.ptr + text.len);
         if (rc < 1 || found[0] != at || found[1] != (size_t)(end - text.ptr)) {
             struct lr_buf quoted;
             lr_buf_init(&quoted, 1 << 20);
@@ -133,8 +133,8 @@ static void compare_one(const pcre2_code *pattern, const struct split_classes *t
 
 static void compare(struct lr_str text)
 {
-    compare_one(code, classes, text);
-    compare_one(kimi_code, kimi_classes, text);
+    for (size_t i = 0; i < VARIANTS; i++)
+        compare_one(codes[i], classes[i], text);
 }
 
 static void test_the_scanner_splits_as_the_pattern_does_on_random_text(void **state)
@@ -182,8 +182,9 @@ static void test_long_runs_take_linear_time(void **state)
         for (; len < LEN; len += strlen(runs[r]))
             memcpy(text + len, runs[r], strlen(runs[r]));
         text[len++] = 'x';
-        for (const char *at = text, *end = text + len; at < end; pieces++)
-            at = tokenizer_scan_o200k(classes, at, end);
+        for (size_t i = 0; i < VARIANTS; i++)
+            for (const char *at = text, *end = text + len; at < end; pieces++)
+                at = tokenizer_scan(classes[i], at, end);
         assert_true(pieces >= 1);
     }
     free(text);
