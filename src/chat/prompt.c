@@ -8,6 +8,8 @@
 #include "chat/format.h"
 #include "chat/harmony/template.h"
 #include "chat/template/chatml.h"
+#include "chat/template/manners.h"
+#include "chat/template/object.h"
 #include "chat/template/render.h"
 #include "chat/template/repair.h"
 
@@ -16,7 +18,7 @@
 enum { CONTEXT_MAX = 256 << 20 };
 
 /* The variables of a template, with the names of the Hugging Face tools. */
-enum { OWN_VARIABLES = 6 };
+enum { OWN_VARIABLES = 10 };
 
 static void prompt_put(struct lr_json_member *members, uint32_t *count, struct lr_str key,
                        struct lr_json value)
@@ -43,6 +45,68 @@ static void put_kwargs(struct lr_json_member *members, uint32_t *count,
     }
 }
 
+static bool mentions(const struct chat_model *model, const char *word)
+{
+    return lr_str_find(model->source, lr_str_z(word)) != LR_STR_NONE;
+}
+
+/* The switch of reasoning has another name in each family.  Variables that a template does not
+ * know have no effect. */
+static void put_thinking(struct lr_json_member *members, uint32_t *count,
+                         const struct chat_request *req, const struct chat_model *model)
+{
+    static const char *const switches[] = {"enable_thinking", "thinking"};
+    bool is_on = req->thinking == CHAT_THINKING_ON, is_off = req->thinking == CHAT_THINKING_OFF;
+    struct lr_str effort = req->reasoning_effort;
+    if (is_off && mentions(model, "no_think") && mentions(model, "reasoning_effort"))
+        effort = LR_STR_LIT("no_think"); /* Hunyuan 3 */
+    if (effort.len > 0)
+        prompt_put(members, count, LR_STR_LIT("reasoning_effort"),
+                   (struct lr_json){.type = LR_JSON_STRING, .text = effort});
+    if (!is_on && !is_off)
+        return;
+    for (size_t i = 0; i < sizeof(switches) / sizeof(switches[0]); i++)
+        prompt_put(members, count, lr_str_z(switches[i]),
+                   (struct lr_json){.type = LR_JSON_BOOL, .boolean = is_on});
+    if (mentions(model, "thinking_mode")) /* MiniMax M3 */
+        prompt_put(
+            members, count, LR_STR_LIT("thinking_mode"),
+            (struct lr_json){.type = LR_JSON_STRING,
+                             .text = is_on ? LR_STR_LIT("enabled") : LR_STR_LIT("disabled")});
+    if (is_off && mentions(model, "thinking_budget")) /* Seed-OSS */
+        prompt_put(members, count, LR_STR_LIT("thinking_budget"),
+                   (struct lr_json){.type = LR_JSON_NUMBER, .text = LR_STR_LIT("0")});
+}
+
+/* Templates without a variable look for a word in a message.  False: no memory. */
+static bool switch_by_word(struct lr_arena *arena, const struct chat_request *req,
+                           const struct chat_model *model, struct lr_json *messages)
+{
+    struct lr_str role, text;
+    struct chat_object o;
+    uint32_t at = messages->count;
+    bool is_due = req->thinking == CHAT_THINKING_OFF && mentions(model, "/no_think") &&
+                  !mentions(model, "enable_thinking is");
+    while (is_due && at != 0 &&
+           !(lr_json_str(lr_json_get(&messages->items[at - 1], "role"), &role) &&
+             lr_str_eq_z(role, "user")))
+        at--;
+    if (!is_due || at == 0 ||
+        !lr_json_str(lr_json_get(&messages->items[at - 1], "content"), &text))
+        return true;
+    struct lr_json *items = lr_arena_array(arena, messages->count, sizeof(*items));
+    char *joined = lr_arena_printf(arena, LR_STR_FMT " /no_think", LR_STR_ARG(text));
+    if (items == NULL || joined == NULL ||
+        !chat_object_begin(&o, arena, &messages->items[at - 1], 0))
+        return false;
+    memcpy(items, messages->items, messages->count * sizeof(*items));
+    chat_object_set(&o, "content",
+                    chat_string_json(lr_str(joined, text.len + strlen(" /no_think"))));
+    items[at - 1] = chat_object_json(&o);
+    messages->items = items;
+    return true;
+}
+
 static lr_code make_context(const struct chat_request *req, const struct chat_model *model,
                             struct lr_arena *arena, struct lr_json *out, struct lr_error *err)
 {
@@ -62,13 +126,9 @@ static lr_code make_context(const struct chat_request *req, const struct chat_mo
     prompt_put(members, &count, LR_STR_LIT("documents"), none);
     prompt_put(members, &count, LR_STR_LIT("add_generation_prompt"),
                (struct lr_json){.type = LR_JSON_BOOL, .boolean = true});
-    if (req->reasoning_effort.len > 0)
-        prompt_put(members, &count, LR_STR_LIT("reasoning_effort"),
-                   (struct lr_json){.type = LR_JSON_STRING, .text = req->reasoning_effort});
-    if (req->thinking != CHAT_THINKING_DEFAULT) /* Qwen's name for it */
-        prompt_put(members, &count, LR_STR_LIT("enable_thinking"),
-                   (struct lr_json){.type = LR_JSON_BOOL,
-                                    .boolean = req->thinking == CHAT_THINKING_ON});
+    put_thinking(members, &count, req, model);
+    if (!switch_by_word(arena, req, model, &members[0].value))
+        return lr_fail(err, LR_OUT_OF_RAM, "no memory for the last message");
     if (kwargs != NULL)
         put_kwargs(members, &count, kwargs);
     *out = (struct lr_json){.type = LR_JSON_OBJECT, .count = count, .members = members};
@@ -107,6 +167,31 @@ static lr_code prompt_render(const struct chat_model *model, const struct lr_jso
     return code == LR_OK ? LR_OK : lr_fail_prefix(err, "the model's chat template");
 }
 
+void chat_model_learn(struct chat_model *model)
+{
+    struct jinja_var trusted[4];
+    model->manners = 0;
+    if (model->chat_template != NULL)
+        model->manners =
+            chat_manners_of(model->chat_template, trusted, special_tokens(model, trusted));
+}
+
+/* The messages as the template takes them. */
+static lr_code fit(struct lr_arena *arena, const struct chat_model *model,
+                   const struct lr_json **context, struct lr_error *err)
+{
+    struct chat_object o;
+    struct lr_json *fitted = lr_arena_alloc(arena, sizeof(*fitted));
+    bool good =
+        fitted != NULL && chat_object_begin(&o, arena, *context, 0) &&
+        chat_manners_apply(arena, model->manners, &chat_object_find(&o, "messages")->value);
+    if (!good)
+        return lr_fail(err, LR_OUT_OF_RAM, "no memory for the messages");
+    *fitted = chat_object_json(&o);
+    *context = fitted;
+    return LR_OK;
+}
+
 static lr_code render_chat(const struct chat_request *req, const struct chat_model *model,
                            int64_t now, struct jinja_output *out, struct lr_error *err)
 {
@@ -121,6 +206,8 @@ static lr_code render_chat(const struct chat_request *req, const struct chat_mod
     lr_code code = make_context(req, model, &arena, &context, err);
     if (code == LR_OK)
         code = chat_repair(&arena, &context, model->dialect.format, &repaired, err);
+    if (code == LR_OK && model->chat_template != NULL)
+        code = fit(&arena, model, &repaired, err);
     if (code == LR_OK)
         code = prompt_render(model, repaired, &tm, &arena, out, err);
     lr_arena_free(&arena);

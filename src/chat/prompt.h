@@ -18,12 +18,16 @@ struct chat_model {
     const struct jinja_template *chat_template; /* compiled; NULL: the default */
     struct chat_dialect dialect;                /* what it reads and writes */
     struct lr_str source;                       /* the template's text; empty: the default */
+    uint32_t manners;                           /* of the template (chat/template/manners.h) */
     struct lr_str bos_token;                    /* texts of the tokens; empty: none */
     struct lr_str eos_token;
     struct lr_str unk_token;
     struct lr_str pad_token;
     struct lr_sampling_defaults sampling;
 };
+
+/* Learns the manners of the model's template; the other members are set. */
+void chat_model_learn(struct chat_model *model);
 
 /* Has either segments or ids.  Owns its memory, so the request may be freed first; but what
  * becomes a vector is borrowed from the request. */

@@ -8,6 +8,8 @@
 #include "base/json.h"
 #include "chat/harmony/template.h"
 #include "chat/template/chatml.h"
+#include "chat/template/manners.h"
+#include "chat/template/object.h"
 #include "chat/template/render.h"
 #include "chat/template/repair.h"
 #include "cli/commands.h"
@@ -43,13 +45,15 @@ static void add_segments(struct lr_buf *out, const struct jinja_output *rendered
     lr_buf_add_char(out, '\n');
 }
 
-static lr_code render_template(const char *path, bool repair, const struct lr_json *context,
-                               const struct tm *now, struct lr_arena *arena,
-                               struct jinja_output *out, struct lr_error *err)
+static lr_code render_template(const struct lr_settings *settings, bool repair,
+                               const struct lr_json *context, const struct tm *now,
+                               struct lr_arena *arena, struct jinja_output *out,
+                               struct lr_error *err)
 {
     struct jinja_var trusted[MAX_TRUSTED];
     struct jinja_template *tmpl = NULL;
     struct lr_str source;
+    const char *path = lr_settings_str(settings, "template");
     lr_code rc = lr_file_read(arena, path, INPUT_MAX, &source, err);
     if (rc == LR_OK)
         rc = jinja_compile(source, &tmpl, err);
@@ -58,8 +62,21 @@ static lr_code render_template(const char *path, bool repair, const struct lr_js
                                     .trusted = trusted,
                                     .trusted_count = find_special_tokens(context, trusted),
                                     .now = now};
-        rc = repair ? chat_template_render(tmpl, &input, arena, out, err)
-                    : jinja_render(tmpl, &input, out, err);
+        struct lr_json fitted = *context;
+        if (repair && lr_settings_bool(settings, "fit")) {
+            struct chat_object o;
+            uint32_t manners = chat_manners_of(tmpl, trusted, input.trusted_count);
+            struct lr_json_member *messages = chat_object_begin(&o, arena, context, 0)
+                                                  ? chat_object_find(&o, "messages")
+                                                  : NULL;
+            if (messages == NULL || !chat_manners_apply(arena, manners, &messages->value))
+                rc = lr_fail(err, LR_OUT_OF_RAM, "no memory, or no messages");
+            fitted = chat_object_json(&o);
+            input.context = &fitted;
+        }
+        if (rc == LR_OK)
+            rc = repair ? chat_template_render(tmpl, &input, arena, out, err)
+                        : jinja_render(tmpl, &input, out, err);
     }
     jinja_template_destroy(tmpl);
     return rc;
@@ -92,7 +109,7 @@ static lr_code debug_render_this(const struct lr_settings *settings, struct lr_a
     if (rc != LR_OK)
         return rc;
     if (path != NULL)
-        return render_template(path, repair, context, now_text != NULL ? &now : NULL, arena,
+        return render_template(settings, repair, context, now_text != NULL ? &now : NULL, arena,
                                out, err);
     if (harmony)
         return chat_harmony_render(context, now_text != NULL ? &now : NULL, out, err);
@@ -150,6 +167,10 @@ static const struct lr_setting flags[] = {
      .type = LR_SETTING_BOOL,
      .fallback = "false",
      .help = "normalise the input first, as the server does"},
+    {.name = "fit",
+     .type = LR_SETTING_BOOL,
+     .fallback = "false",
+     .help = "with --repair: also change what the template does not take, as the server does"},
 };
 
 const struct cli_command cli_debug_render = {

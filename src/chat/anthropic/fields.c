@@ -98,6 +98,7 @@ static lr_code parse_thinking(struct chat_parse *p, const char *name,
         p->req->reasoning = CHAT_REASONING_CONTENT;
     if (!chat_anthropic_parse_of(p)->has_effort)
         p->req->reasoning_effort = lr_str_z(is_off ? "low" : effort_of_budget(value));
+    p->req->thinking = is_off ? CHAT_THINKING_OFF : CHAT_THINKING_ON;
     return LR_OK;
 }
 

@@ -148,6 +148,7 @@ static lr_code compile_template(struct node_model *m, struct lr_error *err)
         return LR_OK;
     lr_code code = jinja_compile(lr_str_z(d->chat_template), &m->chat_template, err);
     m->chat.chat_template = m->chat_template;
+    chat_model_learn(&m->chat);
     return code;
 }
 

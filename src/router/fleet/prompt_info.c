@@ -88,6 +88,7 @@ lr_code router_prompt_info_get(struct router_prompt_infos *infos,
     if (info->source.len != 0 ||
         !chat_dialect_named(report->dialect, info->source, &info->chat.dialect))
         info->chat.dialect = chat_dialect_of(info->source, report->architecture);
+    chat_model_learn(&info->chat);
     info->next = infos->first;
     infos->first = info;
     *out = info;
