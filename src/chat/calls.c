@@ -442,7 +442,8 @@ static void looking_mark(struct chat_calls *p, enum chat_calls_mark kind, struct
         }
         break;
     case CHAT_MARK_DROP:
-        if (p->in_thought && !p->form->thinks_anywhere)
+        /* an answer that begins without the reasoning that the prompt opened */
+        if (p->in_thought && !(p->form->thinks_anywhere && p->is_blank))
             break;
         end_thought(p);
         return;

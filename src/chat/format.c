@@ -1,6 +1,7 @@
 /* chat/format.c - see chat/format.h. */
 #include "chat/format.h"
 
+#include "chat/dialect/dialect.h"
 #include "chat/template/object.h"
 #include "grammar/constraint.h"
 #include "grammar/grammar.h"
@@ -84,17 +85,21 @@ static bool drop_schemas(struct grammar_tool *tools, uint32_t count)
 }
 
 lr_code chat_format_constraint(struct lr_arena *arena, const struct chat_request *req,
-                               enum grammar_format format, struct lr_str *out,
-                               struct lr_error *err)
+                               const struct chat_dialect *dialect, bool is_opened,
+                               struct lr_str *out, struct lr_error *err)
 {
     struct grammar_tool *tools = NULL;
-    if (req->prompts != NULL)
-        format = GRAMMAR_PLAIN; /* the answer to a raw prompt is its whole text */
+    bool is_raw = req->prompts != NULL; /* the answer is its whole text */
+    enum grammar_format format = is_raw ? GRAMMAR_PLAIN : dialect->format;
     bool has_calls = grammar_form_is_enforced(format);
     struct grammar_constraint c = {.format = format,
                                    .answer = req->format,
                                    .value = req->format_value,
                                    .is_strict = req->schema_strict};
+    if (!is_raw && !dialect->is_channels) {
+        c.thought = dialect->thought;
+        c.is_opened = is_opened;
+    }
     *out = (struct lr_str){0};
     if (req->requires_tool_call)
         c.answer = GRAMMAR_ANSWER_NONE;

@@ -7,6 +7,7 @@
 #include "base/log.h"
 #include "base/random.h"
 #include "chat/format.h"
+#include "wire/link.h"
 
 enum {
     OUT_BYTES = 96 << 20, /* more than a collected answer may have (chat/response.h) */
@@ -172,6 +173,11 @@ bool chat_turn_parse(struct chat_turn *t)
     return false;
 }
 
+static bool opens_thought(const struct chat_turn *t)
+{
+    return t->prompt_count != 0 && t->prompts[0].opens_thought;
+}
+
 static lr_code render(struct chat_turn *t, const struct chat_model *model, int64_t now,
                       struct lr_error *err)
 {
@@ -179,10 +185,13 @@ static lr_code render(struct chat_turn *t, const struct chat_model *model, int64
     t->prompts = lr_arena_zalloc(t->arena, req->prompt_count * sizeof(*t->prompts));
     if (t->prompts == NULL)
         return lr_fail(err, LR_OUT_OF_RAM, "no memory for the prompt");
-    lr_code code =
-        chat_format_constraint(t->arena, req, model->dialect.format, &t->constraint, err);
+    lr_code code = LR_OK;
     for (uint32_t i = 0; code == LR_OK && i < req->prompt_count; i++)
         code = chat_prompt_render(req, model, i, now, &t->prompts[t->prompt_count++], err);
+    if (code == LR_OK)
+        code = chat_format_constraint(t->arena, req, &model->dialect, opens_thought(t),
+                                      &t->constraint, err);
+    t->since = grammar_format_is_old(model->dialect.format) ? 0 : WIRE_SINCE_DIALECTS;
     return code;
 }
 
@@ -197,7 +206,7 @@ static lr_code make_response(struct chat_turn *t, const struct chat_model *model
         .model = name,
         .created = now,
         .dialect = &model->dialect,
-        .is_opened = t->prompt_count != 0 && t->prompts[0].opens_thought,
+        .is_opened = opens_thought(t),
         .on_call = t->sink->call,
         .on_text = t->tells_text ? t->sink->text : NULL,
         .owner = t->owner,

@@ -109,6 +109,7 @@ struct chat_turn {
     uint32_t started, over;   /* of the generations */
     struct lr_segment query;  /* of a reranking; borrowed from the request */
     struct lr_str constraint; /* of the output, in the arena; empty: none */
+    uint32_t since;           /* the protocol whose nodes know such constraints (wire/link.h) */
     uint64_t seed;
     char id[CHAT_ANSWER_ID_MAX];
     struct chat_response *response; /* owned */

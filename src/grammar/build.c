@@ -151,13 +151,63 @@ uint32_t grammar_token(struct grammar_build *b, enum grammar_control control, ui
     return grammar_token_if_any(b, control, next);
 }
 
-uint32_t grammar_until(struct grammar_build *b, enum grammar_format format, uint32_t next,
-                       uint32_t call)
+uint32_t grammar_named(struct grammar_build *b, struct lr_str name, uint32_t next)
 {
-    uint32_t at = grammar_step(b, GRAMMAR_UNTIL, next, call);
+    struct grammar_program *p = b->program;
+    uint32_t i = 0;
+    while (i < p->named_count && !lr_str_eq(p->named[i], name))
+        i++;
+    if (i == GRAMMAR_NAMED_MAX) {
+        grammar_fail(b, LR_UNSUPPORTED, "more than %d marks", GRAMMAR_NAMED_MAX);
+        return 0;
+    }
+    if (i == p->named_count) {
+        const char *copy = lr_arena_copy(&p->arena, name);
+        if (copy == NULL) {
+            grammar_fail(b, LR_OUT_OF_RAM, "no memory for a grammar");
+            return 0;
+        }
+        p->named[p->named_count++] = lr_str(copy, name.len);
+    }
+    uint32_t at = grammar_step(b, GRAMMAR_CONTROL, next, 0);
     if (b->code != LR_OK)
         return 0;
-    b->program->steps[at].low = (uint8_t)format;
+    p->steps[at].low = (uint8_t)(GRAMMAR_CONTROL_COUNT + i);
+    return at;
+}
+
+static uint64_t build_mark_id(struct lr_str mark, char first)
+{
+    uint64_t h = UINT64_C(0xCBF29CE484222325) ^ (unsigned char)first;
+    for (size_t i = 0; i < mark.len; i++)
+        h = (h ^ (unsigned char)mark.ptr[i]) * UINT64_C(0x100000001B3);
+    return h | UINT64_C(1) << 63; /* beside those of automata */
+}
+
+uint32_t grammar_until(struct grammar_build *b, struct lr_str mark, char first, uint32_t next,
+                       uint32_t found)
+{
+    struct grammar_program *p = b->program;
+    uint64_t id = build_mark_id(mark, first);
+    uint32_t i = 0;
+    while (i < p->mark_count && p->marks[i].id != id)
+        i++;
+    if (i == GRAMMAR_MARKS_MAX) {
+        grammar_fail(b, LR_UNSUPPORTED, "more than %d marks", GRAMMAR_MARKS_MAX);
+        return 0;
+    }
+    if (i == p->mark_count) {
+        const char *copy = lr_arena_copy(&p->arena, mark);
+        if (copy == NULL) {
+            grammar_fail(b, LR_OUT_OF_RAM, "no memory for a grammar");
+            return 0;
+        }
+        p->marks[p->mark_count++] = (struct grammar_mark){lr_str(copy, mark.len), first, id};
+    }
+    uint32_t at = grammar_step(b, GRAMMAR_UNTIL, next, found);
+    if (b->code != LR_OK)
+        return 0;
+    p->steps[at].low = (uint8_t)i;
     return at;
 }
 

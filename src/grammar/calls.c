@@ -1,8 +1,6 @@
 /* grammar/calls.c - see grammar/calls.h. */
 #include "grammar/calls.h"
 
-#include "grammar/program.h"
-
 #define S(text)                                                                                \
     {                                                                                          \
         text, sizeof(text) - 1                                                                 \
@@ -245,8 +243,6 @@ static const struct grammar_form forms[GRAMMAR_FORMAT_COUNT] =
                 .key_end = S(">"),
                 .value_end = S("</parameter>"),
                 .strips_newline = true,
-                .begin_token = GRAMMAR_CALL_BEGIN,
-                .end_token = GRAMMAR_CALL_END,
                 .signs = {"<tool_call>", "<function=", "<parameter="},
             },
         [GRAMMAR_HY3] =
@@ -276,8 +272,6 @@ static const struct grammar_form forms[GRAMMAR_FORMAT_COUNT] =
                 .key_end = S("</arg_key>"),
                 .value = S("<arg_value>"),
                 .value_end = S("</arg_value>"),
-                .begin_token = GRAMMAR_CALL_BEGIN,
-                .end_token = GRAMMAR_CALL_END,
                 .signs = {"<tool_call>", "<arg_key>", "<arg_value>"},
             },
         [GRAMMAR_MINICPM5] =
@@ -355,8 +349,6 @@ static const struct grammar_form forms[GRAMMAR_FORMAT_COUNT] =
                 .begin = S("<tool_call>"),
                 .end = S("</tool_call>"),
                 JSON_MEMBERS,
-                .begin_token = GRAMMAR_CALL_BEGIN,
-                .end_token = GRAMMAR_CALL_END,
                 .signs = {"<tool_call>", "\"name", "\"arguments"},
                 .others = {"<tool_calls>", "<function=", "<arg_key>"},
             },
@@ -368,7 +360,6 @@ static const struct grammar_form forms[GRAMMAR_FORMAT_COUNT] =
                 .lead = S("<|python_tag|>"),
                 .name_key = S("name"),
                 .arguments = S("parameters"),
-                .lead_token = GRAMMAR_PYTHON_TAG,
                 /* other models write members of these names, too */
                 .signs = {"\"name", "\"parameters", "<|start_header_id|>"},
                 .others = {"<tool_call>", "<function="},
@@ -419,9 +410,15 @@ enum grammar_format grammar_format_of_template(struct lr_str chat_template)
     return GRAMMAR_PLAIN;
 }
 
+bool grammar_format_is_old(enum grammar_format format)
+{
+    return format == GRAMMAR_PLAIN || format == GRAMMAR_HARMONY || format == GRAMMAR_HERMES ||
+           format == GRAMMAR_LLAMA3;
+}
+
 bool grammar_form_is_enforced(enum grammar_format format)
 {
-    return format == GRAMMAR_HARMONY || format == GRAMMAR_HERMES || format == GRAMMAR_LLAMA3;
+    return format != GRAMMAR_PLAIN;
 }
 
 struct grammar_thought grammar_thought_of(enum grammar_format format,
@@ -443,22 +440,17 @@ struct grammar_thought grammar_thought_of(enum grammar_format format,
     return (struct grammar_thought){0};
 }
 
-uint32_t grammar_form_scan(const struct grammar_form *form, uint32_t state, char byte)
+uint32_t grammar_mark_scan(struct lr_str mark, char first, uint32_t state, char byte)
 {
-    struct lr_str mark = grammar_form_trigger(form);
     if (mark.len == 0) {
         if (state != 0 || grammar_is_blank(byte))
             return state;
-        char first = form->shape == GRAMMAR_SHAPE_PYTHON ? '[' : '{';
         return byte == first ? GRAMMAR_SCAN_FOUND : GRAMMAR_SCAN_NEVER;
     }
-    /* The longest beginning of the mark that the text now ends with: shorter ones follow from
-     * the mark itself, because it repeats its first bytes seldom. */
-    for (uint32_t n = state + 1; n != 0; n--) {
-        if (mark.ptr[n - 1] != byte)
-            continue;
-        if (memcmp(mark.ptr, mark.ptr + (state + 1 - n), n - 1) == 0)
+    /* The longest beginning of the mark that the text now ends with.  Marks repeat their first
+     * bytes seldom, so that few lengths are compared. */
+    for (uint32_t n = state + 1; n != 0; n--)
+        if (mark.ptr[n - 1] == byte && memcmp(mark.ptr, mark.ptr + (state + 1 - n), n - 1) == 0)
             return n == mark.len ? GRAMMAR_SCAN_FOUND : n;
-    }
     return 0;
 }

@@ -98,10 +98,8 @@ struct grammar_form {
     struct grammar_thought thought; /* empty: what the template shows, as a rule <think> */
     bool thinks_anywhere;           /* reasoning may come after content, too */
     bool opens_thought; /* without a prompt to look at: the answer is in a thought */
-    uint8_t begin_token, end_token, lead_token; /* enum grammar_control, of models for which
-                                                   these texts are control tokens */
-    const char *signs[GRAMMAR_SIGNS_MAX];       /* in a template that has this form */
-    const char *others[GRAMMAR_SIGNS_MAX];      /* not in it */
+    const char *signs[GRAMMAR_SIGNS_MAX];  /* in a template that has this form */
+    const char *others[GRAMMAR_SIGNS_MAX]; /* not in it */
 };
 
 /* The row of a format; GRAMMAR_PLAIN and GRAMMAR_HARMONY have one, too. */
@@ -114,6 +112,9 @@ const char *grammar_format_name(enum grammar_format format);
 /* False: this version knows no such format. */
 bool grammar_format_find(struct lr_str name, enum grammar_format *out);
 
+/* True for the formats that constraints of protocol 2 name (wire/link.h). */
+bool grammar_format_is_old(enum grammar_format format);
+
 /* True where a constraint can enforce calls of the form. */
 bool grammar_form_is_enforced(enum grammar_format format);
 
@@ -121,7 +122,7 @@ bool grammar_form_is_enforced(enum grammar_format format);
 struct grammar_thought grammar_thought_of(enum grammar_format format,
                                           struct lr_str chat_template);
 
-/* ---- text in which a call may begin ---- */
+/* ---- text in which a mark may begin ---- */
 
 #define GRAMMAR_SCAN_FOUND UINT32_MAX       /* the byte completes the beginning of a call */
 #define GRAMMAR_SCAN_NEVER (UINT32_MAX - 1) /* no call begins in the rest of the text */
@@ -131,14 +132,15 @@ static inline bool grammar_is_blank(char c)
     return c == ' ' || c == '\n' || c == '\t' || c == '\r';
 }
 
+/* The state after one more byte; 0 before the first byte.  The state is the number of bytes of
+ * the mark that the text ends with.  An empty mark: the byte `first`, which only blanks
+ * precede. */
+uint32_t grammar_mark_scan(struct lr_str mark, char first, uint32_t state, char byte);
+
 /* What a call, or the first of several, begins with. */
 static inline struct lr_str grammar_form_trigger(const struct grammar_form *form)
 {
     return form->section.len != 0 ? form->section : form->begin;
 }
-
-/* The state after one more byte; 0 before the first byte.  With a trigger, the state is the
- * number of its bytes that the text ends with. */
-uint32_t grammar_form_scan(const struct grammar_form *form, uint32_t state, char byte);
 
 #endif

@@ -5,13 +5,15 @@
  *
  *   format  "plain": only the answer, up to the model's stop token
  *           "harmony": free analysis messages, then the answer on the final channel or a call
- *           "hermes", "llama3": the answer or calls in a form of grammar/calls.h
+ *           others: the answer or calls in a form of grammar/calls.h
  *   answer  "schema", "object" (any JSON object), "regex", "choice", "grammar" (GBNF), "text",
  *           or "none": a call is required.  The member of the same name has the schema, the
  *           regular expression, the list of choices or the grammar
  *   tools   tools that may be called; a schema that is not strict is enforced as far as its
  *           keywords are supported
  *   one_call  the answer ends after a call (Harmony's always does)
+ *   thought   {"begin":"<think>","end":"</think>","opened":true}: reasoning may come first;
+ * what is constrained begins after its end.  opened: the prompt has its beginning
  */
 #ifndef GRAMMAR_CONSTRAINT_H
 #define GRAMMAR_CONSTRAINT_H
@@ -45,7 +47,11 @@ struct grammar_constraint {
     const struct grammar_tool *tools;
     uint32_t tool_count;
     bool one_call;
+    struct grammar_thought thought; /* empty: there is no reasoning before the answer */
+    bool is_opened;
 };
+
+enum { GRAMMAR_TOOLS_MAX = 256, GRAMMAR_THOUGHT_MAX = 64 };
 
 /* Appends the constraint's text. */
 void grammar_constraint_write(struct lr_buf *out, const struct grammar_constraint *c);

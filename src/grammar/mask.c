@@ -135,7 +135,7 @@ static bool make_dfa_mask(struct grammar_matcher *m, const struct dfa *d, uint32
 /* ---- text in which a call may begin ---- */
 
 /* Tokens within which a call begins, after text that left the scan in `scan`, in dfa_mask. */
-static void find_beginnings(struct grammar_matcher *m, const struct grammar_form *form,
+static void find_beginnings(struct grammar_matcher *m, const struct grammar_mark *mark,
                             uint32_t scan)
 {
     const struct grammar_trie *trie = &m->vocab->all;
@@ -145,7 +145,7 @@ static void find_beginnings(struct grammar_matcher *m, const struct grammar_form
     at[0] = scan;
     for (uint32_t i = 0; i < trie->count; count++) {
         const struct grammar_node *n = &trie->nodes[i];
-        uint32_t next = grammar_form_scan(form, at[n->depth], (char)n->byte);
+        uint32_t next = grammar_mark_scan(mark->text, mark->first, at[n->depth], (char)n->byte);
         if (next == GRAMMAR_SCAN_FOUND) {
             i = add_below(trie, i, mask);
             continue;
@@ -171,12 +171,11 @@ static void add_until(struct grammar_matcher *m, uint32_t *mask)
 {
     const struct grammar_vocab *v = m->vocab;
     const struct thread t = m->threads[m->masking.until];
-    enum grammar_format format = (enum grammar_format)m->program->steps[t.step].low;
-    const uint64_t id = UINT64_MAX - format; /* beside those of automata */
-    const uint32_t *begins = grammar_vocab_kept(v, id, t.sub);
+    const struct grammar_mark *mark = &m->program->marks[m->program->steps[t.step].low];
+    const uint32_t *begins = grammar_vocab_kept(v, mark->id, t.sub);
     if (begins == NULL) {
-        find_beginnings(m, grammar_form_of(format), t.sub);
-        grammar_vocab_keep(v, id, t.sub, m->masking.dfa_mask);
+        find_beginnings(m, mark, t.sub);
+        grammar_vocab_keep(v, mark->id, t.sub, m->masking.dfa_mask);
         begins = m->masking.dfa_mask;
     }
     for (uint32_t i = 0; i < v->words; i++) {
@@ -248,11 +247,15 @@ static void add_controls(const struct grammar_matcher *m, const struct thread *t
 {
     const struct grammar_vocab *v = m->vocab;
     const struct grammar_step *s = &m->program->steps[t->step];
-    if (s->op == GRAMMAR_CONTROL && s->low == GRAMMAR_STOP)
+    if (s->op == GRAMMAR_CONTROL && s->low == GRAMMAR_STOP) {
         for (uint32_t k = 0; k < v->stop_count; k++)
             set_bit(mask, v->stops[k]);
-    else if (s->op == GRAMMAR_CONTROL && v->control[s->low] != GRAMMAR_NO_TOKEN)
-        set_bit(mask, v->control[s->low]);
+    } else if (s->op == GRAMMAR_CONTROL) {
+        uint32_t id = s->low < GRAMMAR_CONTROL_COUNT ? v->control[s->low]
+                                                     : m->named[s->low - GRAMMAR_CONTROL_COUNT];
+        if (id != GRAMMAR_NO_TOKEN)
+            set_bit(mask, id);
+    }
 }
 
 /* Some thread takes plain characters whatever they are, without end. */

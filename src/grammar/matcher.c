@@ -334,8 +334,8 @@ static void step_until(struct grammar_matcher *m, struct thread t, uint8_t byte,
                        struct span *out)
 {
     const struct grammar_step *s = &m->program->steps[t.step];
-    const struct grammar_form *form = grammar_form_of((enum grammar_format)s->low);
-    t.sub = grammar_form_scan(form, t.sub, (char)byte);
+    const struct grammar_mark *mark = &m->program->marks[s->low];
+    t.sub = grammar_mark_scan(mark->text, mark->first, t.sub, (char)byte);
     if (t.sub == GRAMMAR_SCAN_FOUND) {
         matcher_follow(m, (struct place){s->other, t.frame, t.set}, out);
         return;
@@ -508,6 +508,9 @@ static lr_code matcher_create(const struct grammar_program *program,
         return lr_fail(err, LR_OUT_OF_RAM, "no memory for constrained output");
     }
     m->program = program;
+    for (uint32_t i = 0; i < program->named_count; i++)
+        m->named[i] =
+            vocab != NULL ? grammar_vocab_special(vocab, program->named[i]) : GRAMMAR_NO_TOKEN;
     struct span start = {0};
     next_epoch(m);
     matcher_follow(m, (struct place){.step = program->start}, &start);
@@ -571,6 +574,8 @@ bool grammar_matcher_token(struct grammar_matcher *m, uint32_t id)
     matcher_forget(m);
     for (uint32_t c = 0; c < GRAMMAR_STOP; c++)
         controls |= v->control[c] == id ? 1u << c : 0;
+    for (uint32_t i = 0; i < m->program->named_count; i++)
+        controls |= m->named[i] == id ? 1u << (GRAMMAR_CONTROL_COUNT + i) : 0;
     if ((v->flags[id] & LR_VOCAB_STOP) != 0)
         controls |= 1u << GRAMMAR_STOP;
     if (controls != 0 && matcher_take(m, advance_control(m, controls)))
@@ -588,6 +593,9 @@ bool grammar_matcher_bytes(struct grammar_matcher *m, struct lr_str bytes, bool 
     for (uint32_t c = 0; c < GRAMMAR_CONTROL_COUNT; c++)
         if (lr_str_eq_z(bytes, grammar_control_name((enum grammar_control)c)))
             return matcher_take(m, advance_control(m, 1u << c));
+    for (uint32_t i = 0; i < m->program->named_count; i++)
+        if (lr_str_eq(bytes, m->program->named[i]))
+            return matcher_take(m, advance_control(m, 1u << (GRAMMAR_CONTROL_COUNT + i)));
     return false;
 }
 

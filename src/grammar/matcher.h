@@ -167,6 +167,7 @@ struct masking {
 struct grammar_matcher {
     const struct grammar_program *program;
     const struct grammar_vocab *vocab;
+    uint32_t named[GRAMMAR_NAMED_MAX]; /* ids of the program's, or GRAMMAR_NO_TOKEN */
     struct kept kept;
     struct thread *threads; /* owned; [0, count) is the state, what follows is scratch */
     uint32_t count;

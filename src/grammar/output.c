@@ -2,11 +2,11 @@
  * output around the constrained part. */
 #include <stdlib.h>
 
-#include "grammar/constraint.h"
+#include "grammar/form_output.h"
 #include "grammar/program.h"
 #include "grammar/texts.h"
 
-enum { TOOLS_MAX = 256, ARENA_BYTES = 32 << 20 };
+enum { TOOLS_MAX = GRAMMAR_TOOLS_MAX, ARENA_BYTES = 32 << 20 };
 
 /* Also the names of the members with their values. */
 static const char *const answers[] = {"none",  "text",   "object", "schema",
@@ -41,6 +41,13 @@ void grammar_constraint_write(struct lr_buf *out, const struct grammar_constrain
     }
     if (c->one_call)
         lr_json_member_bool(&w, "one_call", true);
+    if (c->thought.end.len != 0) {
+        lr_json_member_object(&w, "thought");
+        lr_json_member_str(&w, "begin", c->thought.begin);
+        lr_json_member_str(&w, "end", c->thought.end);
+        lr_json_member_bool(&w, "opened", c->is_opened);
+        lr_json_end_object(&w);
+    }
     lr_json_end_object(&w);
 }
 
@@ -113,6 +120,13 @@ static lr_code read_constraint(const struct lr_json *root, struct reading *r,
     (void)lr_json_bool(lr_json_get(root, "one_call"), &r->c.one_call);
     if (!is_right(r->c.answer, r->c.value))
         return malformed(err, answers[i]);
+    const struct lr_json *thought = lr_json_get(root, "thought");
+    if (thought != NULL && (!lr_json_str(lr_json_get(thought, "begin"), &r->c.thought.begin) ||
+                            !lr_json_str(lr_json_get(thought, "end"), &r->c.thought.end) ||
+                            !lr_json_bool(lr_json_get(thought, "opened"), &r->c.is_opened) ||
+                            r->c.thought.end.len > GRAMMAR_THOUGHT_MAX ||
+                            r->c.thought.begin.len > GRAMMAR_THOUGHT_MAX))
+        return malformed(err, "thought");
     lr_code code = read_tools(r, lr_json_get(root, "tools"), err);
     if (code == LR_OK && r->c.tool_count == 0 && r->c.answer == GRAMMAR_ANSWER_NONE)
         return malformed(err, "tools");
@@ -130,8 +144,8 @@ static uint32_t text_until(struct grammar_build *b, uint32_t next)
     return loop;
 }
 
-static uint32_t answer_until(struct grammar_build *b, const struct grammar_constraint *c,
-                             uint32_t next)
+uint32_t grammar_output_answer(struct grammar_build *b, const struct grammar_constraint *c,
+                               uint32_t next)
 {
     switch (c->answer) {
     case GRAMMAR_ANSWER_SCHEMA:
@@ -161,8 +175,8 @@ static uint32_t json_type(struct grammar_build *b, bool plain_word, uint32_t bod
     return grammar_fork(b, message, grammar_fork(b, marked, blank));
 }
 
-static uint32_t arguments(struct grammar_build *b, const struct grammar_tool *tool,
-                          uint32_t next)
+uint32_t grammar_output_arguments(struct grammar_build *b, const struct grammar_tool *tool,
+                                  uint32_t next)
 {
     const struct lr_json *schema = tool->schema;
     uint32_t mark = grammar_enter(b, "", tool->name);
@@ -191,7 +205,7 @@ static struct calls compile_calls(struct grammar_build *b, const struct grammar_
     struct grammar_choice channel[TOOLS_MAX], role[TOOLS_MAX];
     uint32_t over = grammar_token(b, GRAMMAR_TOOL_CALL, end);
     for (uint32_t i = 0; i < c->tool_count; i++) {
-        uint32_t type = json_type(b, true, arguments(b, &c->tools[i], over));
+        uint32_t type = json_type(b, true, grammar_output_arguments(b, &c->tools[i], over));
         uint32_t commentary = grammar_literal(b, LR_STR_LIT("commentary"), type);
         channel[i] = (struct grammar_choice){c->tools[i].name, type};
         role[i] = (struct grammar_choice){c->tools[i].name,
@@ -222,7 +236,7 @@ static uint32_t compile_harmony(struct grammar_build *b, const struct grammar_co
     uint32_t start = grammar_fork(b, 0, 0);
     uint32_t channel = free_message(b, LR_STR_LIT("analysis"), start);
     if (c->answer != GRAMMAR_ANSWER_NONE) {
-        uint32_t body = answer_until(b, c, grammar_token(b, GRAMMAR_ANSWER_END, end));
+        uint32_t body = grammar_output_answer(b, c, grammar_token(b, GRAMMAR_ANSWER_END, end));
         bool is_json = c->answer == GRAMMAR_ANSWER_SCHEMA || c->answer == GRAMMAR_ANSWER_OBJECT;
         uint32_t type =
             is_json ? json_type(b, false, body) : grammar_token(b, GRAMMAR_MESSAGE, body);
@@ -241,98 +255,13 @@ static uint32_t compile_harmony(struct grammar_build *b, const struct grammar_co
     return start;
 }
 
-/* ---- calls in the form of a template ---- */
-
-/* A text that is a control token of some models. */
-static uint32_t mark(struct grammar_build *b, struct lr_str text, uint8_t control,
-                     uint32_t next)
-{
-    if (text.len == 0)
-        return next;
-    return grammar_fork(b, grammar_literal(b, text, next),
-                        grammar_token_if_any(b, (enum grammar_control)control, next));
-}
-
-/* The same after blanks.  GRAMMAR_SPACE leads to bytes only, so the blank before a control
- * token is spelled out. */
-static uint32_t mark_after_blanks(struct grammar_build *b, struct lr_str text, uint8_t control,
-                                  uint32_t next)
-{
-    if (text.len == 0)
-        return next;
-    uint32_t token = grammar_token_if_any(b, (enum grammar_control)control, next);
-    uint32_t blank =
-        grammar_fork(b, grammar_byte(b, '\n', '\n', token), grammar_byte(b, ' ', ' ', token));
-    return grammar_fork(b, grammar_space(b, grammar_literal(b, text, next)),
-                        grammar_fork(b, token, blank));
-}
-
-/* The object of a call, after its opening brace. */
-static uint32_t call_members(struct grammar_build *b, const struct grammar_constraint *c,
-                             uint32_t next)
-{
-    const struct grammar_form *form = grammar_form_of(c->format);
-    struct grammar_choice names[TOOLS_MAX];
-    uint32_t over = grammar_space(b, grammar_byte(b, '}', '}', next));
-    for (uint32_t i = 0; i < c->tool_count; i++) {
-        uint32_t value = grammar_space(b, arguments(b, &c->tools[i], over));
-        uint32_t key =
-            grammar_literal(b, form->arguments, grammar_literal(b, LR_STR_LIT("\":"), value));
-        key = grammar_space(b, grammar_byte(b, '"', '"', key));
-        names[i].text = c->tools[i].name;
-        names[i].next = grammar_literal(b, LR_STR_LIT("\","), key);
-    }
-    uint32_t name = grammar_byte(b, '"', '"', grammar_choose(b, names, c->tool_count));
-    return grammar_space(b,
-                         grammar_literal(b, LR_STR_LIT("\"name\":"), grammar_space(b, name)));
-}
-
-/* The answer, or text up to the first call where content is free, and calls up to the end. */
-static uint32_t compile_form(struct grammar_build *b, const struct grammar_constraint *c,
-                             uint32_t stop)
-{
-    const struct grammar_form *form = grammar_form_of(c->format);
-    uint32_t next = c->one_call ? stop : grammar_fork(b, 0, 0);
-    uint32_t members =
-        call_members(b, c, mark_after_blanks(b, form->end, form->end_token, next));
-    uint32_t object = grammar_byte(b, '{', '{', members);
-    uint32_t begun = form->begin.len == 0 ? object : grammar_space(b, object);
-    uint32_t call = mark(b, form->begin, form->begin_token, begun);
-    if (!c->one_call) {
-        uint32_t more = form->begin.len == 0
-                            ? grammar_space(b, object)
-                            : mark_after_blanks(b, form->begin, form->begin_token, begun);
-        if (form->between != '\0')
-            more = grammar_byte(b, form->between, form->between, more);
-        grammar_patch(b, next, stop, more);
-    }
-    uint32_t start;
-    if (c->answer == GRAMMAR_ANSWER_NONE) {
-        start = call;
-    } else if (c->answer != GRAMMAR_ANSWER_TEXT) {
-        start = grammar_fork(b, call, answer_until(b, c, stop));
-    } else if (form->begin.len == 0) {
-        start = grammar_until(b, c->format, stop, members);
-    } else {
-        uint32_t token =
-            grammar_token_if_any(b, (enum grammar_control)form->begin_token, begun);
-        start = grammar_until(b, c->format, grammar_fork(b, stop, token), begun);
-    }
-    if (form->lead.len == 0)
-        return start;
-    return grammar_fork(b, start,
-                        grammar_token_if_any(b, (enum grammar_control)form->lead_token, call));
-}
-
 static lr_code output_compile(struct grammar_build *b, const struct grammar_constraint *c)
 {
     uint32_t end = grammar_step(b, GRAMMAR_END, 0, 0);
     if (c->format == GRAMMAR_HARMONY)
         b->program->start = compile_harmony(b, c, end);
-    else if (c->tool_count != 0)
-        b->program->start = compile_form(b, c, grammar_token(b, GRAMMAR_STOP, end));
     else
-        b->program->start = answer_until(b, c, grammar_token(b, GRAMMAR_STOP, end));
+        b->program->start = grammar_form_output(b, c, grammar_token(b, GRAMMAR_STOP, end));
     return grammar_finish(b);
 }
 

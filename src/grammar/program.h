@@ -21,10 +21,9 @@ enum grammar_op {
                         GRAMMAR_DFA_OF_TEXT if it is of a text that is not JSON */
     GRAMMAR_KEY,     /* a string that keys[other] allows and that is not in the set, and its
                         closing quote; it joins the set */
-    GRAMMAR_UNTIL,   /* any text, followed by next, up to the beginning of a call of the form
-                        `low`, followed by other */
+    GRAMMAR_UNTIL,   /* any text, followed by next, up to marks[low], followed by other */
     GRAMMAR_SPACE,   /* nothing, one blank, or a line break and its indentation */
-    GRAMMAR_CONTROL, /* the control token `low` */
+    GRAMMAR_CONTROL, /* the control token `low`, or named[low - GRAMMAR_CONTROL_COUNT] */
     GRAMMAR_FORK,    /* next or other */
     GRAMMAR_CALL,    /* rule `other` with an empty set, then next with the set of before */
     GRAMMAR_RETURN,
@@ -43,11 +42,20 @@ enum grammar_control {
     GRAMMAR_START,
     GRAMMAR_TOOL_CALL,
     GRAMMAR_ANSWER_END,
-    GRAMMAR_CALL_BEGIN, /* these three are control tokens of some models only */
-    GRAMMAR_CALL_END,
-    GRAMMAR_PYTHON_TAG,
     GRAMMAR_STOP, /* any token that ends an answer of this model */
     GRAMMAR_CONTROL_COUNT,
+};
+
+enum {
+    GRAMMAR_NAMED_MAX = 20, /* with the controls above a bit each */
+    GRAMMAR_MARKS_MAX = 64,
+};
+
+/* What GRAMMAR_UNTIL looks for: a text, or (empty) a byte that is the first but blanks. */
+struct grammar_mark {
+    struct lr_str text;
+    char first;
+    uint64_t id; /* of masks: equal for equal marks */
 };
 
 #define GRAMMAR_UNBOUNDED UINT32_MAX /* of lengths and counts */
@@ -137,7 +145,12 @@ struct grammar_program {
     uint32_t dfa_capacity, length_capacity, key_capacity, check_capacity;
     struct lr_arena arena;
     uint32_t start;
-    uint32_t controls; /* bit per enum grammar_control that is used */
+    uint32_t controls;                      /* bit per enum grammar_control that is used */
+    struct lr_str named[GRAMMAR_NAMED_MAX]; /* names of control tokens that a vocabulary may
+                                               lack; arena */
+    uint32_t named_count;
+    struct grammar_mark marks[GRAMMAR_MARKS_MAX]; /* arena */
+    uint32_t mark_count;
 };
 
 /* A program while it is built.  After the first failure all steps are 0. */
@@ -183,10 +196,12 @@ uint32_t grammar_token(struct grammar_build *b, enum grammar_control control, ui
 /* The same for a control token that the vocabulary may lack; then nothing comes this way. */
 uint32_t grammar_token_if_any(struct grammar_build *b, enum grammar_control control,
                               uint32_t next);
-/* Any text, followed by `next`, in which no call of the form begins; after the beginning of a
- * call: `call`. */
-uint32_t grammar_until(struct grammar_build *b, enum grammar_format format, uint32_t next,
-                       uint32_t call);
+/* The control token of this name; nothing comes this way where the vocabulary has none. */
+uint32_t grammar_named(struct grammar_build *b, struct lr_str name, uint32_t next);
+/* Any text, followed by `next`, up to the mark, followed by `found`.  An empty mark: up to the
+ * byte `first`, which only blanks precede. */
+uint32_t grammar_until(struct grammar_build *b, struct lr_str mark, char first, uint32_t next,
+                       uint32_t found);
 /* Sets a loop's branch, because the fork is made before its target. */
 void grammar_patch(struct grammar_build *b, uint32_t fork, uint32_t one, uint32_t two);
 uint32_t grammar_rule_add(struct grammar_build *b, const struct schema_part *parts,
@@ -246,6 +261,10 @@ const struct lr_json *grammar_resolve(struct grammar_build *b, const struct lr_j
 /* A schema on its own, with all its rules.  object: of its values the objects. */
 uint32_t grammar_schema_whole(struct grammar_build *b, const struct lr_json *schema,
                               bool object, uint32_t next);
+
+/* A part of a schema, whose references lead into `root`. */
+uint32_t grammar_schema_value(struct grammar_build *b, const struct lr_json *root,
+                              const struct lr_json *schema, uint32_t next);
 
 /* Appends one level to the path for messages; restoring path_len goes back. */
 uint32_t grammar_enter(struct grammar_build *b, const char *word, struct lr_str name);

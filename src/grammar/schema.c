@@ -406,19 +406,12 @@ static uint32_t compile_rule(struct grammar_build *b, const struct schema_part *
     return result;
 }
 
-uint32_t grammar_schema_whole(struct grammar_build *b, const struct lr_json *schema,
-                              bool object, uint32_t next)
+/* A value that all the parts hold for, with the rules that are still to be made. */
+static uint32_t compile_parts(struct grammar_build *b, const struct schema_part *parts,
+                              uint32_t count, uint32_t next)
 {
-    static const struct lr_json_member type = {{"type", 4},
-                                               {.type = LR_JSON_STRING, .text = {"object", 6}}};
-    static const struct lr_json an_object = {
-        .type = LR_JSON_OBJECT, .count = 1, .members = &type};
-    const struct schema_part whole[] = {{.kind = PART_IS, .node = schema},
-                                        {.kind = PART_IS, .node = &an_object}};
     uint32_t first = b->program->rule_count;
-    b->root = schema;
-    b->draft = grammar_schema_draft(schema);
-    uint32_t entry = grammar_call(b, grammar_schema_rule(b, whole, object ? 2 : 1), next);
+    uint32_t entry = grammar_call(b, grammar_schema_rule(b, parts, count), next);
     for (uint32_t i = first; b->code == LR_OK && i < b->program->rule_count; i++) {
         struct grammar_rule rule = b->program->rules[i];
         if (rule.parts == NULL)
@@ -431,4 +424,27 @@ uint32_t grammar_schema_whole(struct grammar_build *b, const struct lr_json *sch
     }
     b->place = NULL;
     return entry;
+}
+
+uint32_t grammar_schema_value(struct grammar_build *b, const struct lr_json *root,
+                              const struct lr_json *schema, uint32_t next)
+{
+    const struct schema_part part = {.kind = PART_IS, .node = schema};
+    b->root = root;
+    b->draft = grammar_schema_draft(root);
+    return compile_parts(b, &part, 1, next);
+}
+
+uint32_t grammar_schema_whole(struct grammar_build *b, const struct lr_json *schema,
+                              bool object, uint32_t next)
+{
+    static const struct lr_json_member type = {{"type", 4},
+                                               {.type = LR_JSON_STRING, .text = {"object", 6}}};
+    static const struct lr_json an_object = {
+        .type = LR_JSON_OBJECT, .count = 1, .members = &type};
+    const struct schema_part whole[] = {{.kind = PART_IS, .node = schema},
+                                        {.kind = PART_IS, .node = &an_object}};
+    b->root = schema;
+    b->draft = grammar_schema_draft(schema);
+    return compile_parts(b, whole, object ? 2 : 1, next);
 }

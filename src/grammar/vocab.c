@@ -10,9 +10,8 @@
 enum { TOKENS_MAX = 4 << 20, BYTES_MAX = 256 << 20 };
 
 static const char *const names[GRAMMAR_CONTROL_COUNT] = {
-    "<|channel|>",  "<|message|>",    "<|constrain|>",  "<|end|>",
-    "<|start|>",    "<|call|>",       "<|return|>",     "<tool_call>",
-    "</tool_call>", "<|python_tag|>", "the stop token",
+    "<|channel|>", "<|message|>", "<|constrain|>", "<|end|>",
+    "<|start|>",   "<|call|>",    "<|return|>",    "the stop token",
 };
 
 const char *grammar_control_name(enum grammar_control control)
@@ -62,16 +61,27 @@ static bool is_text(const struct grammar_vocab *v, uint32_t id)
            v->begins[id] != v->begins[id + 1];
 }
 
+uint32_t grammar_vocab_special(const struct grammar_vocab *v, struct lr_str name)
+{
+    for (uint32_t i = 0; i < v->special_count; i++)
+        if (lr_str_eq(grammar_vocab_bytes(v, v->specials[i]), name))
+            return v->specials[i];
+    return GRAMMAR_NO_TOKEN;
+}
+
 static bool find_controls(struct grammar_vocab *v)
 {
     for (uint32_t c = 0; c < GRAMMAR_CONTROL_COUNT; c++)
         v->control[c] = GRAMMAR_NO_TOKEN;
     v->stops = calloc(v->size, sizeof(*v->stops));
-    if (v->stops == NULL)
+    v->specials = calloc(v->size, sizeof(*v->specials));
+    if (v->stops == NULL || v->specials == NULL)
         return false;
     for (uint32_t id = 0; id < v->size; id++) {
         if ((v->flags[id] & LR_VOCAB_STOP) != 0)
             v->stops[v->stop_count++] = id;
+        if ((v->flags[id] & LR_VOCAB_SPECIAL) != 0)
+            v->specials[v->special_count++] = id;
         for (uint32_t c = 0; (v->flags[id] & LR_VOCAB_SPECIAL) != 0 && c < GRAMMAR_STOP; c++)
             if (lr_str_eq_z(grammar_vocab_bytes(v, id), names[c]))
                 v->control[c] = id;
@@ -573,6 +583,7 @@ static void free_tables(struct grammar_vocab *v)
     free(v->plain.up_to);
     free(v->text_mask);
     free(v->stops);
+    free(v->specials);
 }
 
 void grammar_vocab_free(struct grammar_vocab *v)

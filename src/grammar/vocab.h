@@ -87,12 +87,17 @@ struct grammar_vocab {
     uint32_t control[GRAMMAR_CONTROL_COUNT]; /* ids, or NO_TOKEN; STOP is found by its flag */
     uint32_t *stops;                         /* owned: ids of tokens that end an answer */
     uint32_t stop_count;
+    uint32_t *specials; /* owned: ids of control tokens */
+    uint32_t special_count;
 };
 
 static inline struct lr_str grammar_vocab_bytes(const struct grammar_vocab *v, uint32_t id)
 {
     return lr_str(v->bytes + v->begins[id], v->begins[id + 1] - v->begins[id]);
 }
+
+/* The control token of this name; GRAMMAR_NO_TOKEN: none. */
+uint32_t grammar_vocab_special(const struct grammar_vocab *v, struct lr_str name);
 
 const char *grammar_control_name(enum grammar_control control);
 

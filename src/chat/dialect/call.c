@@ -151,7 +151,7 @@ static void named_byte(struct chat_calls *p, char c)
         chat_calls_object_begin(p);
         p->in_args = true;
         chat_calls_object_byte(p, c);
-    } else if (p->form->name_is_id &&
+    } else if (!p->in_thought && p->form->name_is_id &&
                lr_str_find(lr_buf_str(&p->id), LR_STR_LIT(":")) == LR_STR_NONE) {
         chat_calls_repair(p, CHAT_REPAIR_SKIPPED);
         p->state = CHAT_CALLS_SKIP;

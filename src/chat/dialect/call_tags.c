@@ -4,6 +4,9 @@
 
 #include "chat/dialect/values.h"
 
+/* Ends of a call that may be inside a string, each of which costs a look at the whole. */
+enum { TEXT_TRIES = 16 };
+
 #define CDATA     "<![CDATA["
 #define CDATA_END "]]>"
 
@@ -261,6 +264,8 @@ void chat_calls_tag_mark(struct chat_calls *p, enum chat_calls_mark kind, struct
         end_tags(p);
     else if (chat_calls_take_text(p))
         chat_calls_end_call(p, false);
+    else if (p->form->shape == GRAMMAR_SHAPE_GEMMA && p->depth++ < TEXT_TRIES)
+        lr_buf_add_str(&p->text, mark); /* inside a string it is text */
     else
         chat_calls_give_up(p, 0);
 }

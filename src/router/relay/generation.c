@@ -624,6 +624,9 @@ static struct wire_generate describe(const struct router_generation *g)
     const struct router_call *call = g->call;
     struct wire_generate ask;
     chat_turn_ask(&call->turn, g->index, &ask);
+    /* An old node would refuse what it does not know: its answer is free instead. */
+    if (g->ticket.node->protocol < call->turn.since)
+        ask.constraint = (struct lr_str){0};
     ask.request_id = lr_str_z(g->ticket.name);
     ask.model = lr_str_z(g->ticket.replica->id);
     ask.trace = lr_str_z(call->trace);

@@ -50,7 +50,11 @@ static void make(struct made *m, const char *members, enum grammar_format format
     char *kept = lr_arena_copy(&m->arena, lr_str_z(body));
     if (chat_request_parse(&m->arena, &chat_openai_chat, lr_str_z(kept), &m->req, &e) != LR_OK)
         fail_msg("%s", e.error.text);
-    m->code = chat_format_constraint(&m->arena, m->req, format, &m->constraint, &m->err);
+    struct chat_dialect dialect;
+    assert_true(chat_dialect_named(lr_str_z(grammar_format_name(format)), (struct lr_str){0},
+                                   &dialect));
+    m->code =
+        chat_format_constraint(&m->arena, m->req, &dialect, false, &m->constraint, &m->err);
 }
 
 static void a_constraint_says_what_the_request_demands(void **state)
@@ -183,10 +187,11 @@ static void tools_that_are_not_strict_never_cause_a_refusal(void **state)
             lr_buf_add_z(&body, "]}}}}}");
         }
         lr_buf_add_z(&body, "]}");
+        struct chat_dialect dialect = dialect_of(GRAMMAR_HERMES);
         lr_code code =
             chat_request_parse(&arena, &chat_openai_chat, lr_buf_str(&body), &req, &e);
         if (code == LR_OK)
-            code = chat_format_constraint(&arena, req, GRAMMAR_HERMES, &constraint, &err);
+            code = chat_format_constraint(&arena, req, &dialect, true, &constraint, &err);
         assert_int_equal(code, cases[k].code);
         lr_buf_free(&body);
         lr_arena_free(&arena);

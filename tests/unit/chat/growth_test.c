@@ -216,7 +216,8 @@ static void answer(const struct chat_request *req, const struct chat_model *mode
     struct chat_response *response;
     struct chat_response_options options = {
         .request = req, .id = LR_STR_LIT("id-1"), .dialect = &model->dialect};
-    if (chat_format_constraint(arena, req, model->dialect.format, &constraint, &err) == LR_OK &&
+    if (chat_format_constraint(arena, req, &model->dialect, false, &constraint, &err) ==
+            LR_OK &&
         chat_prompt_render(req, model, 0, NOON, &prompt, &err) == LR_OK &&
         chat_response_create(&options, &response, &err) == LR_OK)
         chat_response_destroy(response);
