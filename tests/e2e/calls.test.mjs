@@ -34,6 +34,10 @@ const TEXT = THINKING.replace(
 const HARMONY = `{{- '<|start|>system<|message|>Channels: analysis, commentary, final.<|end|>' }}
 {%- for t in tools or [] %}{{- '<|start|>developer<|message|>' + t | tojson + '<|end|>' }}{%- endfor %}
 {%- for m in messages %}{{- '<|start|>' + m.role + '<|message|>' + m.content + '<|end|>' }}{%- endfor %}{{- '<|start|>assistant' }}`;
+const NO_FORM = `{%- for m in messages %}{{- '<|im_start|>' + m.role + '\\n' + (m.content or '') + '<|im_end|>\\n' }}{%- endfor %}{{- '<|im_start|>assistant\\n' }}`;
+// What tags between calls look like is all that these say; their constraints follow it.
+const QWEN = `{#- <tool_call> <function= <parameter= #}${NO_FORM}{{- '<think>\\n' }}`;
+const GLM = `{#- <tool_call> <arg_key> <arg_value> #}${NO_FORM}`;
 const NO_TOOLS = `{%- for m in messages %}{{- m.content }}{%- endfor %}`;
 
 const tool = (name, properties, more = {}) => ({
@@ -213,15 +217,17 @@ describe('what a GGUF model may say', () => {
   let up, client;
   before(async () => {
     const root = tempDir('gguf');
-    const args = Object.entries({ hermes: HERMES, llama3: LLAMA3, harmony: HARMONY }).flatMap(([id, template]) => {
-      const file = path.join(root, `${id}.jinja`);
-      fs.writeFileSync(file, template);
-      const output = path.join(root, id, 'model.gguf');
-      const architecture = id === 'harmony' ? 'gpt-oss' : 'llama';
-      const more = ['--chat-template', file, '--architecture', architecture];
-      execFileSync(BIN, ['debug', 'write-gguf', '--output', output, ...more]);
-      return ['--model', path.join(root, id)];
-    });
+    const args = Object.entries({ hermes: HERMES, llama3: LLAMA3, qwen: QWEN, glm: GLM, harmony: HARMONY }).flatMap(
+      ([id, template]) => {
+        const file = path.join(root, `${id}.jinja`);
+        fs.writeFileSync(file, template);
+        const output = path.join(root, id, 'model.gguf');
+        const architecture = id === 'harmony' ? 'gpt-oss' : 'llama';
+        const more = ['--chat-template', file, '--architecture', architecture];
+        execFileSync(BIN, ['debug', 'write-gguf', '--output', output, ...more]);
+        return ['--model', path.join(root, id)];
+      },
+    );
     up = await startUp({ args: [...args, '--max-context', '2048'] });
     client = clientOf(up);
   });
@@ -232,7 +238,7 @@ describe('what a GGUF model may say', () => {
 
   test('a required call and a named one are calls whose arguments fit, and only one if parallel_tool_calls is false', async () => {
     let ended = 0;
-    for (const model of ['hermes', 'llama3'])
+    for (const model of ['hermes', 'llama3', 'qwen', 'glm'])
       for (const choice of ['required', { type: 'function', function: { name: 'get_time' } }])
         for (let seed = 0; seed < 2; seed++) {
           const { message, finish_reason: why } = (
@@ -256,7 +262,7 @@ describe('what a GGUF model may say', () => {
           if (made.name !== 'odd') assert.ok(fits(made), made.arguments);
           else assert.equal(typeof JSON.parse(made.arguments).a, 'string');
         }
-    assert.ok(ended >= 4, `${ended} of 8 came to an end`);
+    assert.ok(ended >= 4, `${ended} of 16 came to an end`);
   });
 
   test('a gpt-oss GGUF, whose template is Harmony, answers in reasoning, content and calls', async () => {

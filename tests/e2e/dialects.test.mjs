@@ -1,0 +1,147 @@
+// Reasoning and calls of models of four dialects, as clients of the four APIs see them.  The echo
+// engine answers with the user's message, so a test decides what the model writes.
+import assert from 'node:assert/strict';
+import fs from 'node:fs';
+import path from 'node:path';
+import { after, before, test } from 'node:test';
+import { call, makeEcho, say, startUp } from './support.mjs';
+
+const chatml = (form, end = '') => `{%- for m in messages %}{{- '<|im_start|>' + m.role + '\\n' + (m.content or '') }}
+{%- for c in m.tool_calls or [] %}{{- c.function.name }}{{- c.function.arguments | tojson }}{%- endfor %}{{- '<|im_end|>\\n' }}{%- endfor %}
+{#- ${form} #}{{- '<|im_start|>assistant\\n' }}${end}`;
+const OPENS = `{%- if enable_thinking is defined and not enable_thinking %}{{- '<think>\\n\\n</think>\\n\\n' }}{%- else %}{{- '<think>\\n' }}{%- endif %}`;
+const TEMPLATES = {
+  qwen: chatml('<tool_call> <function= <parameter=', OPENS),
+  glm: chatml('<tool_call> <arg_key> <arg_value> <think>'),
+  mistral: chatml('[TOOL_CALLS] [ARGS] [THINK]'),
+  hermes: chatml('<tool_call> {"name": , "arguments": } <think>'),
+};
+const THOUGHT = 'Let me think.\nThe sky is blue.';
+const CALLS = {
+  qwen: `${THOUGHT}\n</think>\n\n<tool_call>\n<function=look>\n<parameter=at>\n42\n</parameter>\n<parameter=n>\n7\n</parameter>\n</function>\n</tool_call>`,
+  glm: `<think>${THOUGHT}</think>\n<tool_call>look\n<arg_key>at</arg_key>\n<arg_value>42</arg_value>\n<arg_key>n</arg_key>\n<arg_value>7</arg_value>\n</tool_call>`,
+  mistral: `[THINK]${THOUGHT}[/THINK][TOOL_CALLS]look[ARGS]{"at": "42", "n": 7}`,
+  hermes: `<think>\n${THOUGHT}\n</think>\n\n<tool_call>\n{"name": "look", "arguments": {"at": "42", "n": 7}}\n</tool_call>`,
+};
+const ANSWERS = {
+  qwen: `${THOUGHT}\n</think>\n\nYes.`,
+  glm: `<think>${THOUGHT}</think>\nYes.`,
+  mistral: `[THINK]${THOUGHT}[/THINK]Yes.`,
+  hermes: `<think>\n${THOUGHT}\n</think>\n\nYes.`,
+};
+const parameters = {
+  type: 'object',
+  properties: { at: { type: 'string' }, n: { type: 'integer' } },
+  required: ['at', 'n'],
+};
+const tools = [{ type: 'function', function: { name: 'look', parameters } }];
+
+let up;
+before(async () => {
+  const models = Object.entries(TEMPLATES).map(([id, template]) => {
+    const dir = makeEcho(id);
+    fs.writeFileSync(path.join(dir, 'chat_template.jinja'), template);
+    return dir;
+  });
+  up = await startUp({ args: models.flatMap((m) => ['--model', m]) });
+});
+after(() => up?.stop());
+
+const post = async (where, body) => {
+  const answer = await call(`${up.url}${where}`, { body });
+  assert.equal(answer.status, 200, answer.text);
+  return answer;
+};
+const events = (text) =>
+  text
+    .split('\n')
+    .filter((line) => line.startsWith('data: {'))
+    .map((line) => JSON.parse(line.slice(6)));
+const checkArguments = (text) => assert.deepEqual(JSON.parse(text), { at: '42', n: 7 });
+
+test('Chat Completions have reasoning_content, content and calls, whole and streamed', async () => {
+  for (const model of Object.keys(TEMPLATES)) {
+    const { json } = await post('/v1/chat/completions', { model, ...say(ANSWERS[model]) });
+    assert.equal(json.choices[0].message.reasoning_content, THOUGHT, model);
+    assert.equal(json.choices[0].message.content, 'Yes.');
+    assert.ok(json.usage.completion_tokens_details.reasoning_tokens > 0);
+    const ask = { model, tools, ...say(CALLS[model]) };
+    const { message, finish_reason: why } = (await post('/v1/chat/completions', ask)).json.choices[0];
+    assert.equal(why, 'tool_calls', model);
+    assert.equal(message.reasoning_content, THOUGHT);
+    assert.equal(message.tool_calls[0].function.name, 'look');
+    checkArguments(message.tool_calls[0].function.arguments);
+    const deltas = events((await post('/v1/chat/completions', { ...ask, stream: true })).text).flatMap((e) =>
+      e.choices.map((c) => c.delta),
+    );
+    assert.equal(deltas.map((d) => d.reasoning_content ?? '').join(''), THOUGHT);
+    assert.equal(deltas.map((d) => d.content ?? '').join(''), '');
+    const pieces = deltas.flatMap((d) => d.tool_calls ?? []);
+    assert.equal(pieces.filter((p) => p.function.name === 'look').length, 1);
+    checkArguments(pieces.map((p) => p.function.arguments ?? '').join(''));
+  }
+});
+
+test('Responses have reasoning items and function calls', async () => {
+  for (const model of Object.keys(TEMPLATES)) {
+    const body = { model, input: CALLS[model], tools: [{ type: 'function', name: 'look', parameters }] };
+    const { output } = (await post('/v1/responses', body)).json;
+    assert.deepEqual(
+      output.map((i) => i.type),
+      ['reasoning', 'function_call'],
+      model,
+    );
+    assert.match(JSON.stringify(output[0]), /The sky is blue/);
+    checkArguments(output[1].arguments);
+  }
+});
+
+test('Messages have thinking blocks and tool_use, and Ollama has thinking and tool_calls', async () => {
+  for (const model of Object.keys(TEMPLATES)) {
+    const body = {
+      model,
+      max_tokens: 2000,
+      thinking: { type: 'enabled', budget_tokens: 1024 },
+      tools: [{ name: 'look', input_schema: parameters }],
+      ...say(CALLS[model]),
+    };
+    const { content } = (await post('/v1/messages', body)).json;
+    assert.deepEqual(
+      content.map((b) => b.type),
+      ['thinking', 'tool_use'],
+      model,
+    );
+    assert.equal(content[0].thinking, THOUGHT);
+    assert.deepEqual(content[1].input, { at: '42', n: 7 });
+    const { message } = (await post('/api/chat', { model, stream: false, tools, ...say(CALLS[model]) })).json;
+    assert.equal(message.thinking, THOUGHT, model);
+    assert.deepEqual(message.tool_calls[0].function.arguments, { at: '42', n: 7 });
+  }
+});
+
+test('a second turn after a call, with null content and a developer message, is answered in every dialect', async () => {
+  for (const model of Object.keys(TEMPLATES)) {
+    const { message } = (await post('/v1/chat/completions', { model, tools, ...say(CALLS[model]) })).json.choices[0];
+    const result = { role: 'tool', tool_call_id: message.tool_calls[0].id, content: 'blue' };
+    const messages = [{ role: 'developer', content: 'Be brief.' }, { role: 'user', content: 'Look.' }, message, result];
+    const ask = { model, tools, messages: [...messages, { role: 'user', content: ANSWERS[model] }] };
+    const { message: second } = (await post('/v1/chat/completions', ask)).json.choices[0];
+    assert.equal(second.content, 'Yes.', model);
+    assert.equal(second.reasoning_content, THOUGHT);
+  }
+});
+
+test("reasoning that the request switches off is not opened, under each field's name", async () => {
+  for (const off of [
+    { enable_thinking: false },
+    { reasoning_effort: 'none' },
+    { thinking: { type: 'disabled' } },
+    { think: false },
+  ]) {
+    const { message } = (await post('/v1/chat/completions', { model: 'qwen', ...off, ...say('Yes.') })).json.choices[0];
+    assert.equal(message.content, 'Yes.', JSON.stringify(off));
+    assert.ok(!message.reasoning_content);
+  }
+  const { message } = (await post('/v1/chat/completions', { model: 'qwen', ...say('Hm') })).json.choices[0];
+  assert.equal(message.reasoning_content, 'Hm');
+});
