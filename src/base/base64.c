@@ -3,8 +3,8 @@
 static const char plain[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 static const char url[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
 
-static void add(struct lr_buf *out, const unsigned char *bytes, size_t count,
-                const char *letters, bool is_padded)
+static void base64_add(struct lr_buf *out, const unsigned char *bytes, size_t count,
+                       const char *letters, bool is_padded)
 {
     for (size_t i = 0; i < count; i += 3) {
         uint32_t left = count - i < 3 ? (uint32_t)(count - i) : 3;
@@ -20,12 +20,12 @@ static void add(struct lr_buf *out, const unsigned char *bytes, size_t count,
 
 void lr_base64_add(struct lr_buf *out, const unsigned char *bytes, size_t count)
 {
-    add(out, bytes, count, plain, true);
+    base64_add(out, bytes, count, plain, true);
 }
 
 void lr_base64url_add(struct lr_buf *out, const unsigned char *bytes, size_t count)
 {
-    add(out, bytes, count, url, false);
+    base64_add(out, bytes, count, url, false);
 }
 
 static int value_of(char c)

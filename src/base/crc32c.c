@@ -22,7 +22,7 @@ static void fill(void)
             table[n][i] = table[n - 1][i] >> 8 ^ table[0][table[n - 1][i] & 0xFF];
 }
 
-static uint32_t read_u32(const unsigned char *p)
+static uint32_t crc32c_read_u32(const unsigned char *p)
 {
     return (uint32_t)p[0] | (uint32_t)p[1] << 8 | (uint32_t)p[2] << 16 | (uint32_t)p[3] << 24;
 }
@@ -33,7 +33,7 @@ uint32_t lr_crc32c(uint32_t crc, const void *bytes, size_t len)
     (void)pthread_once(&once, fill);
     crc = ~crc;
     for (; len >= SLICES; len -= SLICES, p += SLICES) {
-        uint32_t low = crc ^ read_u32(p), high = read_u32(p + 4);
+        uint32_t low = crc ^ crc32c_read_u32(p), high = crc32c_read_u32(p + 4);
         crc = table[7][low & 0xFF] ^ table[6][low >> 8 & 0xFF] ^ table[5][low >> 16 & 0xFF] ^
               table[4][low >> 24] ^ table[3][high & 0xFF] ^ table[2][high >> 8 & 0xFF] ^
               table[1][high >> 16 & 0xFF] ^ table[0][high >> 24];

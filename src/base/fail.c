@@ -5,10 +5,10 @@
 #include <stdio.h>
 #include <string.h>
 
-static void put_text(struct lr_error *err, lr_code code, const char *fmt, va_list args)
+static void fail_put_text(struct lr_error *err, lr_code code, const char *fmt, va_list args)
     LR_PRINTF(3, 0);
 
-static void put_text(struct lr_error *err, lr_code code, const char *fmt, va_list args)
+static void fail_put_text(struct lr_error *err, lr_code code, const char *fmt, va_list args)
 {
     err->code = code;
     (void)vsnprintf(err->text, sizeof(err->text), fmt, args);
@@ -19,7 +19,7 @@ lr_code lr_fail(struct lr_error *err, lr_code code, const char *fmt, ...)
     if (err != NULL) {
         va_list args;
         va_start(args, fmt);
-        put_text(err, code, fmt, args);
+        fail_put_text(err, code, fmt, args);
         va_end(args);
     }
     return code;
@@ -31,7 +31,7 @@ lr_code lr_fail_errno(struct lr_error *err, lr_code code, const char *fmt, ...)
     if (err != NULL) {
         va_list args;
         va_start(args, fmt);
-        put_text(err, code, fmt, args);
+        fail_put_text(err, code, fmt, args);
         va_end(args);
         size_t used = strlen(err->text);
         (void)snprintf(err->text + used, sizeof(err->text) - used, ": %s", strerror(saved));
@@ -46,7 +46,7 @@ lr_code lr_fail_prefix(struct lr_error *err, const char *fmt, ...)
     struct lr_error old = *err;
     va_list args;
     va_start(args, fmt);
-    put_text(err, old.code, fmt, args);
+    fail_put_text(err, old.code, fmt, args);
     va_end(args);
     size_t used = strlen(err->text);
     (void)snprintf(err->text + used, sizeof(err->text) - used, ": %s", old.text);

@@ -23,7 +23,7 @@ static struct point points[MOST_POINTS];
 static size_t point_count;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
-static void refuse(struct lr_str spec)
+static void failpoint_refuse(struct lr_str spec)
 {
     static const char text[] = "LR_FAILPOINT: expected name=kill|stop|error[:n], got ";
     (void)!write(2, text, sizeof(text) - 1);
@@ -41,18 +41,18 @@ static void read_environment(void)
         if (spec.len == 0)
             continue;
         if (point_count == MOST_POINTS || !lr_str_split(&action, '=', &point->name))
-            refuse(spec);
+            failpoint_refuse(spec);
         turn = action;
         if (!lr_str_split(&turn, ':', &action))
-            refuse(spec);
+            failpoint_refuse(spec);
         if (turn.ptr != NULL && (!lr_str_u64(turn, &point->turn) || point->turn == 0))
-            refuse(spec);
+            failpoint_refuse(spec);
         if (lr_str_eq_z(action, "kill"))
             point->action = ACT_KILL;
         else if (lr_str_eq_z(action, "stop"))
             point->action = ACT_STOP;
         else if (!lr_str_eq_z(action, "error"))
-            refuse(spec);
+            failpoint_refuse(spec);
         point_count++;
     }
 }

@@ -35,7 +35,7 @@ static lr_code open_read(const char *path, int *fd, struct lr_error *err)
     return *fd >= 0 ? LR_OK : lr_fail_file(err, "open", path);
 }
 
-static lr_code read_all(int fd, const char *path, struct lr_buf *out, struct lr_error *err)
+static lr_code file_read_all(int fd, const char *path, struct lr_buf *out, struct lr_error *err)
 {
     struct lr_stat info;
     uint64_t expected = lr_fstat(fd, &info) && info.kind == LR_KIND_FILE ? info.size : 0;
@@ -70,7 +70,7 @@ lr_code lr_file_read_buf(const char *path, struct lr_buf *out, struct lr_error *
     lr_code code = open_read(path, &fd, err);
     if (code != LR_OK)
         return code;
-    code = read_all(fd, path, out, err);
+    code = file_read_all(fd, path, out, err);
     (void)close(fd);
     return code;
 }
@@ -94,7 +94,7 @@ lr_code lr_file_read(struct lr_arena *arena, const char *path, size_t limit, str
     return code;
 }
 
-static bool write_all(int fd, struct lr_str bytes)
+static bool file_write_all(int fd, struct lr_str bytes)
 {
     while (bytes.len != 0) {
         ssize_t wrote = write(fd, bytes.ptr, bytes.len);
@@ -146,7 +146,7 @@ lr_code lr_file_write_atomic(const char *path, struct lr_str bytes, unsigned mod
     int fd = lr_open(temp, LR_OPEN_WRITE | LR_OPEN_NEW, mode);
     if (fd < 0)
         return lr_fail_file(err, "create", temp);
-    bool ok = write_all(fd, bytes) && fsync(fd) == 0;
+    bool ok = file_write_all(fd, bytes) && fsync(fd) == 0;
     int saved = errno;
     if (close(fd) != 0 && ok) {
         ok = false;

@@ -65,7 +65,7 @@ static lr_code fail_memory(struct parser *p)
                    p->text.len, p->arena->limit);
 }
 
-static void skip_blanks(struct parser *p)
+static void json_read_skip_blanks(struct parser *p)
 {
     const char *text = p->text.ptr;
     size_t at = p->at, len = p->text.len;
@@ -155,7 +155,7 @@ static lr_code unescape(struct parser *p, size_t start, size_t end, struct lr_st
 
 /* p->at is just past the opening quote; leaves it past the closing one.  One pass:
  * plain bytes in steps of eight, UTF-8 checked where it occurs. */
-static lr_code read_string(struct parser *p, struct lr_str *out)
+static lr_code json_read_read_string(struct parser *p, struct lr_str *out)
 {
     const char *text = p->text.ptr;
     size_t start = p->at, at = p->at, len = p->text.len;
@@ -193,7 +193,7 @@ static bool digit_at(const struct parser *p, size_t at)
     return at < p->text.len && p->text.ptr[at] >= '0' && p->text.ptr[at] <= '9';
 }
 
-static lr_code read_number(struct parser *p, struct lr_json *out)
+static lr_code json_read_read_number(struct parser *p, struct lr_json *out)
 {
     size_t start = p->at, at = p->at;
     if (p->text.ptr[at] == '-')
@@ -239,10 +239,10 @@ static lr_code read_scalar(struct parser *p, struct lr_json *out)
     if (c == '"') {
         p->at++;
         out->type = LR_JSON_STRING;
-        return read_string(p, &out->text);
+        return json_read_read_string(p, &out->text);
     }
     if (c == '-' || (c >= '0' && c <= '9'))
-        return read_number(p, out);
+        return json_read_read_number(p, out);
     if (read_word(p, "null"))
         return LR_OK;
     out->type = LR_JSON_BOOL;
@@ -353,16 +353,16 @@ static lr_code close_container(struct parser *p)
     return LR_OK;
 }
 
-static lr_code read_key(struct parser *p, struct lr_str *key)
+static lr_code json_read_read_key(struct parser *p, struct lr_str *key)
 {
-    skip_blanks(p);
+    json_read_skip_blanks(p);
     if (p->at == p->text.len || p->text.ptr[p->at] != '"')
         return fail_at(p, p->at, "expected a key in quotes");
     p->at++;
-    lr_code code = read_string(p, key);
+    lr_code code = json_read_read_string(p, key);
     if (code != LR_OK)
         return code;
-    skip_blanks(p);
+    json_read_skip_blanks(p);
     if (p->at == p->text.len || p->text.ptr[p->at] != ':')
         return fail_at(p, p->at, "expected ':' after the key");
     p->at++;
@@ -370,10 +370,10 @@ static lr_code read_key(struct parser *p, struct lr_str *key)
 }
 
 /* Reads one value: a scalar, or the opening of a container, which stays open. */
-static lr_code begin_value(struct parser *p, struct lr_str key, bool *opened)
+static lr_code json_read_begin_value(struct parser *p, struct lr_str key, bool *opened)
 {
     *opened = false;
-    skip_blanks(p);
+    json_read_skip_blanks(p);
     if (p->at == p->text.len)
         return fail_at(p, p->at, "expected a value, found the end");
     lr_code code = push_pending(p, key);
@@ -397,7 +397,7 @@ static lr_code after_value(struct parser *p, bool *next)
     *next = false;
     while (p->depth != 0) {
         bool object = p->levels[p->depth - 1].object;
-        skip_blanks(p);
+        json_read_skip_blanks(p);
         char c = p->at < p->text.len ? p->text.ptr[p->at] : '\0';
         if (c == ',') {
             p->at++;
@@ -419,11 +419,11 @@ static lr_code parse_all(struct parser *p)
     struct lr_str key = {0};
     for (;;) {
         bool opened, next;
-        lr_code code = begin_value(p, key, &opened);
+        lr_code code = json_read_begin_value(p, key, &opened);
         if (code != LR_OK)
             return code;
         if (opened) {
-            skip_blanks(p);
+            json_read_skip_blanks(p);
             char closing = p->levels[p->depth - 1].object ? '}' : ']';
             next = p->at == p->text.len || p->text.ptr[p->at] != closing;
         }
@@ -436,7 +436,7 @@ static lr_code parse_all(struct parser *p)
         }
         key = lr_str(NULL, 0);
         if (p->levels[p->depth - 1].object) {
-            code = read_key(p, &key);
+            code = json_read_read_key(p, &key);
             if (code != LR_OK)
                 return code;
         }
@@ -463,7 +463,7 @@ lr_code lr_json_parse(struct lr_arena *arena, struct lr_str text,
     if (code == LR_OK)
         code = parse_all(&p);
     if (code == LR_OK) {
-        skip_blanks(&p);
+        json_read_skip_blanks(&p);
         if (p.at != text.len)
             code = fail_at(&p, p.at, "something follows the value");
     }

@@ -34,7 +34,7 @@ static void separate(struct lr_json_writer *w)
     w->has_items |= level_bit(w);
 }
 
-static void begin(struct lr_json_writer *w, char bracket)
+static void json_write_begin(struct lr_json_writer *w, char bracket)
 {
     separate(w);
     if (w->depth == LR_JSON_DEPTH) {
@@ -46,7 +46,7 @@ static void begin(struct lr_json_writer *w, char bracket)
     w->has_items &= ~level_bit(w);
 }
 
-static void end(struct lr_json_writer *w, char bracket)
+static void json_write_end(struct lr_json_writer *w, char bracket)
 {
     if (w->depth == 0 || w->after_key) {
         w->buf->failed = true;
@@ -58,22 +58,22 @@ static void end(struct lr_json_writer *w, char bracket)
 
 void lr_json_begin_object(struct lr_json_writer *w)
 {
-    begin(w, '{');
+    json_write_begin(w, '{');
 }
 
 void lr_json_end_object(struct lr_json_writer *w)
 {
-    end(w, '}');
+    json_write_end(w, '}');
 }
 
 void lr_json_begin_array(struct lr_json_writer *w)
 {
-    begin(w, '[');
+    json_write_begin(w, '[');
 }
 
 void lr_json_end_array(struct lr_json_writer *w)
 {
-    end(w, ']');
+    json_write_end(w, ']');
 }
 
 /* Writes the escape of one byte below 0x20, of '"' or of '\\'. */

@@ -106,7 +106,7 @@ struct line {
     bool cut; /* truncated: only the tail is still added */
 };
 
-static void add(struct line *line, const char *bytes, size_t len)
+static void log_add(struct line *line, const char *bytes, size_t len)
 {
     if (line->cut || line->len + len > LR_LOG_LINE_MAX - TAIL) {
         line->cut = true;
@@ -118,7 +118,7 @@ static void add(struct line *line, const char *bytes, size_t len)
 
 static void add_z(struct line *line, const char *text)
 {
-    add(line, text, strlen(text));
+    log_add(line, text, strlen(text));
 }
 
 static void add_tail(struct line *line, const char *text)
@@ -148,7 +148,7 @@ static void add_escaped(struct line *line, uint32_t c)
 
 static void add_quoted(struct line *line, struct lr_str s)
 {
-    add(line, "\"", 1);
+    log_add(line, "\"", 1);
     if (line->cut)
         return;
     for (size_t at = 0; at < s.len && !line->cut;) {
@@ -159,7 +159,7 @@ static void add_quoted(struct line *line, struct lr_str s)
         else if (c == '"' || c == '\\' || is_unprintable(c))
             add_escaped(line, c);
         else
-            add(line, s.ptr + at, (size_t)len);
+            log_add(line, s.ptr + at, (size_t)len);
         at += len > 0 ? (size_t)len : lr_utf8_invalid_len(s.ptr + at, s.len - at);
     }
     add_tail(line, "\"");
@@ -181,13 +181,13 @@ static void add_pair(struct line *line, struct lr_str key, struct lr_str value, 
 {
     size_t before = line->len;
     if (line->json) {
-        add(line, ",", 1);
+        log_add(line, ",", 1);
         add_quoted(line, key);
-        add(line, ":", 1);
+        log_add(line, ":", 1);
     } else {
-        add(line, " ", 1);
-        add(line, key.ptr, key.len);
-        add(line, "=", 1);
+        log_add(line, " ", 1);
+        log_add(line, key.ptr, key.len);
+        log_add(line, "=", 1);
     }
     /* A number must not be truncated to another number, and a key needs its value. */
     if (line->cut || (verbatim && line->len + value.len > LR_LOG_LINE_MAX - TAIL)) {
@@ -196,7 +196,7 @@ static void add_pair(struct line *line, struct lr_str key, struct lr_str value, 
         return;
     }
     if (verbatim || (!line->json && is_bare(value)))
-        add(line, value.ptr, value.len);
+        log_add(line, value.ptr, value.len);
     else
         add_quoted(line, value);
     if (line->cut && line->len > before && line->data[line->len - 1] != '"')
@@ -421,13 +421,13 @@ static void add_head(struct line *line, int64_t wall_ms, enum lr_log_level level
         add_z(line, level_names[level]);
         add_z(line, " ");
         line->event_at = line->len;
-        add(line, event.ptr, event.len);
+        log_add(line, event.ptr, event.len);
     }
     if (ctx != NULL && ctx->request_id != NULL && ctx->request_id[0] != '\0')
         add_pair(line, lr_str_z("request_id"), lr_str_z(ctx->request_id), false);
 }
 
-static void write_all(int fd, const char *bytes, size_t len)
+static void log_write_all(int fd, const char *bytes, size_t len)
 {
     while (len != 0) {
         ssize_t wrote = write(fd, bytes, len);
@@ -464,7 +464,7 @@ void lr_log_write(enum lr_log_level level, const struct lr_log_ctx *ctx, const c
     if (line.cut)
         add_tail(&line, line.json ? ",\"cut\":true" : " cut=true");
     add_tail(&line, line.json ? "}\n" : "\n");
-    write_all(atomic_load(&line_fd), line.data, line.len);
+    log_write_all(atomic_load(&line_fd), line.data, line.len);
     lr_log_tap_fn tap = atomic_load(&line_tap);
     if (tap != NULL)
         tap(level, wall_ms, lr_str(line.data + line.event_at, line.len - 1 - line.event_at));

@@ -9,7 +9,8 @@
 
 enum { FILE_BYTES = 64 << 10 };
 
-static lr_code read_file(const char *path, char *out, size_t size, struct lr_error *err)
+static lr_code settings_secret_read_file(const char *path, char *out, size_t size,
+                                         struct lr_error *err)
 {
     struct lr_arena arena;
     struct lr_str text;
@@ -39,7 +40,7 @@ lr_code lr_settings_secret(const struct lr_settings *s, const char *name, char *
     if (value != NULL && path != NULL)
         return lr_fail(err, LR_INVALID_ARGUMENT, "give %s or %s, not both", name, file_name);
     if (path != NULL) {
-        lr_code code = read_file(path, out, size, err);
+        lr_code code = settings_secret_read_file(path, out, size, err);
         return code == LR_OK ? LR_OK : lr_fail_prefix(err, "setting %s", file_name);
     }
     if (value != NULL && strlen(value) >= size)

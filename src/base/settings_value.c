@@ -99,8 +99,8 @@ void lr_setting_allowed(const struct lr_setting *row, struct lr_buf *out)
     }
 }
 
-static lr_code refuse(const struct lr_setting *row, struct lr_str text, const char *where,
-                      struct lr_error *err)
+static lr_code settings_value_refuse(const struct lr_setting *row, struct lr_str text,
+                                     const char *where, struct lr_error *err)
 {
     struct lr_buf allowed;
     lr_buf_init(&allowed, 400);
@@ -244,5 +244,5 @@ lr_code lr_setting_parse(const struct lr_setting *row, struct lr_arena *arena,
     }
     if (!memory)
         return lr_fail(err, LR_OUT_OF_RAM, "%s: no memory for its value", where);
-    return ok ? LR_OK : refuse(row, text, where, err);
+    return ok ? LR_OK : settings_value_refuse(row, text, where, err);
 }

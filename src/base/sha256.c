@@ -18,7 +18,7 @@ const uint32_t lr_sha256_constants[64] = {
 };
 /* clang-format on */
 
-static uint32_t rotate(uint32_t x, int by)
+static uint32_t sha256_rotate(uint32_t x, int by)
 {
     return x >> by | x << (32 - by);
 }
@@ -43,16 +43,18 @@ void lr_sha256_blocks_plain(uint32_t state[8], const unsigned char *blocks, size
         for (int i = 0; i < 16; i++)
             w[i] = load_big(blocks + 4 * i);
         for (int i = 16; i < 64; i++) {
-            uint32_t s0 = rotate(w[i - 15], 7) ^ rotate(w[i - 15], 18) ^ w[i - 15] >> 3;
-            uint32_t s1 = rotate(w[i - 2], 17) ^ rotate(w[i - 2], 19) ^ w[i - 2] >> 10;
+            uint32_t s0 =
+                sha256_rotate(w[i - 15], 7) ^ sha256_rotate(w[i - 15], 18) ^ w[i - 15] >> 3;
+            uint32_t s1 =
+                sha256_rotate(w[i - 2], 17) ^ sha256_rotate(w[i - 2], 19) ^ w[i - 2] >> 10;
             w[i] = w[i - 16] + s0 + w[i - 7] + s1;
         }
         uint32_t a = state[0], b = state[1], c = state[2], d = state[3];
         uint32_t e = state[4], f = state[5], g = state[6], h = state[7];
         for (int i = 0; i < 64; i++) {
-            uint32_t s1 = rotate(e, 6) ^ rotate(e, 11) ^ rotate(e, 25);
+            uint32_t s1 = sha256_rotate(e, 6) ^ sha256_rotate(e, 11) ^ sha256_rotate(e, 25);
             uint32_t t1 = h + s1 + ((e & f) ^ (~e & g)) + lr_sha256_constants[i] + w[i];
-            uint32_t s0 = rotate(a, 2) ^ rotate(a, 13) ^ rotate(a, 22);
+            uint32_t s0 = sha256_rotate(a, 2) ^ sha256_rotate(a, 13) ^ sha256_rotate(a, 22);
             uint32_t t2 = s0 + ((a & b) ^ (a & c) ^ (b & c));
             h = g;
             g = f;
@@ -74,7 +76,7 @@ void lr_sha256_blocks_plain(uint32_t state[8], const unsigned char *blocks, size
     }
 }
 
-static void fold(struct lr_sha256 *h, const unsigned char *blocks, size_t count)
+static void sha256_fold(struct lr_sha256 *h, const unsigned char *blocks, size_t count)
 {
     if (!h->plain && lr_sha256_has_ni())
         lr_sha256_blocks_ni(h->state, blocks, count);
@@ -102,10 +104,10 @@ void lr_sha256_add(struct lr_sha256 *h, const void *bytes, size_t len)
         len -= take;
         if (held + take < 64)
             return;
-        fold(h, h->block, 1);
+        sha256_fold(h, h->block, 1);
     }
     if (len >= 64)
-        fold(h, next, len / 64);
+        sha256_fold(h, next, len / 64);
     next += len / 64 * 64;
     len %= 64;
     memcpy(h->block, next, len);
@@ -118,13 +120,13 @@ void lr_sha256_end(struct lr_sha256 *h, unsigned char out[LR_SHA256_LEN])
     h->block[held++] = 0x80;
     if (held > 56) {
         memset(h->block + held, 0, 64 - held);
-        fold(h, h->block, 1);
+        sha256_fold(h, h->block, 1);
         held = 0;
     }
     memset(h->block + held, 0, 56 - held);
     store_big(h->block + 56, (uint32_t)(bits >> 32));
     store_big(h->block + 60, (uint32_t)bits);
-    fold(h, h->block, 1);
+    sha256_fold(h, h->block, 1);
     for (int i = 0; i < 8; i++)
         store_big(out + 4 * i, h->state[i]);
 }

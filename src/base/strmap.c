@@ -21,7 +21,7 @@ static void make_seed(void)
     lr_random_bytes(seed, sizeof(seed));
 }
 
-static uint64_t rotate(uint64_t x, int by)
+static uint64_t strmap_rotate(uint64_t x, int by)
 {
     return x << by | x >> (64 - by);
 }
@@ -30,14 +30,14 @@ static void sip_round(uint64_t v[4])
 {
     v[0] += v[1];
     v[2] += v[3];
-    v[1] = rotate(v[1], 13) ^ v[0];
-    v[3] = rotate(v[3], 16) ^ v[2];
-    v[0] = rotate(v[0], 32);
+    v[1] = strmap_rotate(v[1], 13) ^ v[0];
+    v[3] = strmap_rotate(v[3], 16) ^ v[2];
+    v[0] = strmap_rotate(v[0], 32);
     v[2] += v[1];
     v[0] += v[3];
-    v[1] = rotate(v[1], 17) ^ v[2];
-    v[3] = rotate(v[3], 21) ^ v[0];
-    v[2] = rotate(v[2], 32);
+    v[1] = strmap_rotate(v[1], 17) ^ v[2];
+    v[3] = strmap_rotate(v[3], 21) ^ v[0];
+    v[2] = strmap_rotate(v[2], 32);
 }
 
 uint64_t lr_hash(struct lr_str bytes)
@@ -93,7 +93,7 @@ static size_t find_slot(const struct lr_strmap *map, uint64_t hash, struct lr_st
     return slot;
 }
 
-static struct lr_strmap_entry *find(const struct lr_strmap *map, struct lr_str key)
+static struct lr_strmap_entry *strmap_find(const struct lr_strmap *map, struct lr_str key)
 {
     if (map->count == 0)
         return NULL;
@@ -103,13 +103,13 @@ static struct lr_strmap_entry *find(const struct lr_strmap *map, struct lr_str k
 
 void *lr_strmap_get(const struct lr_strmap *map, struct lr_str key)
 {
-    const struct lr_strmap_entry *entry = find(map, key);
+    const struct lr_strmap_entry *entry = strmap_find(map, key);
     return entry != NULL ? entry->value : NULL;
 }
 
 bool lr_strmap_has(const struct lr_strmap *map, struct lr_str key)
 {
-    return find(map, key) != NULL;
+    return strmap_find(map, key) != NULL;
 }
 
 static void fill_slots(struct lr_strmap *map)
@@ -124,7 +124,7 @@ static void fill_slots(struct lr_strmap *map)
     }
 }
 
-static bool grow(struct lr_strmap *map)
+static bool strmap_grow(struct lr_strmap *map)
 {
     size_t capacity = map->capacity == 0 ? 8 : map->capacity * 2;
     if (capacity > UINT32_MAX / 2)
@@ -146,14 +146,14 @@ static bool grow(struct lr_strmap *map)
 
 bool lr_strmap_put(struct lr_strmap *map, struct lr_str key, void *value, void **old)
 {
-    struct lr_strmap_entry *present = find(map, key);
+    struct lr_strmap_entry *present = strmap_find(map, key);
     if (old != NULL)
         *old = present != NULL ? present->value : NULL;
     if (present != NULL) {
         present->value = value;
         return true;
     }
-    if (map->count == map->capacity && !grow(map))
+    if (map->count == map->capacity && !strmap_grow(map))
         return false;
     char *copy = key.len < SIZE_MAX ? malloc(key.len + 1) : NULL;
     if (copy == NULL)
@@ -184,7 +184,7 @@ static void close_hole(struct lr_strmap *map, size_t hole)
 
 void *lr_strmap_remove(struct lr_strmap *map, struct lr_str key)
 {
-    struct lr_strmap_entry *entry = find(map, key);
+    struct lr_strmap_entry *entry = strmap_find(map, key);
     if (entry == NULL)
         return NULL;
     size_t index = (size_t)(entry - map->entries);

@@ -2,7 +2,7 @@
  */
 #include "base/passing.h"
 
-static lr_code fail(struct lr_error *err)
+static lr_code passing_fail(struct lr_error *err)
 {
     return lr_fail(err, LR_NOT_FOUND, "this system passes no sockets between processes");
 }
@@ -12,7 +12,7 @@ lr_code lr_passing_listen(const char *folder, const char *name, int *out, struct
     (void)folder;
     (void)name;
     *out = -1;
-    return fail(err);
+    return passing_fail(err);
 }
 
 int lr_passing_accept(int listener, pid_t *pid)
@@ -30,7 +30,7 @@ lr_code lr_passing_connect(const char *folder, const char *name, int timeout_ms,
     (void)timeout_ms;
     (void)pid;
     *out = -1;
-    return fail(err);
+    return passing_fail(err);
 }
 
 lr_code lr_passing_send(int fd, struct lr_str text, const int *fds, size_t count,
@@ -40,7 +40,7 @@ lr_code lr_passing_send(int fd, struct lr_str text, const int *fds, size_t count
     (void)text;
     (void)fds;
     (void)count;
-    return fail(err);
+    return passing_fail(err);
 }
 
 lr_code lr_passing_receive(int fd, bool waits, struct lr_passed *out, struct lr_error *err)
@@ -48,12 +48,12 @@ lr_code lr_passing_receive(int fd, bool waits, struct lr_passed *out, struct lr_
     (void)fd;
     (void)waits;
     (void)out;
-    return fail(err);
+    return passing_fail(err);
 }
 
 lr_code lr_passing_file(struct lr_str bytes, int *out, struct lr_error *err)
 {
     (void)bytes;
     *out = -1;
-    return fail(err);
+    return passing_fail(err);
 }

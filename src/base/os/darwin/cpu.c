@@ -3,7 +3,7 @@
 
 #include <sys/sysctl.h>
 
-static int64_t number_of(const char *name)
+static int64_t cpu_number_of(const char *name)
 {
     int64_t number = 0;
     size_t len = sizeof(number);
@@ -12,7 +12,7 @@ static int64_t number_of(const char *name)
 
 uint32_t lr_cpu_online(void)
 {
-    int64_t count = number_of("hw.activecpu");
+    int64_t count = cpu_number_of("hw.activecpu");
     return count > 0 ? (uint32_t)count : 1;
 }
 
@@ -25,7 +25,7 @@ uint32_t lr_cpu_allowed(void)
 bool lr_cpu_has_dot_products(void)
 {
 #if defined(__aarch64__)
-    return number_of("hw.optional.arm.FEAT_DotProd") != 0;
+    return cpu_number_of("hw.optional.arm.FEAT_DotProd") != 0;
 #else
     return false;
 #endif

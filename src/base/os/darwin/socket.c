@@ -8,7 +8,7 @@
 
 #include "base/os/darwin/internal.h"
 
-static int prepare(int fd, bool waits)
+static int socket_prepare(int fd, bool waits)
 {
     int on = 1;
     if (fd < 0)
@@ -20,13 +20,13 @@ static int prepare(int fd, bool waits)
 
 int lr_socket(int family, int type, int protocol)
 {
-    return prepare(socket(family, type, protocol), true);
+    return socket_prepare(socket(family, type, protocol), true);
 }
 
 int lr_socket_listen(const struct sockaddr *address, socklen_t len, int backlog)
 {
     int on = 1, off = 0;
-    int fd = prepare(socket(address->sa_family, SOCK_STREAM, 0), false);
+    int fd = socket_prepare(socket(address->sa_family, SOCK_STREAM, 0), false);
     if (fd < 0)
         return -1;
     (void)setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
@@ -43,7 +43,7 @@ int lr_socket_listen(const struct sockaddr *address, socklen_t len, int backlog)
 int lr_socket_accept(int listener, struct sockaddr_storage *address)
 {
     socklen_t len = sizeof(*address);
-    return prepare(accept(listener, (struct sockaddr *)address, &len), false);
+    return socket_prepare(accept(listener, (struct sockaddr *)address, &len), false);
 }
 
 bool lr_socket_is_over(int fd)

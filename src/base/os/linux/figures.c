@@ -42,7 +42,7 @@ static double seconds(struct timeval t)
     return (double)t.tv_sec + (double)t.tv_usec / 1e6;
 }
 
-static void read_usage(struct lr_process_figures *f)
+static void figures_read_usage(struct lr_process_figures *f)
 {
     struct rusage usage;
     if (getrusage(RUSAGE_SELF, &usage) == 0)
@@ -67,6 +67,6 @@ void lr_process_figures(struct lr_process_figures *out)
 {
     *out = (struct lr_process_figures){-1, -1, -1, -1, -1, -1};
     read_stat(out);
-    read_usage(out);
+    figures_read_usage(out);
     read_fds(out);
 }

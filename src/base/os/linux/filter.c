@@ -5,7 +5,7 @@
 
 enum { X32_BIT = 0x40000000 };
 
-static void add(struct lr_filter *f, struct sock_filter instruction)
+static void filter_add(struct lr_filter *f, struct sock_filter instruction)
 {
     if (f->count < LR_FILTER_MAX)
         f->code[f->count++] = instruction;
@@ -15,18 +15,18 @@ static void add(struct lr_filter *f, struct sock_filter instruction)
 
 static void load(struct lr_filter *f, size_t offset)
 {
-    add(f, (struct sock_filter)BPF_STMT(BPF_LD | BPF_W | BPF_ABS, (uint32_t)offset));
+    filter_add(f, (struct sock_filter)BPF_STMT(BPF_LD | BPF_W | BPF_ABS, (uint32_t)offset));
 }
 
-static void give(struct lr_filter *f, uint32_t what)
+static void filter_give(struct lr_filter *f, uint32_t what)
 {
-    add(f, (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, what));
+    filter_add(f, (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, what));
 }
 
 static void jump_if(struct lr_filter *f, uint32_t value, unsigned then, unsigned otherwise)
 {
-    add(f, (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, value, (uint8_t)then,
-                                        (uint8_t)otherwise));
+    filter_add(f, (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, value, (uint8_t)then,
+                                               (uint8_t)otherwise));
 }
 
 static uint32_t failure(int error)
@@ -40,23 +40,23 @@ void lr_filter_begin(struct lr_filter *f)
     f->is_full = false;
     load(f, offsetof(struct seccomp_data, arch));
     jump_if(f, LR_FILTER_ARCH, 1, 0);
-    give(f, SECCOMP_RET_KILL_PROCESS);
+    filter_give(f, SECCOMP_RET_KILL_PROCESS);
     load(f, offsetof(struct seccomp_data, nr));
 #if defined(__x86_64__)
-    add(f, (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JGE | BPF_K, X32_BIT, 0, 1));
-    give(f, failure(ENOSYS));
+    filter_add(f, (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JGE | BPF_K, X32_BIT, 0, 1));
+    filter_give(f, failure(ENOSYS));
 #endif
 }
 
 void lr_filter_end(struct lr_filter *f)
 {
-    give(f, SECCOMP_RET_ALLOW);
+    filter_give(f, SECCOMP_RET_ALLOW);
 }
 
 void lr_filter_refuse(struct lr_filter *f, int call, int error)
 {
     jump_if(f, (uint32_t)call, 0, 1);
-    give(f, failure(error));
+    filter_give(f, failure(error));
 }
 
 static unsigned length_of(const struct lr_filter_values *a)
@@ -80,14 +80,14 @@ static void test_all(struct lr_filter *f, int call, const struct lr_filter_value
         /* The low half comes first on both architectures. */
         load(f, offsetof(struct seccomp_data, args) + 8 * (size_t)a->argument);
         if (a->mask != 0)
-            add(f, (struct sock_filter)BPF_STMT(BPF_ALU | BPF_AND | BPF_K, a->mask));
+            filter_add(f, (struct sock_filter)BPF_STMT(BPF_ALU | BPF_AND | BPF_K, a->mask));
         for (unsigned v = 0; v < a->count; v++) {
             unsigned left = a->count - v - 1; /* comparisons of this argument */
             jump_if(f, a->value[v], left, left == 0 ? rest + 1 : 0);
         }
     }
-    give(f, all);
-    give(f, other);
+    filter_give(f, all);
+    filter_give(f, other);
 }
 
 void lr_filter_only(struct lr_filter *f, int call, const struct lr_filter_values *arguments,

@@ -29,7 +29,7 @@ static bool read_kb(const char *path, const char *key, uint64_t *bytes)
 }
 
 /* A file with one number; "max" and a missing file are no limit. */
-static bool read_number(const char *path, uint64_t *out)
+static bool memory_read_number(const char *path, uint64_t *out)
 {
     char text[64] = "";
     FILE *file = fopen(path, "re");
@@ -58,9 +58,9 @@ static void apply_cgroup(const struct lr_memory_roots *roots, uint64_t *total, u
     for (char *end = line + strlen(line);; *end = '\0') {
         uint64_t limit, current;
         (void)snprintf(file, sizeof(file), "%s%.300s/memory.max", roots->cgroup, line + 3);
-        bool has = read_number(file, &limit);
+        bool has = memory_read_number(file, &limit);
         (void)snprintf(file, sizeof(file), "%s%.300s/memory.current", roots->cgroup, line + 3);
-        if (has && read_number(file, &current) && limit < *total) {
+        if (has && memory_read_number(file, &current) && limit < *total) {
             *total = limit;
             *used = current;
         }

@@ -46,7 +46,7 @@ bool lr_sandbox_keeps(const struct lr_sandbox_facts *facts, enum lr_barrier barr
     return has_landlock_for(facts, b) || by_seccomp;
 }
 
-static void add(char out[LR_SANDBOX_TEXT], const char *text)
+static void sandbox_add(char out[LR_SANDBOX_TEXT], const char *text)
 {
     size_t len = strlen(out);
     (void)snprintf(out + len, LR_SANDBOX_TEXT - len, "%s", text);
@@ -56,8 +56,8 @@ static void add(char out[LR_SANDBOX_TEXT], const char *text)
 static void add_item(char out[LR_SANDBOX_TEXT], size_t start, const char *text)
 {
     if (strlen(out) > start)
-        add(out, ", ");
-    add(out, text);
+        sandbox_add(out, ", ");
+    sandbox_add(out, text);
 }
 
 /* What the operator opened is not among them (lr_sandbox_opened). */
@@ -75,17 +75,19 @@ const char *lr_sandbox_lacks(const struct lr_sandbox_facts *facts, char out[LR_S
 {
     out[0] = '\0';
     if (facts->is_relaxed) {
-        add(out, "this is a build with sanitizers: workers have no network, and all other "
-                 "rights");
+        sandbox_add(out,
+                    "this is a build with sanitizers: workers have no network, and all other "
+                    "rights");
     } else if (facts->landlock == 0 || !facts->has_seccomp) {
-        add(out, "there is no ");
-        add(out, facts->landlock != 0 ? "seccomp"
-                 : facts->has_seccomp ? "Landlock"
-                                      : "Landlock and no seccomp");
-        add(out, " here: open to workers are ");
+        sandbox_add(out, "there is no ");
+        sandbox_add(out, facts->landlock != 0 ? "seccomp"
+                         : facts->has_seccomp ? "Landlock"
+                                              : "Landlock and no seccomp");
+        sandbox_add(out, " here: open to workers are ");
         add_open(out, facts);
-        add(out, "; use Linux 5.13 or newer, and a container runtime that lets its calls "
-                 "through");
+        sandbox_add(out,
+                    "; use Linux 5.13 or newer, and a container runtime that lets its calls "
+                    "through");
     }
     return out;
 }
@@ -94,11 +96,12 @@ const char *lr_sandbox_opened(const struct lr_sandbox_facts *facts, char out[LR_
 {
     out[0] = '\0';
     if (facts->has_mps)
-        add(out, "CUDA's multi-process service is configured (CUDA_MPS_PIPE_DIRECTORY, or "
-                 "/tmp/nvidia-mps/control), so workers may open local sockets: code in a "
-                 "worker reaches every service of this machine that lets this user connect, "
-                 "such as a router on a unix socket, D-Bus or Docker; where models are not "
-                 "trusted, stop the service and unset the variable");
+        sandbox_add(out,
+                    "CUDA's multi-process service is configured (CUDA_MPS_PIPE_DIRECTORY, or "
+                    "/tmp/nvidia-mps/control), so workers may open local sockets: code in a "
+                    "worker reaches every service of this machine that lets this user connect, "
+                    "such as a router on a unix socket, D-Bus or Docker; where models are not "
+                    "trusted, stop the service and unset the variable");
     return out;
 }
 
@@ -110,7 +113,7 @@ const char *lr_sandbox_thin(const struct lr_sandbox_facts *facts, char out[LR_SA
     if (facts->is_relaxed || facts->landlock == 0 || !facts->has_seccomp ||
         facts->landlock >= LANDLOCK_NEWEST)
         return out;
-    add(out, "on this kernel seccomp alone keeps workers from ");
+    sandbox_add(out, "on this kernel seccomp alone keeps workers from ");
     start = strlen(out);
     for (const struct barrier *b = barriers; b < barriers + LR_BARRIERS; b++) {
         if (b->landlock == 0 || has_landlock_for(facts, b))
@@ -127,15 +130,16 @@ const char *lr_sandbox_older(char out[LR_SANDBOX_TEXT])
     const struct lr_sandbox_facts no_seccomp = {.landlock = LANDLOCK_NEWEST};
     char line[200];
     out[0] = '\0';
-    add(out, "what older kernels leave open to workers, and what they leave to seccomp alone:");
+    sandbox_add(
+        out, "what older kernels leave open to workers, and what they leave to seccomp alone:");
     for (const struct barrier *b = barriers; b < barriers + LR_BARRIERS; b++) {
         if (b->landlock == 0)
             continue;
         (void)snprintf(line, sizeof(line), "\n      before Linux %s %s: %s", b->since,
                        b->by_seccomp ? "to seccomp" : "open", b->what);
-        add(out, line);
+        sandbox_add(out, line);
     }
-    add(out, "\n      without seccomp open: ");
+    sandbox_add(out, "\n      without seccomp open: ");
     add_open(out, &no_seccomp);
     return out;
 }

@@ -33,7 +33,7 @@ static struct {
     int stored; /* 0: none */
 } service;
 
-static uint64_t number_of(const char *variable)
+static uint64_t service_number_of(const char *variable)
 {
     const char *text = getenv(variable);
     uint64_t number;
@@ -41,16 +41,16 @@ static uint64_t number_of(const char *variable)
 }
 
 /* A variable for another process has come here by inheritance. */
-static bool is_ours(const char *variable)
+static bool service_is_ours(const char *variable)
 {
-    return number_of(variable) == (uint64_t)getpid();
+    return service_number_of(variable) == (uint64_t)getpid();
 }
 
 static void read_descriptors(void)
 {
     const char *names = getenv("LISTEN_FDNAMES");
     struct lr_str rest = lr_str_z(names), name = {0};
-    uint64_t count = is_ours("LISTEN_PID") ? number_of("LISTEN_FDS") : 0;
+    uint64_t count = service_is_ours("LISTEN_PID") ? service_number_of("LISTEN_FDS") : 0;
     for (int fd = FIRST; (uint64_t)(fd - FIRST) < count; fd++) {
         bool has_name = lr_str_split(&rest, ':', &name);
         if (fcntl(fd, F_SETFD, FD_CLOEXEC) != 0)
@@ -69,8 +69,8 @@ static void read_variables(void)
         notify != NULL && (notify[0] == '/' || notify[0] == '@') && notify[1] != '\0';
     if (is_usable && strlen(notify) < sizeof(service.notify))
         memcpy(service.notify, notify, strlen(notify) + 1);
-    if (getenv("WATCHDOG_PID") == NULL || is_ours("WATCHDOG_PID"))
-        service.watchdog_us = number_of("WATCHDOG_USEC");
+    if (getenv("WATCHDOG_PID") == NULL || service_is_ours("WATCHDOG_PID"))
+        service.watchdog_us = service_number_of("WATCHDOG_USEC");
     read_descriptors();
 }
 

@@ -29,7 +29,7 @@ void lr_terminal_put(const char *text, size_t len)
 }
 
 /* Only calls that a signal handler may make: write and tcsetattr. */
-static void enter(void)
+static void terminal_enter(void)
 {
     static const char begin[] = "\033[?1049h\033[?25l\033[2J";
     struct termios quiet = before;
@@ -42,7 +42,7 @@ static void enter(void)
     is_open = 1;
 }
 
-static void leave(void)
+static void terminal_leave(void)
 {
     static const char end[] = "\033[?25h\033[?1049l";
     if (is_open == 0)
@@ -53,7 +53,7 @@ static void leave(void)
         (void)tcsetattr(STDIN_FILENO, TCSANOW, &before);
 }
 
-static void handle(int number, void (*fn)(int))
+static void terminal_handle(int number, void (*fn)(int))
 {
     struct sigaction action = {.sa_handler = fn};
     (void)sigemptyset(&action.sa_mask);
@@ -61,11 +61,11 @@ static void handle(int number, void (*fn)(int))
 }
 
 /* The process ends as it would without us, once the handler returns. */
-static void on_end(int number)
+static void terminal_on_end(int number)
 {
     int kept = errno;
-    leave();
-    handle(number, SIG_DFL);
+    terminal_leave();
+    terminal_handle(number, SIG_DFL);
     (void)raise(number);
     errno = kept;
 }
@@ -73,8 +73,8 @@ static void on_end(int number)
 static void on_suspend(int number)
 {
     int kept = errno;
-    leave();
-    handle(number, SIG_DFL);
+    terminal_leave();
+    terminal_handle(number, SIG_DFL);
     (void)raise(number);
     errno = kept;
 }
@@ -83,9 +83,9 @@ static void on_continue(int number)
 {
     int kept = errno;
     (void)number;
-    handle(SIGTSTP, on_suspend);
+    terminal_handle(SIGTSTP, on_suspend);
     if (is_open == 0)
-        enter();
+        terminal_enter();
     is_resized = 1;
     errno = kept;
 }
@@ -103,20 +103,20 @@ bool lr_terminal_take(void)
     has_keys = isatty(STDIN_FILENO) != 0;
     if (has_keys && tcgetattr(STDIN_FILENO, &before) != 0)
         return false;
-    (void)atexit(leave);
+    (void)atexit(terminal_leave);
     for (size_t i = 0; i < sizeof(ends) / sizeof(ends[0]); i++)
-        handle(ends[i], on_end);
-    handle(SIGTSTP, on_suspend);
-    handle(SIGCONT, on_continue);
-    handle(SIGWINCH, on_resize);
-    enter();
+        terminal_handle(ends[i], terminal_on_end);
+    terminal_handle(SIGTSTP, on_suspend);
+    terminal_handle(SIGCONT, on_continue);
+    terminal_handle(SIGWINCH, on_resize);
+    terminal_enter();
     return true;
 }
 
 void lr_terminal_give_back(void)
 {
-    handle(SIGCONT, SIG_DFL);
-    leave();
+    terminal_handle(SIGCONT, SIG_DFL);
+    terminal_leave();
 }
 
 enum lr_terminal_event lr_terminal_wait(unsigned ms, char *key)

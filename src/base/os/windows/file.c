@@ -94,7 +94,7 @@ static bool fill(HANDLE handle, struct lr_stat *out)
     return true;
 }
 
-static bool look(const char *path, DWORD attributes, struct lr_stat *out)
+static bool file_look(const char *path, DWORD attributes, struct lr_stat *out)
 {
     HANDLE handle = open_handle(path, FILE_READ_ATTRIBUTES, OPEN_EXISTING,
                                 FILE_FLAG_BACKUP_SEMANTICS | attributes);
@@ -107,7 +107,7 @@ static bool look(const char *path, DWORD attributes, struct lr_stat *out)
 
 bool lr_stat(const char *path, struct lr_stat *out)
 {
-    bool ok = look(path, 0, out);
+    bool ok = file_look(path, 0, out);
     if (ok && out->kind == LR_KIND_LINK) /* not a link, but some other reparse point */
         out->kind = LR_KIND_FILE;
     return ok;
@@ -115,7 +115,7 @@ bool lr_stat(const char *path, struct lr_stat *out)
 
 bool lr_lstat(const char *path, struct lr_stat *out)
 {
-    return look(path, FILE_FLAG_OPEN_REPARSE_POINT, out);
+    return file_look(path, FILE_FLAG_OPEN_REPARSE_POINT, out);
 }
 
 bool lr_fstat(int fd, struct lr_stat *out)

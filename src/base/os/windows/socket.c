@@ -6,7 +6,7 @@
 
 #include "base/os/windows/internal.h"
 
-static int fail(void)
+static int socket_fail(void)
 {
     errno = lr_os_errno((unsigned long)WSAGetLastError());
     return -1;
@@ -16,7 +16,7 @@ int lr_socket(int family, int type, int protocol)
 {
     SOCKET s = WSASocketW(family, type, protocol, NULL, 0,
                           WSA_FLAG_OVERLAPPED | WSA_FLAG_NO_HANDLE_INHERIT);
-    return s != INVALID_SOCKET ? (int)s : fail();
+    return s != INVALID_SOCKET ? (int)s : socket_fail();
 }
 
 static int unblock(int fd)
@@ -42,7 +42,7 @@ int lr_socket_listen(const struct sockaddr *address, socklen_t len, int backlog)
                          sizeof(off));
     if (bind((SOCKET)fd, address, len) == 0 && listen((SOCKET)fd, backlog) == 0)
         return fd;
-    int failed = fail(), saved = errno;
+    int failed = socket_fail(), saved = errno;
     lr_socket_close(fd);
     errno = saved;
     return failed;
@@ -75,7 +75,7 @@ int lr_socket_accept(int listener, struct sockaddr_storage *address)
     int len = sizeof(*address);
     SOCKET s = accept((SOCKET)listener, (struct sockaddr *)address, &len);
     if (s == INVALID_SOCKET)
-        return fail();
+        return socket_fail();
     (void)SetHandleInformation((HANDLE)s, HANDLE_FLAG_INHERIT, 0);
     return unblock((int)s);
 }

@@ -80,7 +80,7 @@ static void add_argument(struct lr_buf *line, const char *text)
     lr_buf_add_char(line, '"');
 }
 
-static bool is_replaced(const char *variable, const char *const *added)
+static bool subprocess_is_replaced(const char *variable, const char *const *added)
 {
     size_t len = strcspn(variable, "=");
     for (; added != NULL && *added != NULL; added++)
@@ -96,7 +96,7 @@ static wchar_t *environment(const char *const *added)
     wchar_t *out = NULL;
     lr_buf_init(&all, ENVIRONMENT_BYTES);
     for (char **e = _environ; *e != NULL; e++)
-        if (!is_replaced(*e, added))
+        if (!subprocess_is_replaced(*e, added))
             lr_buf_add(&all, *e, strlen(*e) + 1);
     for (; added != NULL && *added != NULL; added++)
         lr_buf_add(&all, *added, strlen(*added) + 1);
@@ -165,8 +165,8 @@ static void close_streams(struct streams *s, bool is_ok)
 
 /* ---- start ---- */
 
-static lr_code create(const struct lr_spawn *spawn, struct streams *s, PROCESS_INFORMATION *out,
-                      struct lr_error *err)
+static lr_code subprocess_create(const struct lr_spawn *spawn, struct streams *s,
+                                 PROCESS_INFORMATION *out, struct lr_error *err)
 {
     struct lr_buf line;
     lr_buf_init(&line, COMMAND_BYTES);
@@ -223,7 +223,7 @@ lr_code lr_subprocess_start(const struct lr_spawn *spawn, struct lr_subprocess *
         !open_stream(&s, 2, spawn->err))
         code = lr_fail_errno(err, LR_IO, "cannot open the child's stdio");
     if (code == LR_OK)
-        code = create(spawn, &s, &process, err);
+        code = subprocess_create(spawn, &s, &process, err);
     close_streams(&s, code == LR_OK);
     if (code != LR_OK)
         return code;

@@ -32,7 +32,7 @@ void lr_terminal_put(const char *text, size_t len)
     }
 }
 
-static void leave(void)
+static void terminal_leave(void)
 {
     static const char end[] = "\033[?25h\033[?1049l";
     if (!is_open)
@@ -43,10 +43,10 @@ static void leave(void)
 }
 
 /* Ctrl-C and a closed window end the process; before that, the console is as it was. */
-static BOOL WINAPI on_end(DWORD event)
+static BOOL WINAPI terminal_on_end(DWORD event)
 {
     (void)event;
-    leave();
+    terminal_leave();
     return FALSE;
 }
 
@@ -60,8 +60,8 @@ bool lr_terminal_take(void)
         errno = ENOTTY;
         return false;
     }
-    (void)atexit(leave);
-    (void)SetConsoleCtrlHandler(on_end, TRUE);
+    (void)atexit(terminal_leave);
+    (void)SetConsoleCtrlHandler(terminal_on_end, TRUE);
     (void)lr_terminal_size(1, &last_columns, &last_rows);
     lr_terminal_put(begin, sizeof(begin) - 1);
     is_open = true;
@@ -70,8 +70,8 @@ bool lr_terminal_take(void)
 
 void lr_terminal_give_back(void)
 {
-    (void)SetConsoleCtrlHandler(on_end, FALSE);
-    leave();
+    (void)SetConsoleCtrlHandler(terminal_on_end, FALSE);
+    terminal_leave();
 }
 
 /* Keys and sizes are looked at every 20 ms. */
