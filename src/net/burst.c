@@ -62,7 +62,7 @@ static void relax(void)
 
 /* ---- jobs: both threads ---- */
 
-static struct job *take(struct net_burst *b)
+static struct job *burst_take(struct net_burst *b)
 {
     uint32_t at = atomic_load(&b->taken);
     do {
@@ -101,7 +101,7 @@ static bool help(struct net_burst *b)
             is_begun = true;
         else if (is_begun)
             return true;
-        struct job *job = take(b);
+        struct job *job = burst_take(b);
         if (job != NULL) {
             perform(job);
             atomic_fetch_add_explicit(&b->shared, 1, memory_order_relaxed);
@@ -179,7 +179,7 @@ static void await(struct net_burst *b, struct job *job)
 }
 
 /* Settles finished jobs from the oldest on; with is_all waits for all jobs. */
-static void settle(struct net_burst *b, bool is_all)
+static void burst_settle(struct net_burst *b, bool is_all)
 {
     while (b->settled != atomic_load_explicit(&b->put, memory_order_relaxed)) {
         struct job *job = &b->jobs[b->settled % JOBS];
@@ -210,15 +210,15 @@ bool net_burst_is_begun(const struct net_burst *b)
 
 /* Frees a place in the ring.  The loop sends the oldest job itself when enough jobs wait for
  * the thread, so that no job waits long if the thread does not wake. */
-static struct job *make_room(struct net_burst *b, uint32_t put)
+static struct job *burst_make_room(struct net_burst *b, uint32_t put)
 {
-    struct job *oldest = put - atomic_load(&b->taken) >= AHEAD ? take(b) : NULL;
+    struct job *oldest = put - atomic_load(&b->taken) >= AHEAD ? burst_take(b) : NULL;
     if (oldest != NULL)
         perform(oldest);
-    settle(b, false);
+    burst_settle(b, false);
     if (put - b->settled == JOBS) {
         await(b, &b->jobs[b->settled % JOBS]);
-        settle(b, false);
+        burst_settle(b, false);
     }
     return &b->jobs[put % JOBS];
 }
@@ -232,7 +232,7 @@ bool net_burst_send(struct net_burst *b, int fd, const struct lr_str *parts, uns
     if (!net_burst_is_begun(b) || len > NET_BURST_BYTES)
         return false;
     uint32_t put = atomic_load_explicit(&b->put, memory_order_relaxed);
-    struct job *job = make_room(b, put);
+    struct job *job = burst_make_room(b, put);
     job->fd = fd;
     job->len = 0;
     for (unsigned i = 0; i < count; i++) {
@@ -250,9 +250,9 @@ void net_burst_settle(struct net_burst *b)
 {
     if (b == NULL)
         return;
-    for (struct job *job; (job = take(b)) != NULL;)
+    for (struct job *job; (job = burst_take(b)) != NULL;)
         perform(job);
-    settle(b, true);
+    burst_settle(b, true);
 }
 
 void net_burst_end(struct net_burst *b)

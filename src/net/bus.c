@@ -57,7 +57,7 @@ static void unref(struct net_subscriber *s)
 }
 
 /* The subscriber gets no more letters.  The bus's lock is held. */
-static void leave(struct net_subscriber *s)
+static void bus_leave(struct net_subscriber *s)
 {
     if (s->link == NULL)
         return;
@@ -66,13 +66,13 @@ static void leave(struct net_subscriber *s)
 }
 
 /* A subscriber that is cut off sees that something is missing.  Thread: its loop. */
-static void end(struct net_subscriber *s, bool is_cut)
+static void bus_end(struct net_subscriber *s, bool is_cut)
 {
     if (s->has_ended)
         return;
     s->has_ended = true;
     (void)pthread_mutex_lock(&s->bus->lock);
-    leave(s);
+    bus_leave(s);
     (void)pthread_mutex_unlock(&s->bus->lock);
     if (is_cut)
         net_stream_abort(s->req);
@@ -81,19 +81,19 @@ static void end(struct net_subscriber *s, bool is_cut)
     unref(s);
 }
 
-static void on_gone(void *arg)
+static void bus_on_gone(void *arg)
 {
-    end(arg, true);
+    bus_end(arg, true);
 }
 
-static void deliver(void *arg)
+static void bus_deliver(void *arg)
 {
     struct letter *letter = arg;
     struct net_subscriber *s = letter->to;
     const struct net_bus *bus = s->bus;
     atomic_fetch_sub(&s->underway, letter->size);
     if (letter->kind == LETTER_CUT) {
-        end(s, true);
+        bus_end(s, true);
     } else if (!s->has_ended) {
         lr_code code = letter->kind == LETTER_EVENT
                            ? net_sse_event(s->req, lr_str_z(letter->text))
@@ -102,7 +102,7 @@ static void deliver(void *arg)
                        (letter->kind == LETTER_COMMENT && bus->may_listen != NULL &&
                         !bus->may_listen(bus->arg, s->req));
         if (code == LR_TOO_LARGE || is_over)
-            end(s, code == LR_TOO_LARGE);
+            bus_end(s, code == LR_TOO_LARGE);
     }
     unref(s);
     free(letter);
@@ -120,7 +120,7 @@ static void post(struct net_subscriber *s, enum letter_kind kind, const char *te
     memcpy(letter->text, text, len);
     atomic_fetch_add(&s->refs, 1);
     atomic_fetch_add(&s->underway, letter->size);
-    net_loop_post(s->loop, deliver, letter);
+    net_loop_post(s->loop, bus_deliver, letter);
 }
 
 /* A subscriber whose letters pile up does not get them in time, whether its client does not
@@ -131,7 +131,7 @@ static void send_to(struct net_subscriber *s, enum letter_kind kind, const char 
         post(s, kind, text);
         return;
     }
-    leave(s);
+    bus_leave(s);
     post(s, LETTER_CUT, "");
 }
 
@@ -234,5 +234,5 @@ void net_bus_subscribe(struct net_bus *bus, struct net_request *req)
      * they are posted to this loop. */
     net_sse_begin(req);
     net_stream_flush(req);
-    net_request_on_gone(req, on_gone, s);
+    net_request_on_gone(req, bus_on_gone, s);
 }

@@ -13,7 +13,7 @@ enum { MAX_HEAD = 32 * 1024 };
 
 /* ---- the end ---- */
 
-static void bury(void *arg)
+static void call_bury(void *arg)
 {
     struct net_call *call = arg;
     if (call->free_owned != NULL)
@@ -24,7 +24,7 @@ static void bury(void *arg)
     free(call);
 }
 
-static void leave(struct net_call *call, bool keep_connection)
+static void call_leave(struct net_call *call, bool keep_connection)
 {
     struct net_client *client = call->client;
     call->state = CALL_OVER;
@@ -39,13 +39,13 @@ static void leave(struct net_call *call, bool keep_connection)
     else
         client->calls = call->next;
     client->stats.calls--;
-    net_loop_bury(client->loop, bury, call);
+    net_loop_bury(client->loop, call_bury, call);
 }
 
 void net_call_cancel(struct net_call *call)
 {
     if (call->state != CALL_OVER)
-        leave(call, false);
+        call_leave(call, false);
 }
 
 void net_call_fail(struct net_call *call, lr_code code, const char *why)
@@ -54,7 +54,7 @@ void net_call_fail(struct net_call *call, lr_code code, const char *why)
         return;
     struct lr_error err;
     (void)lr_fail(&err, code, "%s: %s", call->url.origin, why);
-    leave(call, false);
+    call_leave(call, false);
     call->callbacks.on_done(call->callbacks.arg, &err);
 }
 
@@ -63,7 +63,7 @@ static void succeed(struct net_call *call)
     /* After a request that was not sent completely the connection cannot be reused. */
     bool keep =
         call->head.keep_alive && call->body_ended && net_conn_queued(&call->conn->conn) == 0;
-    leave(call, keep);
+    call_leave(call, keep);
     call->callbacks.on_done(call->callbacks.arg, NULL);
 }
 
@@ -395,7 +395,7 @@ static void on_go_on(void *arg)
     }
 }
 
-static bool is_ours(struct lr_str name)
+static bool call_is_ours(struct lr_str name)
 {
     static const char *const names[] = {"host",       "content-length", "transfer-encoding",
                                         "connection", "content-type",   "upgrade"};
@@ -417,7 +417,7 @@ static lr_code put_head(struct net_call *call, const struct net_call_config *con
     lr_buf_add_z(out, call->url.authority);
     for (size_t i = 0; i < config->header_count; i++) {
         struct net_header header = config->headers[i];
-        if (!net_header_name_ok(header.name) || is_ours(header.name) ||
+        if (!net_header_name_ok(header.name) || call_is_ours(header.name) ||
             !net_header_value_ok(header.value))
             return lr_fail(err, LR_INVALID_ARGUMENT, "header \"" LR_STR_FMT "\" cannot be sent",
                            LR_STR_ARG(lr_str_sub(header.name, 0, 64)));
@@ -456,8 +456,8 @@ static lr_code put_head(struct net_call *call, const struct net_call_config *con
     return LR_OK;
 }
 
-static lr_code prepare(struct net_call *call, const struct net_call_config *config,
-                       struct lr_error *err)
+static lr_code call_prepare(struct net_call *call, const struct net_call_config *config,
+                            struct lr_error *err)
 {
     const char *method = config->method;
     if (method == NULL)
@@ -482,9 +482,9 @@ lr_code net_call_start(struct net_client *client, const struct net_call_config *
     lr_buf_init(&call->request, SIZE_MAX / 2);
     lr_buf_init(&call->in, MAX_HEAD + 4 * NET_READ_BYTES);
     lr_arena_init(&call->arena, 4 * MAX_HEAD);
-    lr_code code = prepare(call, config, err);
+    lr_code code = call_prepare(call, config, err);
     if (code != LR_OK) {
-        bury(call);
+        call_bury(call);
         return code;
     }
     call->client = client;

@@ -123,7 +123,7 @@ void net_client_conn_release(struct client_conn *cc, bool keep)
 
 /* ---- events ---- */
 
-static void on_data(void *owner, struct lr_str bytes)
+static void client_on_data(void *owner, struct lr_str bytes)
 {
     struct client_conn *cc = owner;
     if (cc->call != NULL)
@@ -132,7 +132,7 @@ static void on_data(void *owner, struct lr_str bytes)
         net_client_conn_release(cc, false);
 }
 
-static void on_end(void *owner, const struct lr_error *err)
+static void client_on_end(void *owner, const struct lr_error *err)
 {
     struct client_conn *cc = owner;
     if (cc->call != NULL)
@@ -141,7 +141,7 @@ static void on_end(void *owner, const struct lr_error *err)
         net_client_conn_release(cc, false);
 }
 
-static void on_drain(void *owner)
+static void client_on_drain(void *owner)
 {
     struct client_conn *cc = owner;
     if (cc->call != NULL)
@@ -164,18 +164,18 @@ static void on_deadline(void *owner)
         net_client_conn_release(cc, false);
 }
 
-static void on_closed(void *owner)
+static void client_on_closed(void *owner)
 {
     free(owner);
 }
 
 static const struct net_conn_events events = {
-    .on_data = on_data,
-    .on_end = on_end,
-    .on_drain = on_drain,
+    .on_data = client_on_data,
+    .on_end = client_on_end,
+    .on_drain = client_on_drain,
     .on_secure = on_secure,
     .on_deadline = on_deadline,
-    .on_closed = on_closed,
+    .on_closed = client_on_closed,
 };
 
 struct client_conn *net_client_conn_create(struct net_call *call)

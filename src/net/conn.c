@@ -18,7 +18,7 @@ static void pump_tls(struct net_conn *conn);
 
 /* ---- time ---- */
 
-static void on_timer(uv_timer_t *timer);
+static void conn_on_timer(uv_timer_t *timer);
 
 static void arm(struct net_conn *conn)
 {
@@ -29,7 +29,7 @@ static void arm(struct net_conn *conn)
         return;
     uint64_t now = uv_now(&conn->loop->uv);
     conn->timer_at = next;
-    (void)uv_timer_start(&conn->timer, on_timer, next > now ? next - now : 0, 0);
+    (void)uv_timer_start(&conn->timer, conn_on_timer, next > now ? next - now : 0, 0);
 }
 
 void net_conn_set_deadline(struct net_conn *conn, uint64_t ms)
@@ -82,7 +82,7 @@ static uint64_t taken(struct net_conn *conn)
     return conn->queued_total - net_conn_queued(conn);
 }
 
-static void on_timer(uv_timer_t *timer)
+static void conn_on_timer(uv_timer_t *timer)
 {
     struct net_conn *conn = timer->data;
     uint64_t now = uv_now(&conn->loop->uv);
@@ -125,7 +125,7 @@ static void on_peek(uv_timer_t *timer)
         (void)uv_timer_stop(&loop->peek);
 }
 
-static void watch(struct net_conn *conn)
+static void conn_watch(struct net_conn *conn)
 {
     if (conn->is_watched)
         return;
@@ -184,7 +184,7 @@ static void update_reading(struct net_conn *conn)
         (void)uv_read_start((uv_stream_t *)&conn->tcp, on_alloc, on_read);
     } else {
         (void)uv_read_stop((uv_stream_t *)&conn->tcp);
-        watch(conn);
+        conn_watch(conn);
     }
 }
 

@@ -30,7 +30,7 @@ static void on_body(void *arg, struct lr_str bytes)
     lr_buf_add_str(&f->body, bytes);
 }
 
-static void on_done(void *arg, const struct lr_error *err)
+static void fetch_on_done(void *arg, const struct lr_error *err)
 {
     struct fetch *f = arg;
     struct lr_error own;
@@ -57,7 +57,7 @@ lr_code net_fetch(struct net_client *client, const struct net_call_config *confi
     if (own.max_response_bytes == 0)
         own.max_response_bytes = DEFAULT_LIMIT;
     own.callbacks = (struct net_call_callbacks){
-        .arg = f, .on_headers = on_headers, .on_body = on_body, .on_done = on_done};
+        .arg = f, .on_headers = on_headers, .on_body = on_body, .on_done = fetch_on_done};
     lr_buf_init(&f->body, (size_t)own.max_response_bytes);
     struct net_call *call = NULL;
     lr_code code = net_call_start(client, &own, &call, err);

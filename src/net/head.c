@@ -14,7 +14,7 @@ static bool is_special(unsigned char c)
     return (c < 0x20 && c != '\t') || c == 0x7f;
 }
 
-static enum net_head_result refuse(struct lr_error *err, const char *why)
+static enum net_head_result head_refuse(struct lr_error *err, const char *why)
 {
     (void)lr_fail(err, LR_INVALID_ARGUMENT, "malformed HTTP head: %s", why);
     return NET_HEAD_BAD;
@@ -27,7 +27,7 @@ enum net_head_result net_head_scan(struct net_head_scan *scan, struct lr_str byt
     for (;;) {
         if (at == scan->line_start && at < bytes.len &&
             (bytes.ptr[at] == ' ' || bytes.ptr[at] == '\t'))
-            return refuse(err, "a line begins with a blank (folded header)");
+            return head_refuse(err, "a line begins with a blank (folded header)");
         while (at < bytes.len && !is_special((unsigned char)bytes.ptr[at]))
             at++;
         /* A CR at the end of the input is checked again together with the next byte. */
@@ -35,13 +35,13 @@ enum net_head_result net_head_scan(struct net_head_scan *scan, struct lr_str byt
         if (at == bytes.len)
             return NET_HEAD_MORE;
         if (bytes.ptr[at] == '\n')
-            return refuse(err, "a line ends in LF without CR");
+            return head_refuse(err, "a line ends in LF without CR");
         if (bytes.ptr[at] != '\r')
-            return refuse(err, "it contains a control byte");
+            return head_refuse(err, "it contains a control byte");
         if (at + 1 == bytes.len)
             return NET_HEAD_MORE;
         if (bytes.ptr[at + 1] != '\n')
-            return refuse(err, "it contains CR without LF");
+            return head_refuse(err, "it contains CR without LF");
         bool is_empty = at == scan->line_start;
         at += 2;
         scan->at = at;

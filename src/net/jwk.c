@@ -74,7 +74,7 @@ static bool is(const struct lr_json *jwk, const char *name, const char *value)
     return lr_json_str(lr_json_get(jwk, name), &text) && lr_str_eq_z(text, value);
 }
 
-static EVP_PKEY *build(const char *type, OSSL_PARAM_BLD *builder)
+static EVP_PKEY *jwk_build(const char *type, OSSL_PARAM_BLD *builder)
 {
     EVP_PKEY *pkey = NULL;
     EVP_PKEY_CTX *ctx = EVP_PKEY_CTX_new_from_name(NULL, type, NULL);
@@ -100,7 +100,7 @@ static EVP_PKEY *read_rsa(const struct lr_json *jwk)
         BN_num_bits(bn_n) <= RSA_BITS_MAX && BN_is_odd(bn_n) && BN_is_odd(bn_e) &&
         !BN_is_one(bn_e) && OSSL_PARAM_BLD_push_BN(builder, OSSL_PKEY_PARAM_RSA_N, bn_n) == 1 &&
         OSSL_PARAM_BLD_push_BN(builder, OSSL_PKEY_PARAM_RSA_E, bn_e) == 1)
-        pkey = build("RSA", builder);
+        pkey = jwk_build("RSA", builder);
     OSSL_PARAM_BLD_free(builder);
     BN_free(bn_n);
     BN_free(bn_e);
@@ -121,7 +121,7 @@ static EVP_PKEY *read_curve(const struct lr_json *jwk, const char *group, size_t
         OSSL_PARAM_BLD_push_utf8_string(builder, OSSL_PKEY_PARAM_GROUP_NAME, group, 0) == 1 &&
         OSSL_PARAM_BLD_push_octet_string(builder, OSSL_PKEY_PARAM_PUB_KEY, point,
                                          1 + 2 * size) == 1)
-        pkey = build("EC", builder); /* refuses a point that is not on the curve */
+        pkey = jwk_build("EC", builder); /* refuses a point that is not on the curve */
     OSSL_PARAM_BLD_free(builder);
     return pkey;
 }
@@ -154,7 +154,7 @@ static EVP_PKEY *read_pkey(const struct lr_json *jwk, enum kind *kind)
     return NULL;
 }
 
-static void read_key(struct net_jwks *set, const struct lr_json *jwk)
+static void jwk_read_key(struct net_jwks *set, const struct lr_json *jwk)
 {
     struct key *key = &set->keys[set->count];
     struct lr_str text;
@@ -193,7 +193,7 @@ lr_code net_jwks_parse(struct lr_str text, struct net_jwks **out, struct lr_erro
     if (code == LR_OK && (*out = calloc(1, sizeof(**out))) == NULL)
         code = lr_fail(err, LR_OUT_OF_RAM, "no memory for a key set");
     for (uint32_t i = 0; code == LR_OK && i < list->count && (*out)->count < NET_JWKS_MAX; i++)
-        read_key(*out, &list->items[i]);
+        jwk_read_key(*out, &list->items[i]);
     lr_arena_free(&arena);
     return code;
 }
@@ -261,8 +261,8 @@ static bool set_padding(EVP_PKEY_CTX *ctx, const struct algorithm *algorithm)
            EVP_PKEY_CTX_set_rsa_pss_saltlen(ctx, RSA_PSS_SALTLEN_DIGEST) == 1;
 }
 
-static bool check(const struct key *key, const struct algorithm *algorithm, struct lr_str text,
-                  struct lr_str signature)
+static bool jwk_check(const struct key *key, const struct algorithm *algorithm,
+                      struct lr_str text, struct lr_str signature)
 {
     unsigned char der[160];
     if (algorithm->kind == KIND_P256 || algorithm->kind == KIND_P384) {
@@ -299,7 +299,7 @@ lr_code net_jwks_verify(const struct net_jwks *set, struct lr_str algorithm, str
         if (!fits(&set->keys[i], a, id))
             continue;
         has_key = true;
-        if (check(&set->keys[i], a, text, signature))
+        if (jwk_check(&set->keys[i], a, text, signature))
             return LR_OK;
     }
     return has_key ? lr_fail(err, LR_UNAUTHENTICATED, "the signature is wrong")

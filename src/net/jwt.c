@@ -2,8 +2,8 @@
 
 #include "base/base64.h"
 
-static lr_code decode(struct lr_arena *arena, struct lr_str part, const char *what,
-                      struct lr_str *out, struct lr_error *err)
+static lr_code jwt_decode(struct lr_arena *arena, struct lr_str part, const char *what,
+                          struct lr_str *out, struct lr_error *err)
 {
     unsigned char *bytes = lr_arena_alloc(arena, lr_base64url_room(part.len));
     size_t len;
@@ -15,12 +15,12 @@ static lr_code decode(struct lr_arena *arena, struct lr_str part, const char *wh
     return LR_OK;
 }
 
-static lr_code read_object(struct lr_arena *arena, struct lr_str part, const char *what,
-                           const struct lr_json **out, struct lr_error *err)
+static lr_code jwt_read_object(struct lr_arena *arena, struct lr_str part, const char *what,
+                               const struct lr_json **out, struct lr_error *err)
 {
     const struct lr_json_limits limits = {.max_depth = 16};
     struct lr_str text;
-    lr_code code = decode(arena, part, what, &text, err);
+    lr_code code = jwt_decode(arena, part, what, &text, err);
     if (code != LR_OK)
         return code;
     if (lr_json_parse(arena, text, &limits, out, err) != LR_OK)
@@ -45,11 +45,11 @@ lr_code net_jwt_parse(struct lr_arena *arena, struct lr_str token, struct net_jw
                            "a token has three parts with dots between them");
     if (parts[2].len != token.len - parts[0].len - parts[1].len - 2)
         return lr_fail(err, LR_INVALID_ARGUMENT, "a token has three parts, not more");
-    lr_code code = read_object(arena, parts[0], "header", &header, err);
+    lr_code code = jwt_read_object(arena, parts[0], "header", &header, err);
     if (code == LR_OK)
-        code = read_object(arena, parts[1], "claims", &out->claims, err);
+        code = jwt_read_object(arena, parts[1], "claims", &out->claims, err);
     if (code == LR_OK)
-        code = decode(arena, parts[2], "signature", &out->signature, err);
+        code = jwt_decode(arena, parts[2], "signature", &out->signature, err);
     if (code != LR_OK)
         return code;
     if (!lr_json_str(lr_json_get(header, "alg"), &out->algorithm))

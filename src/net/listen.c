@@ -150,7 +150,7 @@ static lr_code bind_host(struct net_listener *l, struct lr_error *err)
 }
 
 /* What the socket itself says; false where it has no address that a client could use. */
-static bool describe(int fd, struct net_listener *out)
+static bool listen_describe(int fd, struct net_listener *out)
 {
     struct sockaddr_storage address = {0};
     socklen_t len = sizeof(address);
@@ -192,7 +192,7 @@ lr_code net_listeners_bind(struct net_listeners *listeners, struct lr_error *err
             code = bind_host(l, err);
         }
         code = code == LR_UNSUPPORTED ? LR_IO : code;
-        if (code == LR_OK && l->port == 0 && describe(l->fd, &bound))
+        if (code == LR_OK && l->port == 0 && listen_describe(l->fd, &bound))
             l->port = bound.port;
     }
     return code;
@@ -201,7 +201,7 @@ lr_code net_listeners_bind(struct net_listeners *listeners, struct lr_error *err
 lr_code net_listener_adopt(int fd, struct net_listener *out, struct lr_error *err)
 {
     *out = (struct net_listener){.fd = fd, .is_shared = true};
-    if (lr_socket_adopt(fd) && describe(fd, out))
+    if (lr_socket_adopt(fd) && listen_describe(fd, out))
         return LR_OK;
     out->fd = -1;
     return lr_fail(err, LR_INVALID_ARGUMENT,

@@ -56,7 +56,7 @@ static void fill_reserve(void)
 }
 
 /* realloc; if that fails, frees the reserve and tries again. */
-static void *grow(void *old, size_t size)
+static void *loop_grow(void *old, size_t size)
 {
     void *memory = realloc(old, size);
     if (memory == NULL && size != 0) {
@@ -69,12 +69,12 @@ static void *grow(void *old, size_t size)
 
 static void *grow_new(size_t size)
 {
-    return grow(NULL, size);
+    return loop_grow(NULL, size);
 }
 
 static void *grow_zeroed(size_t count, size_t size)
 {
-    void *memory = size == 0 || count <= SIZE_MAX / size ? grow(NULL, count * size) : NULL;
+    void *memory = size == 0 || count <= SIZE_MAX / size ? loop_grow(NULL, count * size) : NULL;
     if (memory != NULL)
         memset(memory, 0, count * size);
     return memory;
@@ -94,7 +94,7 @@ void *net_alloc(size_t size)
  * too. */
 static void share_reserve(void)
 {
-    (void)uv_replace_allocator(grow_new, grow, grow_zeroed, free);
+    (void)uv_replace_allocator(grow_new, loop_grow, grow_zeroed, free);
 }
 
 /* ---- posted calls ---- */
@@ -361,7 +361,7 @@ void net_loop_burst_end(struct net_loop *loop)
 
 /* ---- timers and signals ---- */
 
-static void on_timer(uv_timer_t *handle)
+static void loop_on_timer(uv_timer_t *handle)
 {
     struct net_timer *timer = handle->data;
     timer->fn(timer->arg);
@@ -387,7 +387,7 @@ struct net_timer *net_timer_start(struct net_loop *loop, uint64_t after_ms, uint
     loop->timers = timer;
     /* The loop's clock stands still during a turn, so a long turn would shorten the timeout. */
     uv_update_time(&loop->uv);
-    (void)uv_timer_start(&timer->uv, on_timer, after_ms, repeat_ms);
+    (void)uv_timer_start(&timer->uv, loop_on_timer, after_ms, repeat_ms);
     return timer;
 }
 
@@ -404,7 +404,7 @@ void net_timer_stop(struct net_timer *timer)
     uv_close((uv_handle_t *)&timer->uv, on_handle_closed);
 }
 
-static void on_signal(uv_signal_t *handle, int number)
+static void loop_on_signal(uv_signal_t *handle, int number)
 {
     (void)number;
     struct net_signal *sig = handle->data;
@@ -429,7 +429,7 @@ lr_code net_signal_start(struct net_loop *loop, int number, net_loop_fn fn, void
     if (sig->next != NULL)
         sig->next->prev = sig;
     loop->signals = sig;
-    rc = uv_signal_start(&sig->uv, on_signal, number);
+    rc = uv_signal_start(&sig->uv, loop_on_signal, number);
     if (rc != 0) {
         net_signal_stop(sig);
         return lr_fail(err, LR_INVALID_ARGUMENT, "cannot watch signal %d: %s", number,

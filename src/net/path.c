@@ -4,8 +4,8 @@
 #include "base/utf8.h"
 
 /* Decodes raw into out, which needs at most raw.len bytes; false for a broken escape. */
-static bool decode(struct lr_str raw, bool keep_slash, bool plus_is_blank, char *out,
-                   size_t *len)
+static bool path_decode(struct lr_str raw, bool keep_slash, bool plus_is_blank, char *out,
+                        size_t *len)
 {
     *len = 0;
     for (size_t i = 0; i < raw.len; i++) {
@@ -49,7 +49,7 @@ static lr_code decode_segment(struct lr_arena *arena, struct lr_str raw, bool ke
     if (text == NULL)
         return lr_fail(err, LR_OUT_OF_RAM, "no memory for the path");
     size_t len = 0;
-    if (!decode(raw, keep_slash, false, text, &len))
+    if (!path_decode(raw, keep_slash, false, text, &len))
         return lr_fail(err, LR_INVALID_ARGUMENT, "the path has a broken %%-escape");
     text[len] = '\0';
     *out = lr_str(text, len);
@@ -70,8 +70,8 @@ static struct lr_str without_last_slash(struct lr_str path)
     return has_one ? lr_str_sub(path, 0, path.len - 1) : path;
 }
 
-static lr_code walk(struct lr_arena *arena, struct lr_str raw_path, bool keep_slash,
-                    struct net_path *out, struct lr_error *err)
+static lr_code path_walk(struct lr_arena *arena, struct lr_str raw_path, bool keep_slash,
+                         struct net_path *out, struct lr_error *err)
 {
     out->count = 0;
     raw_path = without_last_slash(raw_path);
@@ -102,7 +102,7 @@ static lr_code walk(struct lr_arena *arena, struct lr_str raw_path, bool keep_sl
 lr_code net_path_split(struct lr_arena *arena, struct lr_str raw_path, struct net_path *out,
                        struct lr_error *err)
 {
-    return walk(arena, raw_path, false, out, err);
+    return path_walk(arena, raw_path, false, out, err);
 }
 
 /* True for a path that needs no decoding and so no copy; most paths are plain. */
@@ -128,7 +128,7 @@ lr_code net_path_decode(struct lr_arena *arena, struct lr_str raw_path, struct l
     if (is_plain(raw_path) || lr_str_eq_z(raw_path, "*"))
         return LR_OK;
     struct net_path parts;
-    lr_code code = walk(arena, raw_path, true, &parts, err);
+    lr_code code = path_walk(arena, raw_path, true, &parts, err);
     if (code != LR_OK)
         return code;
     char *text = lr_arena_alloc(arena, raw_path.len + 1);
@@ -159,11 +159,11 @@ bool net_query_get(struct lr_arena *arena, struct lr_str query, const char *name
         size_t len = 0;
         if (text == NULL)
             return false;
-        if (!decode(key, false, true, text, &len) || !lr_str_eq_z(lr_str(text, len), name))
+        if (!path_decode(key, false, true, text, &len) || !lr_str_eq_z(lr_str(text, len), name))
             continue;
         struct lr_str value =
             mark == LR_STR_NONE ? lr_str("", 0) : lr_str_sub(part, mark + 1, part.len);
-        if (!decode(value, false, true, text, &len) || !lr_utf8_valid(lr_str(text, len)))
+        if (!path_decode(value, false, true, text, &len) || !lr_utf8_valid(lr_str(text, len)))
             return false;
         text[len] = '\0';
         *out = lr_str(text, len);

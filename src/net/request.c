@@ -41,7 +41,7 @@ void net_server_request_set_gone(struct net_request *req)
     net_task_queue(req->part->loop, &req->gone_task);
 }
 
-static void bury(void *arg)
+static void request_bury(void *arg)
 {
     struct net_request *req = arg;
     lr_buf_free(&req->collected);
@@ -61,7 +61,7 @@ void net_server_request_end(struct net_request *req)
         handler->on_end(handler->arg, req);
     atomic_fetch_sub_explicit(&part->server->active, 1, memory_order_relaxed);
     part->active--;
-    net_loop_bury(part->loop, bury, req);
+    net_loop_bury(part->loop, request_bury, req);
     net_server_part_check_stopped(part);
 }
 

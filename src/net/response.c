@@ -62,7 +62,7 @@ static const char *settle_connection(struct net_request *req)
 }
 
 /* The handler has ended the request: continues or closes the connection. */
-static void finish(struct net_request *req, bool is_cut)
+static void response_finish(struct net_request *req, bool is_cut)
 {
     struct server_conn *sc = req->conn;
     bool keeps_alive = req->keeps_alive;
@@ -78,7 +78,7 @@ static void finish(struct net_request *req, bool is_cut)
 
 /* ---- headers of the answer ---- */
 
-static bool is_ours(struct lr_str name)
+static bool response_is_ours(struct lr_str name)
 {
     static const char *const names[] = {"content-length", "transfer-encoding", "connection",
                                         "date", "content-type"};
@@ -92,7 +92,7 @@ static bool is_ours(struct lr_str name)
 void net_response_header(struct net_request *req, const char *name, struct lr_str value)
 {
     struct lr_str field = lr_str_z(name);
-    if (req->response != RESPONSE_NONE || !net_header_name_ok(field) || is_ours(field))
+    if (req->response != RESPONSE_NONE || !net_header_name_ok(field) || response_is_ours(field))
         return;
     lr_buf_add_str(&req->extra, field);
     lr_buf_add_z(&req->extra, ": ");
@@ -143,7 +143,7 @@ static void respond(struct net_request *req, int status, const char *content_typ
         if (!put_head(&loop->scratch, loop, status, content_type,
                       bare ? LENGTH_NONE : (int64_t)body.len, settle_connection(req),
                       &req->extra)) {
-            finish(req, true);
+            response_finish(req, true);
             return;
         }
         struct lr_str parts[2] = {lr_buf_str(&loop->scratch), body};
@@ -151,7 +151,7 @@ static void respond(struct net_request *req, int status, const char *content_typ
         net_conn_write(&req->conn->conn, parts, sends_body ? 2 : 1);
         req->bytes_sent = sends_body ? body.len : 0;
     }
-    finish(req, false);
+    response_finish(req, false);
 }
 
 void net_respond(struct net_request *req, int status, const char *content_type,
@@ -303,8 +303,8 @@ static struct lr_str put_chunk_size(char out[20], size_t size)
 
 /* Writes one chunk, or plain bytes for HTTP/1.0; `after` follows a chunk.  `room`: bytes that
  * the queue may have before. */
-static lr_code write_piece(struct net_request *req, struct lr_str bytes, struct lr_str after,
-                           uint64_t room)
+static lr_code response_write_piece(struct net_request *req, struct lr_str bytes,
+                                    struct lr_str after, uint64_t room)
 {
     /* A failed write is reported by on_gone in the next turn; a handler that writes in a loop
      * must learn of it at once. */
@@ -337,23 +337,24 @@ static lr_code write_piece(struct net_request *req, struct lr_str bytes, struct 
 lr_code net_stream_write(struct net_request *req, struct lr_str bytes)
 {
     uint64_t most = req->part->server->config.max_stream_bytes;
-    return bytes.len > most ? LR_TOO_LARGE
-                            : write_piece(req, bytes, LR_STR_LIT("\r\n"), most - bytes.len);
+    return bytes.len > most
+               ? LR_TOO_LARGE
+               : response_write_piece(req, bytes, LR_STR_LIT("\r\n"), most - bytes.len);
 }
 
 lr_code net_stream_write_made(struct net_request *req, struct lr_str bytes)
 {
-    return write_piece(req, bytes, LR_STR_LIT("\r\n"),
-                       req->part->server->config.max_stream_bytes);
+    return response_write_piece(req, bytes, LR_STR_LIT("\r\n"),
+                                req->part->server->config.max_stream_bytes);
 }
 
 lr_code net_stream_finish(struct net_request *req, struct lr_str bytes)
 {
     bool in_one = req->is_chunked && !req->is_head_method && bytes.len != 0;
-    lr_code code = write_piece(
+    lr_code code = response_write_piece(
         req, bytes, in_one ? LR_STR_LIT("\r\n0\r\n\r\n") : LR_STR_LIT("\r\n"), UINT64_MAX);
     if (code == LR_OK && in_one)
-        finish(req, false);
+        response_finish(req, false);
     else
         net_stream_end(req);
     return code;
@@ -388,13 +389,13 @@ void net_stream_end(struct net_request *req)
         if (count != 0)
             net_conn_write(&req->conn->conn, parts, count);
     }
-    finish(req, false);
+    response_finish(req, false);
 }
 
 void net_stream_abort(struct net_request *req)
 {
     if (req->response != RESPONSE_ENDED)
-        finish(req, true);
+        response_finish(req, true);
 }
 
 bool net_response_begun(const struct net_request *req)

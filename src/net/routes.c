@@ -1,8 +1,8 @@
 #include "net/routes.h"
 
 /* Joins segments [from, to) with '/'. */
-static struct lr_str join(const struct net_path *path, size_t from, size_t to,
-                          struct lr_arena *arena)
+static struct lr_str routes_join(const struct net_path *path, size_t from, size_t to,
+                                 struct lr_arena *arena)
 {
     size_t len = 0;
     for (size_t i = from; i < to; i++)
@@ -36,7 +36,7 @@ static bool matches(const char *pattern, const struct net_path *path, struct lr_
             if (path->count < j + 1 + after)
                 return false;
             size_t end = path->count - after;
-            *tail = join(path, j, end, arena);
+            *tail = routes_join(path, j, end, arena);
             j = end;
         } else if (lr_str_eq_z(parts[i], "*")) {
             *tail = path->segments[j++];

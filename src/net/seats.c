@@ -100,7 +100,7 @@ static void unlink_idle(struct net_seats *seats, struct net_seat *seat)
     seat->state = NET_SEAT_BUSY;
 }
 
-static struct net_seat *lose(struct net_seats *seats, struct net_seat *seat)
+static struct net_seat *seats_lose(struct net_seats *seats, struct net_seat *seat)
 {
     if (seat == NULL)
         return NULL;
@@ -113,17 +113,17 @@ static struct net_seat *lose(struct net_seats *seats, struct net_seat *seat)
 
 /* ---- seats ---- */
 
-static enum net_seats_answer take(struct net_seats *seats, struct net_peer *peer,
-                                  bool is_shared, struct net_seat **lost)
+static enum net_seats_answer seats_take(struct net_seats *seats, struct net_peer *peer,
+                                        bool is_shared, struct net_seat **lost)
 {
     peer->count++; /* first, because dropping the last connection of an address would free it */
     seats->count++;
     if (!is_shared && peer->count > seats->max_per_peer) {
-        *lost = lose(seats, peer->idle.first);
+        *lost = seats_lose(seats, peer->idle.first);
         return *lost != NULL ? NET_SEATS_TAKEN : NET_SEATS_PEER_FULL;
     }
     if (seats->count > seats->max) {
-        *lost = lose(seats, seats->idle.first);
+        *lost = seats_lose(seats, seats->idle.first);
         return *lost != NULL ? NET_SEATS_TAKEN : NET_SEATS_FULL;
     }
     return NET_SEATS_TAKEN;
@@ -138,7 +138,7 @@ enum net_seats_answer net_seats_take(struct net_seats *seats,
     (void)pthread_mutex_lock(&seats->lock);
     *peer = peer_of(seats, address);
     if (*peer != NULL)
-        answer = take(seats, *peer, is_shared, lost);
+        answer = seats_take(seats, *peer, is_shared, lost);
     if (*peer != NULL && answer != NET_SEATS_TAKEN) {
         peer_drop(seats, *peer);
         *peer = NULL;
@@ -150,7 +150,7 @@ enum net_seats_answer net_seats_take(struct net_seats *seats,
 struct net_seat *net_seats_oldest(struct net_seats *seats)
 {
     (void)pthread_mutex_lock(&seats->lock);
-    struct net_seat *seat = lose(seats, seats->idle.first);
+    struct net_seat *seat = seats_lose(seats, seats->idle.first);
     (void)pthread_mutex_unlock(&seats->lock);
     return seat;
 }

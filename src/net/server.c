@@ -41,9 +41,9 @@ struct arrival {
     char remote[46];
 };
 
-static void release(struct net_server *server);
+static void server_release(struct net_server *server);
 
-static void settle(void *arg)
+static void server_settle(void *arg)
 {
     struct arrival *arrival = arg;
     struct server_part *part = arrival->part;
@@ -62,8 +62,8 @@ static void settle(void *arg)
 static void settle_elsewhere(void *arg)
 {
     struct net_server *server = ((struct arrival *)arg)->part->server;
-    settle(arg);
-    release(server);
+    server_settle(arg);
+    server_release(server);
 }
 
 static struct server_part *least_loaded(struct server_part *here)
@@ -89,12 +89,12 @@ static void remote_text(const struct sockaddr_storage *address, char out[46])
         (void)memmove(out, out + 7, strlen(out + 7) + 1);
 }
 
-static void make_room(void *arg)
+static void server_make_room(void *arg)
 {
     struct server_conn *sc = arg;
     struct net_server *server = sc->part->server;
     net_server_conn_make_room(sc);
-    release(server);
+    server_release(server);
 }
 
 /* Tells a connection, on its own loop, that its seat is lost.  Until then neither the
@@ -106,7 +106,7 @@ static void call_away(struct net_server *server, struct net_seat *seat)
     struct server_conn *sc =
         (struct server_conn *)(void *)((char *)seat - offsetof(struct server_conn, seat));
     atomic_fetch_add(&server->holds, 1);
-    net_loop_post(sc->part->loop, make_room, sc);
+    net_loop_post(sc->part->loop, server_make_room, sc);
 }
 
 /* Limited in rate, so that a flood of connections does not fill the log. */
@@ -167,7 +167,7 @@ static void welcome(struct server_part *here, int fd, struct sockaddr_storage *a
     (void)memcpy(arrival->remote, remote, sizeof(remote));
     atomic_fetch_add(&arrival->part->load, 1);
     if (arrival->part == here) {
-        settle(arrival);
+        server_settle(arrival);
         return;
     }
     /* The other part may stop before the connection reaches it: hold the server until then. */
@@ -358,7 +358,7 @@ static void report_stopped(void *arg)
 }
 
 /* Whoever drops the last hold reports the stop; the server must not be used after that. */
-static void release(struct net_server *server)
+static void server_release(struct net_server *server)
 {
     struct net_loop *first = net_loops_get(server->loops, 0);
     if (atomic_fetch_sub(&server->holds, 1) == 1)
@@ -373,7 +373,7 @@ void net_server_part_check_stopped(struct server_part *part)
     part->is_stopped = true;
     net_timer_stop(part->cut);
     part->cut = NULL;
-    release(part->server);
+    server_release(part->server);
 }
 
 /* How long a leaving server waits for another request on an idle connection. */

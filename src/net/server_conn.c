@@ -31,7 +31,7 @@ enum {
 /* ---- refusals ---- */
 
 /* Refuses input that is wrong before a request exists. */
-static void refuse(struct server_conn *sc, int status, const struct lr_error *err)
+static void server_conn_refuse(struct server_conn *sc, int status, const struct lr_error *err)
 {
     atomic_fetch_add_explicit(&sc->part->server->refused, 1, memory_order_relaxed);
     net_server_send_refusal(sc, status, err, false);
@@ -166,7 +166,7 @@ static void begin_request(struct server_conn *sc, struct lr_str block)
     int status = 400;
     if (req == NULL) {
         (void)lr_fail(&err, LR_OUT_OF_RAM, "no memory for a request");
-        refuse(sc, 503, &err);
+        server_conn_refuse(sc, 503, &err);
         return;
     }
     lr_code code = net_head_parse_request(&req->arena, block, sc->scan.line_count, &req->head,
@@ -176,7 +176,7 @@ static void begin_request(struct server_conn *sc, struct lr_str block)
     if (code != LR_OK) {
         lr_arena_free(&req->arena);
         free(req);
-        refuse(sc, status, &err);
+        server_conn_refuse(sc, status, &err);
         return;
     }
     atomic_fetch_add_explicit(&server->requests, 1, memory_order_relaxed);
@@ -213,11 +213,11 @@ static bool consume_head(struct server_conn *sc, struct lr_str *input)
         (void)lr_fail(&err, LR_HEADERS_TOO_LARGE,
                       "the head is larger than the limit of %u bytes",
                       config->max_header_bytes);
-        refuse(sc, 431, &err);
+        server_conn_refuse(sc, 431, &err);
         return true;
     }
     if (result == NET_HEAD_BAD) {
-        refuse(sc, 400, &err);
+        server_conn_refuse(sc, 400, &err);
         return true;
     }
     if (result == NET_HEAD_MORE) {
@@ -272,7 +272,7 @@ void net_server_conn_update_reading(struct server_conn *sc)
     net_conn_read(&sc->conn, sc->is_lingering || (!is_held && !is_full));
 }
 
-static void on_data(void *owner, struct lr_str bytes)
+static void server_conn_on_data(void *owner, struct lr_str bytes)
 {
     struct server_conn *sc = owner;
     if (sc->is_lingering)
@@ -355,7 +355,7 @@ void net_server_conn_make_room(struct server_conn *sc)
     /* else the connection has got a request meanwhile and closes after its answer */
 }
 
-static void on_end(void *owner, const struct lr_error *err)
+static void server_conn_on_end(void *owner, const struct lr_error *err)
 {
     struct server_conn *sc = owner;
     struct net_request *req = sc->req;
@@ -381,7 +381,7 @@ static void on_end(void *owner, const struct lr_error *err)
         net_server_request_end(req);
 }
 
-static void on_drain(void *owner)
+static void server_conn_on_drain(void *owner)
 {
     struct server_conn *sc = owner;
     if (sc->close_when_drained) {
@@ -418,7 +418,7 @@ static void on_deadline(void *owner)
     } else if (sc->head_begun) {
         (void)lr_fail(&err, LR_REQUEST_TIMEOUT, "the head was not complete within %u ms",
                       config->header_timeout_ms);
-        refuse(sc, 408, &err);
+        server_conn_refuse(sc, 408, &err);
     } else {
         net_server_conn_close(sc);
     }
@@ -430,7 +430,7 @@ static void on_secure(void *owner)
     net_conn_set_deadline(&sc->conn, sc->part->server->config.idle_timeout_ms);
 }
 
-static void on_closed(void *owner)
+static void server_conn_on_closed(void *owner)
 {
     struct server_conn *sc = owner;
     struct server_part *part = sc->part;
@@ -451,12 +451,12 @@ static void on_closed(void *owner)
 }
 
 static const struct net_conn_events events = {
-    .on_data = on_data,
-    .on_end = on_end,
-    .on_drain = on_drain,
+    .on_data = server_conn_on_data,
+    .on_end = server_conn_on_end,
+    .on_drain = server_conn_on_drain,
     .on_secure = on_secure,
     .on_deadline = on_deadline,
-    .on_closed = on_closed,
+    .on_closed = server_conn_on_closed,
 };
 
 bool net_server_conn_create(struct server_part *part, int fd, bool is_unix, const char *remote,

@@ -171,8 +171,8 @@ static char *copy_of(const char *text)
     return copy;
 }
 
-static lr_code create(bool is_server, const char *first, const char *second,
-                      struct net_tls **out, struct lr_error *err)
+static lr_code tls_create(bool is_server, const char *first, const char *second,
+                          struct net_tls **out, struct lr_error *err)
 {
     *out = NULL;
     struct net_tls *tls = net_alloc(sizeof(*tls));
@@ -195,12 +195,12 @@ static lr_code create(bool is_server, const char *first, const char *second,
 lr_code net_tls_server_create(const char *cert_file, const char *key_file, struct net_tls **out,
                               struct lr_error *err)
 {
-    return create(true, cert_file, key_file, out, err);
+    return tls_create(true, cert_file, key_file, out, err);
 }
 
 lr_code net_tls_client_create(const char *ca_file, struct net_tls **out, struct lr_error *err)
 {
-    return create(false, ca_file, NULL, out, err);
+    return tls_create(false, ca_file, NULL, out, err);
 }
 
 struct net_tls *net_tls_ref(struct net_tls *tls)
