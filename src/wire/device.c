@@ -29,7 +29,8 @@ void wire_devices_write(struct lr_buf *out, const struct wire_device *devices, s
     lr_json_end_array(&w);
 }
 
-static bool take_text(const struct lr_json *item, const char *key, char *out, size_t size)
+static bool device_take_text(const struct lr_json *item, const char *key, char *out,
+                             size_t size)
 {
     struct lr_str text;
     if (!lr_json_str(lr_json_get(item, key), &text) || text.len >= size)
@@ -45,13 +46,14 @@ static bool read_device(const struct lr_json *item, struct wire_device *d)
     if (!lr_json_u64(lr_json_get(item, "number"), &number) || number > UINT32_MAX)
         return false;
     d->number = (uint32_t)number;
-    return take_text(item, "title", d->title, sizeof(d->title)) &&
-           take_text(item, "type", d->type, sizeof(d->type)) &&
-           take_text(item, "api", d->api, sizeof(d->api)) &&
-           take_text(item, "uuid", d->uuid, sizeof(d->uuid)) &&
+    return device_take_text(item, "title", d->title, sizeof(d->title)) &&
+           device_take_text(item, "type", d->type, sizeof(d->type)) &&
+           device_take_text(item, "api", d->api, sizeof(d->api)) &&
+           device_take_text(item, "uuid", d->uuid, sizeof(d->uuid)) &&
            lr_json_u64(lr_json_get(item, "memory"), &d->memory) &&
            lr_json_u64(lr_json_get(item, "budget"), &d->budget) &&
-           (lr_json_get(item, "why") == NULL || take_text(item, "why", d->why, sizeof(d->why)));
+           (lr_json_get(item, "why") == NULL ||
+            device_take_text(item, "why", d->why, sizeof(d->why)));
 }
 
 lr_code wire_devices_parse(struct lr_str text, struct wire_device out[WIRE_VULKAN_MAX],

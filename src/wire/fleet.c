@@ -10,7 +10,7 @@ enum { TEXT_MAX = 512 << 10 }; /* of one string: a chat template is the longest 
 
 /* ---- writing ---- */
 
-static void put_text(struct lr_json_writer *w, const char *key, struct lr_str text)
+static void fleet_put_text(struct lr_json_writer *w, const char *key, struct lr_str text)
 {
     if (text.len != 0)
         lr_json_member_str(w, key, text);
@@ -49,7 +49,7 @@ static void write_model(struct lr_json_writer *w, const struct wire_fleet_model 
     lr_json_begin_object(w);
     lr_json_member_str(w, "id", m->id);
     lr_json_member_str(w, "state", m->state);
-    put_text(w, "reason", m->reason);
+    fleet_put_text(w, "reason", m->reason);
     lr_json_member_bool(w, "can_run", m->can_run);
     lr_json_member_bool(w, "loaded", m->is_loaded);
     lr_json_member_bool(w, "pinned", m->is_pinned);
@@ -72,26 +72,26 @@ static void write_model(struct lr_json_writer *w, const struct wire_fleet_model 
     lr_json_member_u64(w, "prefill_us", m->prefill_us);
     lr_json_member_u64(w, "step_us", m->step_us);
     if (!full && protocol >= WIRE_SINCE_WEIGHTS)
-        put_text(w, "weights", m->weights);
+        fleet_put_text(w, "weights", m->weights);
     if (full) {
-        put_text(w, "chat_template", m->chat_template);
-        put_text(w, "dialect", m->dialect);
+        fleet_put_text(w, "chat_template", m->chat_template);
+        fleet_put_text(w, "dialect", m->dialect);
         /* for routers of protocol 2, which know this one by a flag */
         lr_json_member_bool(w, "harmony", lr_str_eq_z(m->dialect, "harmony"));
-        put_text(w, "bos_token", m->bos_token);
-        put_text(w, "eos_token", m->eos_token);
-        put_text(w, "unk_token", m->unk_token);
-        put_text(w, "pad_token", m->pad_token);
+        fleet_put_text(w, "bos_token", m->bos_token);
+        fleet_put_text(w, "eos_token", m->eos_token);
+        fleet_put_text(w, "unk_token", m->unk_token);
+        fleet_put_text(w, "pad_token", m->pad_token);
         if (m->sampling.given != 0) {
             lr_json_key(w, "sampling");
             lr_json_begin_object(w);
             wire_sampling_write(w, &m->sampling);
             lr_json_end_object(w);
         }
-        put_text(w, "engine", m->engine);
-        put_text(w, "runtime", m->runtime);
-        put_text(w, "architecture", m->architecture);
-        put_text(w, "format", m->format);
+        fleet_put_text(w, "engine", m->engine);
+        fleet_put_text(w, "runtime", m->runtime);
+        fleet_put_text(w, "architecture", m->architecture);
+        fleet_put_text(w, "format", m->format);
         lr_json_member_u64(w, "context_tokens", m->context_tokens);
         lr_json_member_u64(w, "weight_bytes", m->weight_bytes);
         lr_json_member_u64(w, "kv_bytes", m->kv_bytes);
@@ -136,7 +136,7 @@ static void write_state(struct lr_json_writer *w, const struct wire_heartbeat *m
         if (m->pools[i].gpu.reported != 0 || m->pools[i].gpu.is_faulty) {
             lr_json_member_object(w, "gpu");
             wire_gpu_write(w, &m->pools[i].gpu);
-            put_text(w, "reason", m->pools[i].fault);
+            fleet_put_text(w, "reason", m->pools[i].fault);
             lr_json_end_object(w);
         }
         lr_json_end_object(w);
@@ -163,7 +163,7 @@ void wire_join_write(struct lr_buf *out, const struct wire_join *m)
     lr_json_member_str(&w, "version", m->version);
     lr_json_member_str(&w, "node_id", m->node_id);
     lr_json_member_str(&w, "name", m->name);
-    put_text(&w, "url", m->url);
+    fleet_put_text(&w, "url", m->url);
     lr_json_member_u64(&w, "port", m->port);
     lr_json_member_bool(&w, "tls", m->has_tls);
     lr_json_member_str(&w, "device", m->device);
@@ -180,8 +180,8 @@ void wire_join_write(struct lr_buf *out, const struct wire_join *m)
  * its heartbeat.
  */
 
-static lr_code read_text(const struct lr_json *obj, const char *key, bool required,
-                         struct lr_str *out, struct lr_error *err)
+static lr_code fleet_read_text(const struct lr_json *obj, const char *key, bool required,
+                               struct lr_str *out, struct lr_error *err)
 {
     const struct lr_json *v = lr_json_get(obj, key);
     *out = (struct lr_str){0};
@@ -192,8 +192,8 @@ static lr_code read_text(const struct lr_json *obj, const char *key, bool requir
     return LR_OK;
 }
 
-static lr_code read_number(const struct lr_json *obj, const char *key, uint64_t max,
-                           uint64_t *out, struct lr_error *err)
+static lr_code fleet_read_number(const struct lr_json *obj, const char *key, uint64_t max,
+                                 uint64_t *out, struct lr_error *err)
 {
     const struct lr_json *v = lr_json_get(obj, key);
     *out = 0;
@@ -205,7 +205,7 @@ static lr_code read_number(const struct lr_json *obj, const char *key, uint64_t 
     return LR_OK;
 }
 
-static bool read_flag(const struct lr_json *obj, const char *key)
+static bool fleet_read_flag(const struct lr_json *obj, const char *key)
 {
     bool value = false;
     return lr_json_bool(lr_json_get(obj, key), &value) && value;
@@ -218,11 +218,11 @@ static void ignore(struct wire_heartbeat *m, const char *key)
 }
 
 /* "" for a missing or wrong member. */
-static struct lr_str take_text(const struct lr_json *obj, const char *key,
-                               struct wire_heartbeat *m)
+static struct lr_str fleet_take_text(const struct lr_json *obj, const char *key,
+                                     struct wire_heartbeat *m)
 {
     struct lr_str text;
-    if (read_text(obj, key, false, &text, NULL) == LR_OK)
+    if (fleet_read_text(obj, key, false, &text, NULL) == LR_OK)
         return text;
     ignore(m, key);
     return (struct lr_str){0};
@@ -233,7 +233,7 @@ static uint64_t take_number(const struct lr_json *obj, const char *key, uint64_t
                             struct wire_heartbeat *m)
 {
     uint64_t number;
-    if (read_number(obj, key, max, &number, NULL) == LR_OK)
+    if (fleet_read_number(obj, key, max, &number, NULL) == LR_OK)
         return number;
     ignore(m, key);
     return 0;
@@ -260,16 +260,16 @@ static struct lr_sampling_defaults take_sampling(const struct lr_json *v)
 }
 
 /* False: the model's id or state is missing. */
-static bool take_model(const struct lr_json *v, struct wire_fleet_model *m,
-                       struct wire_heartbeat *out)
+static bool fleet_take_model(const struct lr_json *v, struct wire_fleet_model *m,
+                             struct wire_heartbeat *out)
 {
     *m = (struct wire_fleet_model){
-        .id = take_text(v, "id", out),
-        .state = take_text(v, "state", out),
-        .reason = take_text(v, "reason", out),
-        .can_run = read_flag(v, "can_run"),
-        .is_loaded = read_flag(v, "loaded"),
-        .is_pinned = read_flag(v, "pinned"),
+        .id = fleet_take_text(v, "id", out),
+        .state = fleet_take_text(v, "state", out),
+        .reason = fleet_take_text(v, "reason", out),
+        .can_run = fleet_read_flag(v, "can_run"),
+        .is_loaded = fleet_read_flag(v, "loaded"),
+        .is_pinned = fleet_read_flag(v, "pinned"),
         .slots = (uint32_t)take_number(v, "slots", WIRE_FLEET_SLOTS_MAX, out),
         .replicas = (uint32_t)take_number(v, "replicas", WIRE_FLEET_SLOTS_MAX, out),
         .max_context = take_number(v, "max_context", UINT32_MAX, out),
@@ -285,35 +285,35 @@ static bool take_model(const struct lr_json *v, struct wire_fleet_model *m,
         .load_ms = take_number(v, "load_ms", UINT32_MAX, out),
         .prefill_us = take_number(v, "prefill_us", UINT32_MAX, out),
         .step_us = take_number(v, "step_us", UINT32_MAX, out),
-        .weights = take_text(v, "weights", out),
-        .chat_template = take_text(v, "chat_template", out),
-        .dialect = take_text(v, "dialect", out),
-        .bos_token = take_text(v, "bos_token", out),
-        .eos_token = take_text(v, "eos_token", out),
-        .unk_token = take_text(v, "unk_token", out),
-        .pad_token = take_text(v, "pad_token", out),
+        .weights = fleet_take_text(v, "weights", out),
+        .chat_template = fleet_take_text(v, "chat_template", out),
+        .dialect = fleet_take_text(v, "dialect", out),
+        .bos_token = fleet_take_text(v, "bos_token", out),
+        .eos_token = fleet_take_text(v, "eos_token", out),
+        .unk_token = fleet_take_text(v, "unk_token", out),
+        .pad_token = fleet_take_text(v, "pad_token", out),
         .sampling = take_sampling(lr_json_get(v, "sampling")),
-        .engine = take_text(v, "engine", out),
-        .runtime = take_text(v, "runtime", out),
-        .architecture = take_text(v, "architecture", out),
-        .format = take_text(v, "format", out),
+        .engine = fleet_take_text(v, "engine", out),
+        .runtime = fleet_take_text(v, "runtime", out),
+        .architecture = fleet_take_text(v, "architecture", out),
+        .format = fleet_take_text(v, "format", out),
         .context_tokens = take_number(v, "context_tokens", UINT64_MAX, out),
         .weight_bytes = take_number(v, "weight_bytes", UINT64_MAX, out),
         .kv_bytes = take_number(v, "kv_bytes", UINT64_MAX, out),
     };
-    if (m->dialect.len == 0 && read_flag(v, "harmony")) /* a node of protocol 2 */
+    if (m->dialect.len == 0 && fleet_read_flag(v, "harmony")) /* a node of protocol 2 */
         m->dialect = LR_STR_LIT("harmony");
     return m->id.len != 0 && m->state.len != 0;
 }
 
 static void take_gpu(const struct lr_json *v, struct wire_gpu *gpu, struct wire_heartbeat *out)
 {
-    *gpu = (struct wire_gpu){.is_faulty = v != NULL && read_flag(v, "faulty")};
+    *gpu = (struct wire_gpu){.is_faulty = v != NULL && fleet_read_flag(v, "faulty")};
     for (uint32_t i = 0; v != NULL && i < WIRE_GPU_FIGURE_COUNT; i++) {
         uint64_t value;
         if (lr_json_get(v, wire_gpu_rows[i].name) == NULL)
             continue;
-        if (read_number(v, wire_gpu_rows[i].name, UINT64_MAX, &value, NULL) == LR_OK)
+        if (fleet_read_number(v, wire_gpu_rows[i].name, UINT64_MAX, &value, NULL) == LR_OK)
             wire_gpu_set(gpu, i, value);
         else
             ignore(out, wire_gpu_rows[i].name);
@@ -337,14 +337,14 @@ static lr_code read_state(struct lr_arena *arena, const struct lr_json *obj,
                           struct wire_heartbeat *out, struct lr_error *err)
 {
     const struct lr_json *items = NULL;
-    *out = (struct wire_heartbeat){.is_draining = read_flag(obj, "draining")};
+    *out = (struct wire_heartbeat){.is_draining = fleet_read_flag(obj, "draining")};
     out->epoch = take_number(obj, "epoch", UINT64_MAX, out);
     uint32_t count = take_array(obj, "models", WIRE_FLEET_MODELS_MAX, &items, out);
     struct wire_fleet_model *models = lr_arena_array(arena, count + 1u, sizeof(*models));
     if (models == NULL)
         return lr_fail(err, LR_OUT_OF_RAM, "no memory for %u models", count);
     for (uint32_t i = 0; i < count; i++) {
-        if (take_model(&items[i], &models[out->model_count], out))
+        if (fleet_take_model(&items[i], &models[out->model_count], out))
             out->model_count++;
         else
             ignore(out, "models");
@@ -356,13 +356,13 @@ static lr_code read_state(struct lr_arena *arena, const struct lr_json *obj,
         return lr_fail(err, LR_OUT_OF_RAM, "no memory for %u pools", count);
     for (uint32_t i = 0; i < count; i++) {
         struct wire_fleet_pool *pool = &pools[out->pool_count];
-        pool->name = take_text(&items[i], "name", out);
-        pool->title = take_text(&items[i], "title", out);
+        pool->name = fleet_take_text(&items[i], "name", out);
+        pool->title = fleet_take_text(&items[i], "title", out);
         pool->total = take_number(&items[i], "total", UINT64_MAX, out);
         pool->used = take_number(&items[i], "used", UINT64_MAX, out);
         const struct lr_json *gpu = lr_json_get(&items[i], "gpu");
         take_gpu(gpu, &pool->gpu, out);
-        pool->fault = gpu != NULL ? take_text(gpu, "reason", out) : (struct lr_str){0};
+        pool->fault = gpu != NULL ? fleet_take_text(gpu, "reason", out) : (struct lr_str){0};
         if (pool->name.len != 0)
             out->pool_count++;
         else
@@ -372,8 +372,8 @@ static lr_code read_state(struct lr_arena *arena, const struct lr_json *obj,
     return LR_OK;
 }
 
-static lr_code read_object(struct lr_arena *arena, struct lr_str text,
-                           const struct lr_json **out, struct lr_error *err)
+static lr_code fleet_read_object(struct lr_arena *arena, struct lr_str text,
+                                 const struct lr_json **out, struct lr_error *err)
 {
     lr_code code = lr_json_parse(arena, text, NULL, out, err);
     if (code == LR_OK && (*out)->type != LR_JSON_OBJECT)
@@ -385,7 +385,7 @@ lr_code wire_heartbeat_parse(struct lr_arena *arena, struct lr_str text,
                              struct wire_heartbeat *out, struct lr_error *err)
 {
     const struct lr_json *obj;
-    lr_code code = read_object(arena, text, &obj, err);
+    lr_code code = fleet_read_object(arena, text, &obj, err);
     if (code == LR_OK)
         code = read_state(arena, obj, out, err);
     return code == LR_OK ? wire_fleet_live_read(arena, obj, out, err) : code;
@@ -397,11 +397,11 @@ lr_code wire_join_parse(struct lr_arena *arena, struct lr_str text, struct wire_
     const struct lr_json *obj;
     uint64_t protocol, port;
     *out = (struct wire_join){0};
-    lr_code code = read_object(arena, text, &obj, err);
+    lr_code code = fleet_read_object(arena, text, &obj, err);
     if (code == LR_OK)
-        code = read_number(obj, "protocol", UINT32_MAX, &protocol, err);
+        code = fleet_read_number(obj, "protocol", UINT32_MAX, &protocol, err);
     if (code == LR_OK)
-        code = read_text(obj, "version", true, &out->version, err);
+        code = fleet_read_text(obj, "version", true, &out->version, err);
     if (code == LR_OK && wire_protocol_common(protocol) == 0)
         return lr_fail(err, LR_UNSUPPORTED,
                        "the node (llm-router %.*s) speaks protocol %u, this router protocol "
@@ -409,22 +409,22 @@ lr_code wire_join_parse(struct lr_arena *arena, struct lr_str text, struct wire_
                        LR_STR_ARG(lr_str_sub(out->version, 0, 40)), (unsigned)protocol,
                        WIRE_PROTOCOL, protocol < WIRE_PROTOCOL ? "node" : "router");
     if (code == LR_OK)
-        code = read_text(obj, "node_id", true, &out->node_id, err);
+        code = fleet_read_text(obj, "node_id", true, &out->node_id, err);
     if (code == LR_OK)
-        code = read_text(obj, "url", false, &out->url, err);
+        code = fleet_read_text(obj, "url", false, &out->url, err);
     if (code == LR_OK)
-        code = read_number(obj, "port", 65535, &port, err);
+        code = fleet_read_number(obj, "port", 65535, &port, err);
     if (code == LR_OK)
-        code = read_text(obj, "device", true, &out->device, err);
+        code = fleet_read_text(obj, "device", true, &out->device, err);
     if (code == LR_OK)
-        code = read_text(obj, "secret", true, &out->secret, err);
+        code = fleet_read_text(obj, "secret", true, &out->secret, err);
     if (code == LR_OK)
         code = read_state(arena, obj, &out->state, err);
     if (code != LR_OK)
         return code;
     out->protocol = (uint32_t)protocol;
     out->port = (uint16_t)port;
-    out->has_tls = read_flag(obj, "tls");
-    out->name = take_text(obj, "name", &out->state);
+    out->has_tls = fleet_read_flag(obj, "tls");
+    out->name = fleet_take_text(obj, "name", &out->state);
     return LR_OK;
 }

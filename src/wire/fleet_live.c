@@ -55,32 +55,34 @@ void wire_fleet_live_write(struct lr_json_writer *w, const struct wire_heartbeat
 
 /* ---- reading ---- */
 
-static bool read_number(const struct lr_json *obj, const char *key, uint64_t absent,
-                        uint64_t *out)
+static bool fleet_live_read_number(const struct lr_json *obj, const char *key, uint64_t absent,
+                                   uint64_t *out)
 {
     const struct lr_json *v = lr_json_get(obj, key);
     *out = absent;
     return v == NULL || lr_json_u64(v, out);
 }
 
-static bool read_text(const struct lr_json *obj, const char *key, bool required,
-                      struct lr_str *out)
+static bool fleet_live_read_text(const struct lr_json *obj, const char *key, bool required,
+                                 struct lr_str *out)
 {
     const struct lr_json *v = lr_json_get(obj, key);
     *out = (struct lr_str){0};
     return v == NULL ? !required : lr_json_str(v, out);
 }
 
-static bool read_file(const struct lr_json *v, struct wire_fleet_file *f)
+static bool fleet_live_read_file(const struct lr_json *v, struct wire_fleet_file *f)
 {
-    return read_text(v, "name", true, &f->name) && read_text(v, "state", true, &f->state) &&
-           read_text(v, "reason", false, &f->reason) && read_number(v, "size", 0, &f->size) &&
-           read_number(v, "done", 0, &f->done);
+    return fleet_live_read_text(v, "name", true, &f->name) &&
+           fleet_live_read_text(v, "state", true, &f->state) &&
+           fleet_live_read_text(v, "reason", false, &f->reason) &&
+           fleet_live_read_number(v, "size", 0, &f->size) &&
+           fleet_live_read_number(v, "done", 0, &f->done);
 }
 
 /* A missing list counts as empty. */
-static bool read_list(const struct lr_json *obj, const char *key, uint32_t max,
-                      const struct lr_json **items, size_t *count)
+static bool fleet_live_read_list(const struct lr_json *obj, const char *key, uint32_t max,
+                                 const struct lr_json **items, size_t *count)
 {
     const struct lr_json *v = lr_json_get(obj, key);
     *count = 0;
@@ -98,20 +100,21 @@ static bool read_download(struct lr_arena *arena, const struct lr_json *v,
 {
     const struct lr_json *items = NULL;
     uint64_t files_done, files;
-    if (!read_text(v, "id", true, &d->id) || !read_number(v, "done_bytes", 0, &d->done_bytes) ||
-        !read_number(v, "total_bytes", 0, &d->total_bytes) ||
-        !read_number(v, "rate", 0, &d->rate) ||
-        !read_number(v, "remaining_ms", UINT64_MAX, &d->remaining_ms) ||
-        !read_number(v, "files_done", 0, &files_done) ||
-        !read_number(v, "file_count", 0, &files) || files_done > UINT32_MAX ||
+    if (!fleet_live_read_text(v, "id", true, &d->id) ||
+        !fleet_live_read_number(v, "done_bytes", 0, &d->done_bytes) ||
+        !fleet_live_read_number(v, "total_bytes", 0, &d->total_bytes) ||
+        !fleet_live_read_number(v, "rate", 0, &d->rate) ||
+        !fleet_live_read_number(v, "remaining_ms", UINT64_MAX, &d->remaining_ms) ||
+        !fleet_live_read_number(v, "files_done", 0, &files_done) ||
+        !fleet_live_read_number(v, "file_count", 0, &files) || files_done > UINT32_MAX ||
         files > UINT32_MAX ||
-        !read_list(v, "files", WIRE_FLEET_FILES_MAX, &items, &d->file_count))
+        !fleet_live_read_list(v, "files", WIRE_FLEET_FILES_MAX, &items, &d->file_count))
         return false;
     struct wire_fleet_file *file = lr_arena_zalloc(arena, (d->file_count + 1) * sizeof(*file));
     if (file == NULL)
         return false;
     for (size_t i = 0; i < d->file_count; i++)
-        if (!read_file(&items[i], &file[i]))
+        if (!fleet_live_read_file(&items[i], &file[i]))
             return false;
     d->file = file;
     d->files_done = (uint32_t)files_done;
@@ -124,7 +127,7 @@ static lr_code read_downloads(struct lr_arena *arena, const struct lr_json *obj,
 {
     const struct lr_json *items = NULL;
     size_t count;
-    if (!read_list(obj, "downloads", WIRE_FLEET_DOWNLOADS_MAX, &items, &count))
+    if (!fleet_live_read_list(obj, "downloads", WIRE_FLEET_DOWNLOADS_MAX, &items, &count))
         out->ignored = "downloads";
     struct wire_fleet_download *downloads =
         lr_arena_zalloc(arena, (count + 1) * sizeof(*downloads));
@@ -144,12 +147,13 @@ lr_code wire_fleet_live_read(struct lr_arena *arena, const struct lr_json *obj,
                              struct wire_heartbeat *out, struct lr_error *err)
 {
     const struct lr_json *items = NULL;
-    if (!read_number(obj, "clock_ms", 0, &out->clock_ms)) {
+    if (!fleet_live_read_number(obj, "clock_ms", 0, &out->clock_ms)) {
         out->clock_ms = 0;
         out->ignored = "clock_ms";
     }
-    if (!read_number(obj, "event_end", 0, &out->event_end) ||
-        !read_list(obj, "events", WIRE_FLEET_EVENTS_MAX, &items, &out->event_count) ||
+    if (!fleet_live_read_number(obj, "event_end", 0, &out->event_end) ||
+        !fleet_live_read_list(obj, "events", WIRE_FLEET_EVENTS_MAX, &items,
+                              &out->event_count) ||
         out->event_end < out->event_count) {
         out->event_end = out->event_count = 0;
         out->ignored = "events";

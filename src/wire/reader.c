@@ -24,7 +24,7 @@ void wire_reader_free(struct wire_reader *reader)
 }
 
 /* Moves bytes of the read behind the kept ones, until those are `len` bytes. */
-static bool keep(struct wire_reader *r, size_t len)
+static bool reader_keep(struct wire_reader *r, size_t len)
 {
     size_t missing = len > r->kept.len ? len - r->kept.len : 0;
     struct lr_str part = lr_str_sub(r->rest, 0, missing);
@@ -64,13 +64,14 @@ void wire_reader_give(struct wire_reader *reader, struct lr_str bytes)
 {
     struct lr_buf *kept = &reader->kept;
     reader->rest = bytes;
-    if (kept->len == 0 || reader->is_whole || !keep(reader, head_len(reader)))
+    if (kept->len == 0 || reader->is_whole || !reader_keep(reader, head_len(reader)))
         return;
     struct lr_str head = lr_buf_str(kept);
     struct wire_frame frame;
     bool has, is_bad = read_one(reader, &head, &frame, &has, NULL) != LR_OK;
     reader->is_whole =
-        is_bad || keep(reader, frame_len(reader, lr_buf_str(kept))); /* bad: _next says it */
+        is_bad ||
+        reader_keep(reader, frame_len(reader, lr_buf_str(kept))); /* bad: _next says it */
 }
 
 lr_code wire_reader_next(struct wire_reader *reader, struct wire_frame *out, bool *has,
@@ -92,7 +93,7 @@ lr_code wire_reader_next(struct wire_reader *reader, struct wire_frame *out, boo
         lr_code code = read_one(reader, &reader->rest, out, has, err);
         if (code != LR_OK || *has)
             return code;
-        (void)keep(reader, reader->rest.len);
+        (void)reader_keep(reader, reader->rest.len);
     }
     return kept->failed ? lr_fail(err, LR_OUT_OF_RAM, "no memory for a frame") : LR_OK;
 }

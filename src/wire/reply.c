@@ -2,7 +2,7 @@
 
 #include "base/json.h"
 
-static const struct lr_json *read_object(struct lr_arena *arena, struct lr_str text)
+static const struct lr_json *reply_read_object(struct lr_arena *arena, struct lr_str text)
 {
     const struct lr_json *obj;
     return lr_json_parse(arena, text, NULL, &obj, NULL) == LR_OK && obj->type == LR_JSON_OBJECT
@@ -10,7 +10,7 @@ static const struct lr_json *read_object(struct lr_arena *arena, struct lr_str t
                : NULL;
 }
 
-static struct lr_str take_text(const struct lr_json *obj, const char *key)
+static struct lr_str reply_take_text(const struct lr_json *obj, const char *key)
 {
     struct lr_str text = {0};
     (void)lr_json_str(lr_json_get(obj, key), &text);
@@ -23,7 +23,7 @@ static uint64_t take_number(const struct lr_json *obj, const char *key, uint64_t
     return lr_json_u64(lr_json_get(obj, key), &number) && number <= max ? number : 0;
 }
 
-static void put_text(struct lr_json_writer *w, const char *key, struct lr_str text)
+static void reply_put_text(struct lr_json_writer *w, const char *key, struct lr_str text)
 {
     if (text.len != 0)
         lr_json_member_str(w, key, text);
@@ -58,13 +58,13 @@ void wire_fleet_reply_write(struct lr_buf *out, const struct wire_fleet_reply *m
 lr_code wire_fleet_reply_parse(struct lr_arena *arena, struct lr_str text,
                                struct wire_fleet_reply *out, struct lr_error *err)
 {
-    const struct lr_json *obj = read_object(arena, text);
+    const struct lr_json *obj = reply_read_object(arena, text);
     *out = (struct wire_fleet_reply){0};
     if (obj == NULL)
         return lr_fail(err, LR_INVALID_ARGUMENT, "the answer is no JSON object");
-    out->node_id = take_text(obj, "node_id");
+    out->node_id = reply_take_text(obj, "node_id");
     out->protocol = (uint32_t)take_number(obj, "protocol", UINT32_MAX);
-    out->version = take_text(obj, "version");
+    out->version = reply_take_text(obj, "version");
     out->heartbeat_ms = (uint32_t)take_number(obj, "heartbeat_ms", UINT32_MAX);
     out->has_registry =
         lr_json_u64(lr_json_get(obj, "registry_version"), &out->registry_version);
@@ -96,8 +96,8 @@ void wire_registry_write(struct lr_buf *out, const struct wire_registry *m)
         lr_json_member_str(&w, "format", model->format);
         if (model->generation != 0)
             lr_json_member_u64(&w, "generation", model->generation);
-        put_text(&w, "manifest_sha256", model->manifest_sha256);
-        put_text(&w, "path", model->path);
+        reply_put_text(&w, "manifest_sha256", model->manifest_sha256);
+        reply_put_text(&w, "path", model->path);
         lr_json_end_object(&w);
     }
     lr_json_end_array(&w);
@@ -107,7 +107,7 @@ void wire_registry_write(struct lr_buf *out, const struct wire_registry *m)
 lr_code wire_registry_parse(struct lr_arena *arena, struct lr_str text,
                             struct wire_registry *out, struct lr_error *err)
 {
-    const struct lr_json *obj = read_object(arena, text);
+    const struct lr_json *obj = reply_read_object(arena, text);
     const struct lr_json *list = obj != NULL ? lr_json_get(obj, "models") : NULL;
     *out = (struct wire_registry){0};
     if (!lr_json_is(list, LR_JSON_ARRAY) ||
@@ -121,11 +121,11 @@ lr_code wire_registry_parse(struct lr_arena *arena, struct lr_str text,
         const struct lr_json *entry = &list->items[i];
         struct wire_registered *model = &models[out->count];
         *model = (struct wire_registered){
-            .id = take_text(entry, "id"),
-            .source = take_text(entry, "source"),
-            .format = take_text(entry, "format"),
-            .manifest_sha256 = take_text(entry, "manifest_sha256"),
-            .path = take_text(entry, "path"),
+            .id = reply_take_text(entry, "id"),
+            .source = reply_take_text(entry, "source"),
+            .format = reply_take_text(entry, "format"),
+            .manifest_sha256 = reply_take_text(entry, "manifest_sha256"),
+            .path = reply_take_text(entry, "path"),
             .generation = take_number(entry, "generation", INT64_MAX),
         };
         out->count += model->id.len != 0;
@@ -138,12 +138,13 @@ lr_code wire_registry_parse(struct lr_arena *arena, struct lr_str text,
 
 struct lr_str wire_refusal_message(struct lr_arena *arena, struct lr_str text)
 {
-    const struct lr_json *obj = read_object(arena, text);
-    return obj != NULL ? take_text(lr_json_get(obj, "error"), "message") : (struct lr_str){0};
+    const struct lr_json *obj = reply_read_object(arena, text);
+    return obj != NULL ? reply_take_text(lr_json_get(obj, "error"), "message")
+                       : (struct lr_str){0};
 }
 
 uint64_t wire_health_epoch(struct lr_arena *arena, struct lr_str text)
 {
-    const struct lr_json *obj = read_object(arena, text);
+    const struct lr_json *obj = reply_read_object(arena, text);
     return obj != NULL ? take_number(obj, "epoch", UINT64_MAX) : 0;
 }
