@@ -165,7 +165,7 @@ static void compile(struct worker_compiler *c, struct worker_job *job)
     job->code = code;
 }
 
-static void *run(void *arg)
+static void *compiler_run(void *arg)
 {
     struct worker_compiler *c = arg;
     (void)pthread_mutex_lock(&c->lock);
@@ -188,11 +188,11 @@ static void *run(void *arg)
     return NULL;
 }
 
-static lr_code start(struct worker_compiler *c, struct lr_error *err)
+static lr_code compiler_start(struct worker_compiler *c, struct lr_error *err)
 {
     bool can_wake = c->wake.handle != -1 || lr_waker_open(&c->wake);
     if (!c->is_running && can_wake)
-        c->is_running = pthread_create(&c->thread, NULL, run, c) == 0;
+        c->is_running = pthread_create(&c->thread, NULL, compiler_run, c) == 0;
     return c->is_running ? LR_OK
                          : lr_fail(err, LR_OUT_OF_RAM,
                                    "no thread could be started for constrained output");
@@ -209,7 +209,7 @@ lr_code worker_compiler_begin(struct worker_compiler *c, const struct lr_engine_
             err, LR_UNSUPPORTED,
             "constrained output is not supported by this engine: it does not expose its "
             "vocabulary");
-    lr_code code = start(c, err);
+    lr_code code = compiler_start(c, err);
     if (code == LR_OK)
         code = create_job(body, &job, err);
     if (code != LR_OK) {

@@ -40,7 +40,7 @@ static const struct lr_machine machine = {
         [CONSTRAINT_DROPPED] = {"dropped", 0},
     }};
 
-static void move(struct worker_constraint *c, enum worker_constraint_state state)
+static void constraints_move(struct worker_constraint *c, enum worker_constraint_state state)
 {
     if (lr_machine_allows(&machine, "a constrained request", c->state, state))
         c->state = state;
@@ -97,7 +97,7 @@ static void work_on(struct worker_mask_thread *t, struct worker_constraint *c)
     c->has_token = false;
     t->is_busy = true;
     if (c->state != CONSTRAINT_DROPPED) {
-        move(c, CONSTRAINT_WORKING);
+        constraints_move(c, CONSTRAINT_WORKING);
         (void)pthread_mutex_unlock(&all->lock);
         lr_code code = make_piece(c, has_token, &ready);
         (void)pthread_mutex_lock(&all->lock);
@@ -113,16 +113,16 @@ static void work_on(struct worker_mask_thread *t, struct worker_constraint *c)
     }
     t->is_busy = false;
     c->made_at = t->pieces;
-    move(c, c->code != LR_OK ? CONSTRAINT_FAILED
-            : ready          ? CONSTRAINT_READY
-                             : CONSTRAINT_WAITING);
+    constraints_move(c, c->code != LR_OK ? CONSTRAINT_FAILED
+                        : ready          ? CONSTRAINT_READY
+                                         : CONSTRAINT_WAITING);
     if (c->state == CONSTRAINT_WAITING)
         hand_over(c);
     else if (all->awaited == c)
         (void)pthread_cond_signal(&all->made);
 }
 
-static void *run(void *arg)
+static void *constraints_run(void *arg)
 {
     struct worker_mask_thread *t = arg;
     (void)pthread_mutex_lock(&t->all->lock);
@@ -138,24 +138,25 @@ static void *run(void *arg)
 }
 
 /* A thread keeps the vocabulary of its first constraint: a worker has one model. */
-static bool start(struct worker_mask_thread *t, const struct grammar_vocab *vocab)
+static bool constraints_start(struct worker_mask_thread *t, const struct grammar_vocab *vocab)
 {
     if (t->is_running)
         return true;
     if (t->vocab == NULL)
         t->vocab = grammar_vocab_share(vocab);
-    t->is_running = t->vocab != NULL && pthread_create(&t->thread, NULL, run, t) == 0;
+    t->is_running =
+        t->vocab != NULL && pthread_create(&t->thread, NULL, constraints_run, t) == 0;
     return t->is_running;
 }
 
 /* The thread with the fewest requests; NULL: none runs, and none can be started. */
-static struct worker_mask_thread *choose(struct worker_constraints *all,
-                                         const struct grammar_vocab *vocab)
+static struct worker_mask_thread *constraints_choose(struct worker_constraints *all,
+                                                     const struct grammar_vocab *vocab)
 {
     struct worker_mask_thread *best = NULL;
     for (uint32_t i = 0; i < all->thread_count; i++) {
         struct worker_mask_thread *t = &all->threads[i];
-        if ((best == NULL || t->count < best->count) && start(t, vocab))
+        if ((best == NULL || t->count < best->count) && constraints_start(t, vocab))
             best = t;
     }
     return best;
@@ -190,7 +191,7 @@ lr_code worker_constraints_add(struct worker_constraints *all, uint64_t request,
                                struct grammar_program *program, struct grammar_matcher *matcher,
                                struct lr_error *err)
 {
-    struct worker_mask_thread *home = choose(all, vocab);
+    struct worker_mask_thread *home = constraints_choose(all, vocab);
     if (home == NULL)
         return lr_fail(err, LR_OUT_OF_RAM, "no thread could be started for constrained output");
     struct worker_constraint *c = calloc(1, sizeof(*c));
@@ -212,7 +213,8 @@ lr_code worker_constraints_add(struct worker_constraints *all, uint64_t request,
     return LR_OK;
 }
 
-static struct worker_constraint **find(struct worker_constraints *all, uint64_t request)
+static struct worker_constraint **constraints_find(struct worker_constraints *all,
+                                                   uint64_t request)
 {
     struct worker_constraint **at = &all->first;
     while (*at != NULL && (*at)->request != request)
@@ -222,14 +224,14 @@ static struct worker_constraint **find(struct worker_constraints *all, uint64_t 
 
 void worker_constraints_drop(struct worker_constraints *all, uint64_t request)
 {
-    struct worker_constraint **at = find(all, request), *c = *at;
+    struct worker_constraint **at = constraints_find(all, request), *c = *at;
     if (c == NULL)
         return;
     *at = c->next;
     c->home->count--;
     (void)pthread_mutex_lock(&all->lock);
     bool is_in_hands = !is_settled(c);
-    move(c, CONSTRAINT_DROPPED);
+    constraints_move(c, CONSTRAINT_DROPPED);
     if (!is_in_hands)
         hand_over(c);
     (void)pthread_mutex_unlock(&all->lock);
@@ -295,7 +297,7 @@ static void await(struct worker_constraints *all, struct worker_constraint *c, b
 
 void worker_constraints_token(struct worker_constraints *all, uint64_t request, uint32_t id)
 {
-    struct worker_constraint *c = *find(all, request);
+    struct worker_constraint *c = *constraints_find(all, request);
     if (c == NULL)
         return;
     (void)pthread_mutex_lock(&all->lock);
@@ -305,7 +307,7 @@ void worker_constraints_token(struct worker_constraints *all, uint64_t request, 
         c->token = id;
         c->has_token = true;
         c->asked_at = c->home->pieces;
-        move(c, CONSTRAINT_WAITING);
+        constraints_move(c, CONSTRAINT_WAITING);
         hand_over(c);
     }
     (void)pthread_mutex_unlock(&all->lock);
@@ -319,7 +321,7 @@ void worker_constraints_step(struct worker_constraints *all)
 lr_code worker_constraints_mask(struct worker_constraints *all, uint64_t request,
                                 uint32_t *mask, size_t words, bool *ready, struct lr_error *err)
 {
-    struct worker_constraint *c = *find(all, request);
+    struct worker_constraint *c = *constraints_find(all, request);
     if (c == NULL)
         return lr_fail(err, LR_INTERNAL,
                        "the engine asks for a mask of a request without a constraint");
@@ -339,7 +341,7 @@ lr_code worker_constraints_mask(struct worker_constraints *all, uint64_t request
 
 uint64_t worker_constraints_pieces(struct worker_constraints *all, uint64_t request)
 {
-    const struct worker_constraint *c = *find(all, request);
+    const struct worker_constraint *c = *constraints_find(all, request);
     (void)pthread_mutex_lock(&all->lock);
     uint64_t pieces = c != NULL ? c->made_at - c->asked_at : 0;
     (void)pthread_mutex_unlock(&all->lock);

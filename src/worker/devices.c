@@ -148,7 +148,7 @@ struct vulkan {
     void (*families)(void *, uint32_t *, struct vk_family *);
 };
 
-static bool find(void *library, const char *name, void *out, size_t size)
+static bool devices_find(void *library, const char *name, void *out, size_t size)
 {
     void *symbol = lr_library_symbol(library, name);
     memcpy(out, &symbol, size); /* ISO C has no cast from object to function */
@@ -159,17 +159,18 @@ static bool open_vulkan(struct vulkan *vk)
 {
     void *library = lr_library_open_known(LR_LIBRARY_VULKAN);
     return library != NULL &&
-           find(library, "vkCreateInstance", &vk->create, sizeof(vk->create)) &&
-           find(library, "vkEnumeratePhysicalDevices", &vk->list, sizeof(vk->list)) &&
-           find(library, "vkGetPhysicalDeviceProperties2", &vk->properties,
-                sizeof(vk->properties)) &&
-           find(library, "vkGetPhysicalDeviceMemoryProperties2", &vk->memory,
-                sizeof(vk->memory)) &&
-           find(library, "vkEnumerateDeviceExtensionProperties", &vk->extensions,
-                sizeof(vk->extensions)) &&
-           find(library, "vkGetPhysicalDeviceFeatures2", &vk->features, sizeof(vk->features)) &&
-           find(library, "vkGetPhysicalDeviceQueueFamilyProperties", &vk->families,
-                sizeof(vk->families));
+           devices_find(library, "vkCreateInstance", &vk->create, sizeof(vk->create)) &&
+           devices_find(library, "vkEnumeratePhysicalDevices", &vk->list, sizeof(vk->list)) &&
+           devices_find(library, "vkGetPhysicalDeviceProperties2", &vk->properties,
+                        sizeof(vk->properties)) &&
+           devices_find(library, "vkGetPhysicalDeviceMemoryProperties2", &vk->memory,
+                        sizeof(vk->memory)) &&
+           devices_find(library, "vkEnumerateDeviceExtensionProperties", &vk->extensions,
+                        sizeof(vk->extensions)) &&
+           devices_find(library, "vkGetPhysicalDeviceFeatures2", &vk->features,
+                        sizeof(vk->features)) &&
+           devices_find(library, "vkGetPhysicalDeviceQueueFamilyProperties", &vk->families,
+                        sizeof(vk->families));
 }
 
 /* ---- what the kernels need ---- */
@@ -259,8 +260,8 @@ static uint32_t subgroup_of(const struct vulkan *vk, void *device, uint32_t othe
     return n > size.most ? size.most : n;
 }
 
-static void judge(const struct vulkan *vk, void *device, const struct vk_properties *p,
-                  const struct vk_subgroup *subgroup, struct wire_device *out)
+static void devices_judge(const struct vulkan *vk, void *device, const struct vk_properties *p,
+                          const struct vk_subgroup *subgroup, struct wire_device *out)
 {
     const struct vk_limits *l = &p->limits;
     struct vk_family families[VK_FAMILIES_MAX];
@@ -280,7 +281,8 @@ static void judge(const struct vulkan *vk, void *device, const struct vk_propert
     worker_gpu_lacks(&gpu, out->why, sizeof(out->why));
 }
 
-static struct wire_device describe(const struct vulkan *vk, void *device, uint32_t number)
+static struct wire_device devices_describe(const struct vulkan *vk, void *device,
+                                           uint32_t number)
 {
     static const char *const types[] = {"other", "integrated", "discrete", "virtual", "cpu"};
     struct vk_subgroup subgroup = {.type = VK_DEVICE_SUBGROUP};
@@ -299,7 +301,7 @@ static struct wire_device describe(const struct vulkan *vk, void *device, uint32
         at += (size_t)snprintf(out.uuid + at, sizeof(out.uuid) - at, "%s%02x",
                                i == 4 || i == 6 || i == 8 || i == 10 ? "-" : "",
                                id.device_uuid[i]);
-    judge(vk, device, p, &subgroup, &out);
+    devices_judge(vk, device, p, &subgroup, &out);
     return out;
 }
 
@@ -318,7 +320,7 @@ static size_t list_devices(struct wire_device out[WIRE_VULKAN_MAX])
         vk.list(instance, &count, devices) < 0)
         return 0;
     for (uint32_t i = 0; i < count; i++)
-        out[i] = describe(&vk, devices[i], i);
+        out[i] = devices_describe(&vk, devices[i], i);
     return count;
 }
 

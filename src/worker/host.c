@@ -104,7 +104,7 @@ static lr_code on_try_mask(void *ctx, uint64_t request_id, uint32_t *mask, size_
     return code;
 }
 
-static void on_token(void *ctx, uint64_t request_id, const struct lr_token *token)
+static void host_on_token(void *ctx, uint64_t request_id, const struct lr_token *token)
 {
     struct worker_host *host = ctx;
     struct wire_token m;
@@ -125,7 +125,7 @@ static void on_token(void *ctx, uint64_t request_id, const struct lr_token *toke
 }
 
 /* A result that no frame can carry is left out: the request then ends without one. */
-static void on_vector(void *ctx, uint64_t request_id, const struct lr_vector *vector)
+static void host_on_vector(void *ctx, uint64_t request_id, const struct lr_vector *vector)
 {
     struct worker_host *host = ctx;
     if (vector->count == 0 || vector->count > WIRE_VECTOR_MAX) {
@@ -137,8 +137,8 @@ static void on_vector(void *ctx, uint64_t request_id, const struct lr_vector *ve
                      &host->out); /* vectors of a whole step may be too many bytes */
 }
 
-static void on_done(void *ctx, uint64_t request_id, enum lr_finish reason,
-                    const struct lr_usage *usage, const struct lr_error *error)
+static void host_on_done(void *ctx, uint64_t request_id, enum lr_finish reason,
+                         const struct lr_usage *usage, const struct lr_error *error)
 {
     struct worker_host *host = ctx;
     struct wire_done m = {.request = request_id, .reason = reason};
@@ -192,13 +192,13 @@ void worker_host_init(struct worker_host *host, struct worker_link *link)
         .ctx = host,
         .log = on_log,
         .progress = on_progress,
-        .on_token = on_token,
-        .on_done = on_done,
+        .on_token = host_on_token,
+        .on_done = host_on_done,
         .on_prefill = on_prefill,
         .fill_mask = on_mask,
         .on_enter = on_enter,
         .try_mask = on_try_mask,
-        .on_vector = on_vector,
+        .on_vector = host_on_vector,
     };
     worker_constraints_init(&host->constraints, 0);
     lr_buf_init(&host->out, FRAME_MAX);

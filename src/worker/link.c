@@ -18,7 +18,7 @@ void worker_link_free(struct worker_link *link)
     (void)pthread_mutex_destroy(&link->out_lock);
 }
 
-static void give(struct worker_link *link, size_t len)
+static void pipes_give(struct worker_link *link, size_t len)
 {
     link->is_drained = len < sizeof(link->chunk);
     wire_reader_give(&link->in, lr_str(link->chunk, len));
@@ -43,7 +43,7 @@ bool worker_link_fill(struct worker_link *link, bool wait)
             continue;
         if (got <= 0)
             return false;
-        give(link, (size_t)got);
+        pipes_give(link, (size_t)got);
         return true;
     }
 }
@@ -58,7 +58,7 @@ bool worker_link_more(struct worker_link *link)
     ssize_t got = read(WORKER_IN_FD, link->chunk, sizeof(link->chunk));
     if (got <= 0)
         return false; /* worker_link_fill says why */
-    give(link, (size_t)got);
+    pipes_give(link, (size_t)got);
     return true;
 }
 

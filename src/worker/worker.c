@@ -39,7 +39,7 @@ struct worker {
 };
 
 /* The model is dead or could not be opened: tells the node why and ends the loop. */
-static void give_up(struct worker *w, const struct lr_error *err)
+static void worker_give_up(struct worker *w, const struct lr_error *err)
 {
     struct wire_error m = {.error = *err};
     wire_error_encode(&w->host.out, WIRE_FAILED, &m);
@@ -77,7 +77,7 @@ static void handle_probe(struct worker *w, struct lr_str body)
         code = w->api->probe(m.model_dir, &m.options, &need, &err);
     if (code != LR_OK) {
         err.code = code;
-        give_up(w, &err);
+        worker_give_up(w, &err);
         return;
     }
     wire_need_encode(&w->host.out, WIRE_PROBED, &need);
@@ -106,7 +106,7 @@ static void handle_count(struct worker *w, struct lr_str body)
                                     &count, &err);
     if (code != LR_OK) {
         err.code = code;
-        give_up(w, &err);
+        worker_give_up(w, &err);
         w->leaving = !m.stays || !wire_is_refusal(code); /* of this prompt */
         return;
     }
@@ -168,7 +168,7 @@ static void handle_open(struct worker *w, struct lr_str body)
         code = w->api->probe(m.model_dir, &m.options, &need, &err);
     if (code != LR_OK) {
         err.code = code;
-        give_up(w, &err);
+        worker_give_up(w, &err);
         return;
     }
     w->host.model = w->model;
@@ -177,7 +177,7 @@ static void handle_open(struct worker *w, struct lr_str body)
     worker_host_flush(&w->host);
 }
 
-static void refuse(struct worker *w, uint64_t request, const struct lr_error *err)
+static void worker_refuse(struct worker *w, uint64_t request, const struct lr_error *err)
 {
     struct wire_done m = {.request = request, .reason = LR_FINISH_ERROR, .error = *err};
     wire_done_encode(&w->host.out, &m);
@@ -233,7 +233,7 @@ static void handle_submit(struct worker *w, struct lr_str body)
                                      : submit(w, &g, &err);
     if (code != LR_OK) {
         err.code = code;
-        refuse(w, wire_event_request(body), &err);
+        worker_refuse(w, wire_event_request(body), &err);
     }
 }
 
@@ -254,7 +254,7 @@ static void finish_job(struct worker *w, struct worker_job *job)
     }
     if (code != LR_OK) {
         job->err.code = code;
-        refuse(w, job->g.id, &job->err);
+        worker_refuse(w, job->g.id, &job->err);
     }
     worker_job_destroy(job);
     lr_arena_free(&w->scratch);
@@ -294,7 +294,7 @@ static void handle_limit(struct worker *w, struct lr_str body)
     lr_code code = w->api->limit_kv(w->model, bytes, &kv_bytes, &err);
     if (code != LR_OK) {
         err.code = code;
-        give_up(w, &err);
+        worker_give_up(w, &err);
         return;
     }
     add_tick(w, lr_clock_ns(NULL)); /* says how much is left */
@@ -302,7 +302,7 @@ static void handle_limit(struct worker *w, struct lr_str body)
     worker_host_flush(&w->host);
 }
 
-static void handle(struct worker *w, const struct wire_frame *frame)
+static void worker_handle(struct worker *w, const struct wire_frame *frame)
 {
     switch (frame->type) {
     case WIRE_OPEN:
@@ -346,7 +346,7 @@ static void step(struct worker *w)
     lr_code code = w->api->step(w->model, &busy, &err);
     if (code != LR_OK) {
         err.code = code;
-        give_up(w, &err);
+        worker_give_up(w, &err);
         return;
     }
     w->busy = busy != 0;
@@ -381,7 +381,7 @@ static void handle_input(struct worker *w)
     int reads = 0;
     do
         while (!w->leaving && worker_link_next(&w->link, &frame))
-            handle(w, &frame);
+            worker_handle(w, &frame);
     while (!w->leaving && ++reads < READS && worker_link_more(&w->link));
 }
 
