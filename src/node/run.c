@@ -139,7 +139,7 @@ static void look_again(struct node *node)
     }
 }
 
-static void on_hup(void *arg)
+static void run_on_hup(void *arg)
 {
     net_settings_reload();
     look_again(((struct run *)arg)->node);
@@ -221,8 +221,8 @@ static void preload(struct node *node)
         node_model_load(first);
 }
 
-static lr_code check_listen(struct node *node, const struct net_listeners *listeners,
-                            bool has_tls, struct lr_error *err)
+static lr_code run_check_listen(struct node *node, const struct net_listeners *listeners,
+                                bool has_tls, struct lr_error *err)
 {
     const char *router = lr_settings_str(node->settings, "router");
     const char *host = net_listeners_main(listeners)->host;
@@ -268,7 +268,7 @@ static lr_code start_server(struct run *run, uint16_t *port, struct lr_error *er
     if (code == LR_OK)
         code = net_settings_server(node->settings, &config, err);
     if (code == LR_OK)
-        code = check_listen(node, &listeners, config.tls != NULL, err);
+        code = run_check_listen(node, &listeners, config.tls != NULL, err);
     if (code == LR_OK)
         code = net_server_start(run->loops, &config, &node->server, err);
     net_tls_destroy(config.tls);
@@ -308,7 +308,7 @@ lr_code node_run(const struct lr_settings *settings, struct lr_error *err)
     if (code == LR_OK)
         code = start_server(&run, &port, err);
     if (code == LR_OK)
-        code = net_signals_start(loop, on_stop_signal, on_hup, &run, &run.signals, err);
+        code = net_signals_start(loop, on_stop_signal, run_on_hup, &run, &run.signals, err);
     if (code == LR_OK) {
         start_timers(&run);
         preload(run.node);

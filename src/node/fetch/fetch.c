@@ -143,7 +143,7 @@ static lr_code start_fetch(struct node_fetch *f, struct node_fetch_job *job,
     return code;
 }
 
-static void start(struct node_fetch *f, struct node_fetch_job *job)
+static void fetch_start(struct node_fetch *f, struct node_fetch_job *job)
 {
     struct node_model *m = model_of(f, job);
     const struct hub_filter *filter = node_storage_filter(f->storage);
@@ -163,7 +163,7 @@ static void start(struct node_fetch *f, struct node_fetch_job *job)
         node_fetch_move(job, NODE_FETCH_OVER); /* there is nothing to fetch */
 }
 
-static void give_up(struct node_fetch *f, struct node_fetch_job *job)
+static void fetch_give_up(struct node_fetch *f, struct node_fetch_job *job)
 {
     struct node_model *m = model_of(f, job);
     struct lr_error why;
@@ -226,8 +226,8 @@ static void decide(struct node_fetch *f, struct node_fetch_job *job)
     install(f, job);
 }
 
-static void finish(struct node_fetch *f, struct node_fetch_job *job,
-                   const struct hub_progress *p)
+static void fetch_finish(struct node_fetch *f, struct node_fetch_job *job,
+                         const struct hub_progress *p)
 {
     bool is_restarting = job->state == NODE_FETCH_RESTARTING;
     bool is_whole = p->state == HUB_DOWNLOAD_DONE && !is_restarting;
@@ -238,11 +238,11 @@ static void finish(struct node_fetch *f, struct node_fetch_job *job,
     if (is_whole && !is_revision)
         complete(f, job);
     else if (job->state == NODE_FETCH_STOPPING)
-        give_up(f, job);
+        fetch_give_up(f, job);
     else if (is_whole)
         decide(f, job);
     else if (starts_anew) /* given up, and then wanted again, or in another revision */
-        start(f, job);
+        fetch_start(f, job);
     else
         wait_and_retry(f, job, &p->error);
 }
@@ -268,7 +268,7 @@ static void tell_progress(struct node_fetch *f, const struct node_fetch_job *job
                    rate, left);
 }
 
-static void look(struct node_fetch *f, struct node_fetch_job *job)
+static void fetch_look(struct node_fetch *f, struct node_fetch_job *job)
 {
     struct hub_progress p;
     if (job->state == NODE_FETCH_INSTALLING)
@@ -276,7 +276,7 @@ static void look(struct node_fetch *f, struct node_fetch_job *job)
     if (job->state == NODE_FETCH_WAITING &&
         node_breaker_is_due(&job->breaker, node_now(f->storage->models))) {
         node_breaker_try(&job->breaker);
-        start(f, job);
+        fetch_start(f, job);
     }
     if (job->download == NULL)
         return;
@@ -284,7 +284,7 @@ static void look(struct node_fetch *f, struct node_fetch_job *job)
     if (p.state == HUB_DOWNLOAD_RUNNING)
         tell_progress(f, job, &p);
     else
-        finish(f, job, &p);
+        fetch_finish(f, job, &p);
 }
 
 static void free_job(struct node_fetch_job *job)
@@ -294,12 +294,12 @@ static void free_job(struct node_fetch_job *job)
     free(job);
 }
 
-static void on_timer(void *arg)
+static void fetch_on_timer(void *arg)
 {
     struct node_fetch *f = arg;
     for (struct node_fetch_job **link = &f->jobs; *link != NULL;) {
         struct node_fetch_job *job = *link;
-        look(f, job);
+        fetch_look(f, job);
         if (job->state == NODE_FETCH_OVER) {
             *link = job->next;
             free_job(job);
@@ -311,7 +311,7 @@ static void on_timer(void *arg)
 
 /* ---- what is followed ---- */
 
-static struct node_fetch_job *find(const struct node_fetch *f, struct lr_str id)
+static struct node_fetch_job *fetch_find(const struct node_fetch *f, struct lr_str id)
 {
     struct node_fetch_job *job = f->jobs;
     while (job != NULL && !lr_str_eq_nocase(lr_str_z(job->manifest->id), id))
@@ -321,7 +321,7 @@ static struct node_fetch_job *find(const struct node_fetch *f, struct lr_str id)
 
 bool node_fetch_has(const struct node_fetch *fetch, struct lr_str id, struct lr_str digest)
 {
-    const struct node_fetch_job *job = find(fetch, id);
+    const struct node_fetch_job *job = fetch_find(fetch, id);
     return job != NULL && job->state != NODE_FETCH_STOPPING && job->state != NODE_FETCH_OVER &&
            (digest.len == 0 || lr_str_eq_z(digest, job->digest));
 }
@@ -343,7 +343,7 @@ static void follow(struct node_fetch *f, struct node_fetch_job *job,
     hub_manifest_destroy(job->manifest);
     job->manifest = manifest;
     if (job->download == NULL && (is_other || job->state == NODE_FETCH_OVER))
-        start(f, job);
+        fetch_start(f, job);
     else if (is_other && job->state != NODE_FETCH_RESTARTING)
         node_fetch_move(job, NODE_FETCH_RESTARTING);
     else if (job->state == NODE_FETCH_STOPPING) /* and cancelled: it begins anew */
@@ -354,7 +354,7 @@ void node_fetch_take(struct node_fetch *fetch, struct hub_manifest *manifest,
                      const char *router)
 {
     struct lr_error err;
-    struct node_fetch_job *job = find(fetch, lr_str_z(manifest->id));
+    struct node_fetch_job *job = fetch_find(fetch, lr_str_z(manifest->id));
     if (job != NULL) {
         follow(fetch, job, manifest, router);
         return;
@@ -384,7 +384,7 @@ static void abandon(struct node_fetch *f, struct node_fetch_job *job)
     node_breaker_succeeded(&job->breaker);
     lr_log_info(NULL, "fetch.given_up model=%s dir=%s", job->manifest->id, job->dir);
     if (job->download == NULL) {
-        give_up(f, job);
+        fetch_give_up(f, job);
         return;
     }
     node_fetch_move(job, NODE_FETCH_STOPPING);
@@ -401,7 +401,7 @@ void node_fetch_review(struct node_fetch *fetch, const char *router,
 
 bool node_fetch_stop(struct node_fetch *fetch, const char *id)
 {
-    struct node_fetch_job *job = find(fetch, lr_str_z(id));
+    struct node_fetch_job *job = fetch_find(fetch, lr_str_z(id));
     if (job != NULL)
         abandon(fetch, job);
     return job == NULL;
@@ -411,7 +411,8 @@ bool node_fetch_stop(struct node_fetch *fetch, const char *id)
 
 void node_fetch_put(struct lr_json_writer *w, const struct node_model *model)
 {
-    const struct node_fetch_job *job = find(model->models->storage->fetch, lr_str_z(model->id));
+    const struct node_fetch_job *job =
+        fetch_find(model->models->storage->fetch, lr_str_z(model->id));
     struct hub_progress p;
     if (job == NULL || job->download == NULL)
         return;
@@ -490,7 +491,7 @@ struct node_fetch *node_fetch_create(struct node_storage *storage)
 {
     struct node_fetch *f = net_alloc(sizeof(*f));
     f->storage = storage;
-    f->timer = net_timer_start(storage->models->loop, LOOK_MS, LOOK_MS, on_timer, f);
+    f->timer = net_timer_start(storage->models->loop, LOOK_MS, LOOK_MS, fetch_on_timer, f);
     return f;
 }
 

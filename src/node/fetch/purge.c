@@ -52,7 +52,7 @@ static bool lies_below(const struct node_model *m, const char *id)
            lr_str_eq_nocase(lr_str(m->id, len), lr_str_z(id));
 }
 
-static void forget(struct node_model *model)
+static void purge_forget(struct node_model *model)
 {
     for (struct node_model *o = model->models->first, *next; o != NULL; o = next) {
         next = o->next;
@@ -62,12 +62,12 @@ static void forget(struct node_model *model)
     node_storage_forget(model);
 }
 
-static void end(struct purge *p)
+static void purge_end(struct purge *p)
 {
     bool is_gone = p->error.code == LR_OK;
     lr_log_info(NULL, "model.purge model=%s dir=%s reason=%s", p->model->id, p->dir,
                 p->error.text);
-    forget(p->model);
+    purge_forget(p->model);
     if (is_gone) {
         net_respond(p->req, 200, "application/json", LR_STR_LIT("{\"purged\":true}"));
     } else {
@@ -121,10 +121,10 @@ static void on_removed(uv_work_t *work, int status)
     struct purge *p = work->data;
     if (status != 0)
         (void)lr_fail(&p->error, LR_INTERNAL, "%s", uv_strerror(status));
-    end(p);
+    purge_end(p);
 }
 
-static void look(void *arg)
+static void purge_look(void *arg)
 {
     struct purge *p = arg;
     bool is_fetched = !node_fetch_stop(p->storage->fetch, p->model->id);
@@ -140,7 +140,7 @@ static void look(void *arg)
         on_removed(&p->work, status);
 }
 
-static lr_code check(const struct node_model *m, struct lr_error *err)
+static lr_code purge_check(const struct node_model *m, struct lr_error *err)
 {
     if (m->models->is_draining)
         return lr_fail(err, LR_UNAVAILABLE, "this node is shutting down");
@@ -167,7 +167,7 @@ static lr_code check(const struct node_model *m, struct lr_error *err)
 lr_code node_storage_purge(struct node_model *m, struct net_request *req, struct lr_error *err)
 {
     struct node_storage *storage = m->models->storage;
-    lr_code code = check(m, err);
+    lr_code code = purge_check(m, err);
     struct purge *p = code == LR_OK ? calloc(1, sizeof(*p)) : NULL;
     if (code == LR_OK && p == NULL)
         code = lr_fail(err, LR_OUT_OF_RAM, "no memory to delete a model");
@@ -184,6 +184,6 @@ lr_code node_storage_purge(struct node_model *m, struct net_request *req, struct
     for (struct node_model *o = m->models->first; o != NULL; o = o->next)
         o->is_purging |= o == m || shares_folder(o, m);
     node_model_unload(m, "its files are deleted");
-    p->timer = net_timer_start(m->models->loop, 0, LOOK_MS, look, p);
+    p->timer = net_timer_start(m->models->loop, 0, LOOK_MS, purge_look, p);
     return LR_OK;
 }

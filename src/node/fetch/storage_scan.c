@@ -37,7 +37,8 @@ static bool looks_like_model(const char *dir)
 typedef bool (*folder_fn)(struct node_storage *storage, const char *dir, const char *id);
 
 /* DIR/<name> and DIR/<org>/<name>. */
-static void walk(struct node_storage *storage, const char *dir, const char *org, folder_fn fn)
+static void storage_scan_walk(struct node_storage *storage, const char *dir, const char *org,
+                              folder_fn fn)
 {
     struct lr_dir *folder = lr_dir_open(dir);
     for (const char *name; folder != NULL && (name = lr_dir_next(folder)) != NULL;) {
@@ -47,7 +48,7 @@ static void walk(struct node_storage *storage, const char *dir, const char *org,
             continue;
         (void)snprintf(id, sizeof(id), "%s%s%s", org, org[0] != '\0' ? "/" : "", name);
         if (!fn(storage, path, id) && org[0] == '\0')
-            walk(storage, path, name, fn);
+            storage_scan_walk(storage, path, name, fn);
     }
     lr_dir_close(folder);
 }
@@ -97,7 +98,7 @@ void node_storage_recover(struct node_storage *storage)
 {
     char incoming[LR_PATH_MAX];
     if (lr_path_join(incoming, storage->root, LR_STR_LIT(".incoming"), NULL) == LR_OK)
-        walk(storage, incoming, "", recover);
+        storage_scan_walk(storage, incoming, "", recover);
 }
 
 /* ---- all of them ---- */
@@ -130,7 +131,7 @@ void node_storage_scan(struct node_storage *storage)
         const char *dir = lr_settings_list_item(storage->settings, "model", i);
         (void)node_storage_add(storage, name_of_folder(dir, real), dir, NULL, NULL);
     }
-    walk(storage, storage->root, "", add_folder);
+    storage_scan_walk(storage, storage->root, "", add_folder);
     if (lr_settings_bool(storage->settings, "hf-cache"))
         hub_cache_each(add_cached, storage);
     node_storage_resolve(storage);

@@ -56,7 +56,7 @@ static bool is_plain_id(struct lr_str id)
 
 /* ---- which registration is the newest ---- */
 
-static struct lr_str fold(struct lr_str id, char out[ID_MAX])
+static struct lr_str registry_fold(struct lr_str id, char out[ID_MAX])
 {
     for (size_t i = 0; i < id.len; i++)
         out[i] = id.ptr[i] >= 'A' && id.ptr[i] <= 'Z' ? (char)(id.ptr[i] + 32) : id.ptr[i];
@@ -71,7 +71,7 @@ static void note_generations(struct node_registry *r, struct node_source *source
     for (size_t i = 0; i < r->list.count; i++) {
         const struct wire_registered *entry = &r->list.models[i];
         if (entry->generation != 0 && is_plain_id(entry->id))
-            (void)lr_strmap_put(&source->generations, fold(entry->id, folded),
+            (void)lr_strmap_put(&source->generations, registry_fold(entry->id, folded),
                                 (void *)(uintptr_t)entry->generation,
                                 NULL); /* without memory: as for an older release */
     }
@@ -86,7 +86,8 @@ static bool is_outdated(const struct node_registry *r, struct lr_str id, uint64_
     for (const struct node_source *other = r->sources; generation != 0 && other != NULL;
          other = other->next)
         if (other != r->asked && now - other->heard_ms < LIVE_MS &&
-            (uintptr_t)lr_strmap_get(&other->generations, fold(id, folded)) > generation)
+            (uintptr_t)lr_strmap_get(&other->generations, registry_fold(id, folded)) >
+                generation)
             return true;
     return false;
 }
@@ -128,7 +129,7 @@ static void adopt_local(const struct node_registry *r, const struct wire_registe
                      LR_STR_ARG(entry->id), err.text);
 }
 
-static bool read_list(struct node_registry *r, struct lr_str text)
+static bool registry_read_list(struct node_registry *r, struct lr_str text)
 {
     lr_arena_free(&r->arena);
     r->list = (struct wire_registry){0};
@@ -153,7 +154,8 @@ static bool read_list(struct node_registry *r, struct lr_str text)
 
 /* ---- asking ---- */
 
-static void on_reply(void *arg, const struct lr_error *err, const struct net_reply *reply);
+static void registry_on_reply(void *arg, const struct lr_error *err,
+                              const struct net_reply *reply);
 
 /* The whole list is asked for again, a little later. */
 static void ask_again(struct node_registry *r)
@@ -163,7 +165,7 @@ static void ask_again(struct node_registry *r)
 }
 
 /* For a manifest, or without an id for the list. */
-static void ask(struct node_registry *r, struct lr_str id)
+static void registry_ask(struct node_registry *r, struct lr_str id)
 {
     char url[1024];
     struct lr_error err;
@@ -179,13 +181,13 @@ static void ask(struct node_registry *r, struct lr_str id)
         .response_timeout_ms = CALL_MS,
         .max_response_bytes = LIST_BYTES,
     };
-    if (net_fetch(r->client, &config, on_reply, r, &r->call, &err) != LR_OK) {
+    if (net_fetch(r->client, &config, registry_on_reply, r, &r->call, &err) != LR_OK) {
         lr_log_warn(NULL, "registry.ask router=%s reason=%s", r->asked->url, err.text);
         ask_again(r);
     }
 }
 
-static void take(struct node_registry *r, struct lr_str text)
+static void registry_take(struct node_registry *r, struct lr_str text)
 {
     struct hub_manifest *manifest;
     struct lr_error err;
@@ -195,7 +197,8 @@ static void take(struct node_registry *r, struct lr_str text)
         lr_log_warn(NULL, "registry.refused router=%s reason=%s", r->asked->url, err.text);
 }
 
-static void on_reply(void *arg, const struct lr_error *err, const struct net_reply *reply)
+static void registry_on_reply(void *arg, const struct lr_error *err,
+                              const struct net_reply *reply)
 {
     struct node_registry *r = arg;
     r->call = NULL;
@@ -204,25 +207,25 @@ static void on_reply(void *arg, const struct lr_error *err, const struct net_rep
     /* A model that was deleted meanwhile is no trouble; everything else is tried again. */
     bool is_gone = err == NULL && reply->status == 404 && !is_list;
     if (is_good && is_list) {
-        is_good = read_list(r, reply->body);
+        is_good = registry_read_list(r, reply->body);
         if (is_good)
             node_fetch_review(r->storage->fetch, r->asked->url, is_registered, r);
     } else if (is_good) {
-        take(r, reply->body);
+        registry_take(r, reply->body);
     }
     if (!is_good && !is_gone) {
         lr_log_warn(NULL, "registry.ask router=%s status=%d reason=%s", r->asked->url,
                     reply != NULL ? reply->status : 0, err != NULL ? err->text : "");
         ask_again(r);
     } else if (r->wanted_at < r->wanted_count) {
-        ask(r, r->wanted[r->wanted_at++]);
+        registry_ask(r, r->wanted[r->wanted_at++]);
     } else {
         r->wanted = NULL;
         r->asked->seen = r->list.version;
     }
 }
 
-static void on_timer(void *arg)
+static void registry_on_timer(void *arg)
 {
     struct node_registry *r = arg;
     for (struct node_source *source = r->sources;
@@ -230,7 +233,7 @@ static void on_timer(void *arg)
         if (source->heard == source->seen || node_now(r->models) < source->ask_ms)
             continue;
         r->asked = source;
-        ask(r, (struct lr_str){0});
+        registry_ask(r, (struct lr_str){0});
     }
 }
 
@@ -282,7 +285,7 @@ struct node_registry *node_registry_create(struct node_storage *storage,
     r->client = client;
     r->secret = secret;
     lr_arena_init(&r->arena, 256 << 20);
-    r->timer = net_timer_start(r->models->loop, LOOK_MS, LOOK_MS, on_timer, r);
+    r->timer = net_timer_start(r->models->loop, LOOK_MS, LOOK_MS, registry_on_timer, r);
     return r;
 }
 

@@ -13,8 +13,8 @@
 enum { REPORT_BYTES = 4 << 20, EVENTS_PER_HEARTBEAT = 64 };
 
 /* *fault gets why the GPUs of the node cannot be used, and outlives *out. */
-static void describe(const struct node_model *m, struct lr_error *fault,
-                     struct wire_fleet_model *out)
+static void report_describe(const struct node_model *m, struct lr_error *fault,
+                            struct wire_fleet_model *out)
 {
     const struct model_descriptor *d = m->descriptor;
     const struct node_worker *w = node_model_worker(m);
@@ -106,7 +106,7 @@ static bool make_report(const struct node_models *models, uint64_t epoch, struct
         return false;
     size_t i = 0;
     for (const struct node_model *m = models->first; m != NULL && i < count; m = m->next)
-        describe(m, &report->fault, &report->models[i++]);
+        report_describe(m, &report->fault, &report->models[i++]);
     for (uint32_t p = 0; p < models->pools.count; p++)
         report->pools[p] = (struct wire_fleet_pool){
             .name = lr_str_z(models->pools.pool[p].name),

@@ -105,7 +105,7 @@ static lr_code open_identity(struct identity *out, const char *data_dir, struct 
 /* ---- life ---- */
 
 /* What is needed to talk to routers. */
-static lr_code prepare(struct node_router_link *link, struct lr_error *err)
+static lr_code membership_prepare(struct node_router_link *link, struct lr_error *err)
 {
     const struct lr_settings *s = link->settings;
     const char *data_dir = lr_settings_str(s, "data-dir");
@@ -149,7 +149,7 @@ lr_code node_router_link_create(struct node_storage *storage,
         (void)snprintf(link->name, sizeof(link->name), "%s", name);
     else if (!lr_host_name(link->name, sizeof(link->name) - 1))
         (void)snprintf(link->name, sizeof(link->name), "node");
-    return link->router != NULL ? prepare(link, err) : LR_OK;
+    return link->router != NULL ? membership_prepare(link, err) : LR_OK;
 }
 
 void node_router_link_destroy(struct node_router_link *link)
@@ -294,7 +294,8 @@ static void recall_routers(struct node_router_link *link)
     lr_arena_free(&arena);
 }
 
-static bool is_named(const struct wire_fleet_reply *reply, const struct node_peer *peer)
+static bool membership_is_named(const struct wire_fleet_reply *reply,
+                                const struct node_peer *peer)
 {
     for (size_t i = 0; i < reply->router_count; i++)
         if (lr_str_eq_z(reply->routers[i], peer->router))
@@ -314,7 +315,7 @@ static void learn_routers(struct node_peer *peer, const struct wire_fleet_reply 
     for (size_t i = 1; i < PEERS_MAX; i++) {
         struct node_peer *other = &link->peers[i];
         if (other->router[0] != '\0' && other != peer && !answers(other) &&
-            !is_named(reply, other)) {
+            !membership_is_named(reply, other)) {
             forget_peer(other);
             has_changed = true;
         }
@@ -388,7 +389,8 @@ static void on_join_refused(struct node_peer *peer, const struct net_reply *repl
         say_refused(peer, reply);
 }
 
-static void on_reply(void *arg, const struct lr_error *err, const struct net_reply *reply)
+static void membership_on_reply(void *arg, const struct lr_error *err,
+                                const struct net_reply *reply)
 {
     struct node_peer *peer = arg;
     peer->call = NULL;
@@ -432,7 +434,7 @@ static void speak(struct node_peer *peer)
         .response_timeout_ms = join ? JOIN_MS : CALL_MS,
         .max_response_bytes = 1 << 20,
     };
-    if (net_fetch(link->client, &config, on_reply, peer, &peer->call, &err) != LR_OK)
+    if (net_fetch(link->client, &config, membership_on_reply, peer, &peer->call, &err) != LR_OK)
         say_trouble(peer, "call", err.text);
 }
 
@@ -450,7 +452,7 @@ static void look_after(struct node_peer *peer, uint64_t now, uint64_t models, ui
     speak(peer);
 }
 
-static void on_timer(void *arg)
+static void membership_on_timer(void *arg)
 {
     struct node_router_link *link = arg;
     uint64_t now = node_now(link->models);
@@ -471,7 +473,7 @@ void node_router_link_start(struct node_router_link *link, uint16_t port)
         url.len--;
     (void)add_peer(link, url);
     recall_routers(link);
-    link->timer = net_timer_start(link->models->loop, 1, LOOK_MS, on_timer, link);
+    link->timer = net_timer_start(link->models->loop, 1, LOOK_MS, membership_on_timer, link);
 }
 
 bool node_router_link_has_told(const struct node_router_link *link)
@@ -505,5 +507,5 @@ void node_router_link_hurry(struct node_router_link *link)
 {
     for (size_t i = 0; i < PEERS_MAX; i++)
         link->peers[i].next_ms = 0;
-    on_timer(link);
+    membership_on_timer(link);
 }

@@ -268,7 +268,8 @@ void node_plan_room(const struct node_models *models, uint32_t pool, uint64_t ne
                                  &out->available);
 }
 
-static void refuse(struct node_model *model, const struct node_pool *pool, uint64_t available)
+static void admission_refuse(struct node_model *model, const struct node_pool *pool,
+                             uint64_t available)
 {
     const struct lr_engine_need *n = &model->need;
     uint64_t cap = pool->state.cap;
@@ -316,7 +317,7 @@ void node_forget_need(struct node_model *model)
 
 static void start_probe(struct node_model *model);
 
-static void make_room(struct node_model *model)
+static void admission_make_room(struct node_model *model)
 {
     static struct node_room room;
     struct node_models *models = model->models;
@@ -332,7 +333,7 @@ static void make_room(struct node_model *model)
         return;
     }
     if (room.plan == NODE_PLAN_NEVER) {
-        refuse(model, &models->pools.pool[pool], room.available);
+        admission_refuse(model, &models->pools.pool[pool], room.available);
         return;
     }
     if (room.plan == NODE_PLAN_FITS) {
@@ -549,6 +550,6 @@ void node_admit(struct node_model *model)
         node_measure(model->models);
         start_probe(model);
     } else {
-        make_room(model);
+        admission_make_room(model);
     }
 }

@@ -56,7 +56,7 @@ struct node_counter {
 
 static void pump(struct node_counter *c);
 
-static void move(struct node_counter *c, enum node_counter_state state)
+static void counter_move(struct node_counter *c, enum node_counter_state state)
 {
     const char *id = c->model != NULL ? c->model->id : "";
     if (lr_machine_allows(&machine, id, c->state, state))
@@ -67,7 +67,7 @@ static void end_process(struct node_counter *c)
 {
     if (c->state != NODE_COUNTER_ASKED && c->state != NODE_COUNTER_READY)
         return;
-    move(c, NODE_COUNTER_ENDING);
+    counter_move(c, NODE_COUNTER_ENDING);
     node_proc_kill(c->proc);
 }
 
@@ -86,7 +86,7 @@ static void remove_question(struct node_counter *c, struct question *q)
 }
 
 /* The first question has its answer: err NULL, the tokens. */
-static void finish(struct node_counter *c, uint64_t tokens, const struct lr_error *err)
+static void counter_finish(struct node_counter *c, uint64_t tokens, const struct lr_error *err)
 {
     struct net_request *req = c->first->req;
     struct net_json json;
@@ -114,7 +114,7 @@ static void on_late(void *arg)
         return;
     (void)lr_fail(&err, LR_TIMEOUT, "counting took longer than the %llu ms of load-timeout",
                   (unsigned long long)c->model->models->launcher->probe_ms);
-    finish(c, 0, &err);
+    counter_finish(c, 0, &err);
 }
 
 static void set_timer(struct node_counter *c, uint64_t ms)
@@ -123,7 +123,7 @@ static void set_timer(struct node_counter *c, uint64_t ms)
     c->timer = net_timer_start(c->model->models->loop, ms, 0, on_late, c);
 }
 
-static void on_gone(void *arg)
+static void counter_on_gone(void *arg)
 {
     struct question *q = arg;
     net_stream_abort(q->req);
@@ -146,15 +146,15 @@ static lr_code on_frames(void *arg, struct wire_reader *frames, struct lr_error 
         if (c->state != NODE_COUNTER_ASKED)
             continue;
         if (frame.type == WIRE_COUNTED && wire_u64_decode(frame.body, &tokens, NULL) == LR_OK) {
-            move(c, NODE_COUNTER_READY);
-            finish(c, tokens, NULL);
+            counter_move(c, NODE_COUNTER_READY);
+            counter_finish(c, tokens, NULL);
         } else if (frame.type == WIRE_FAILED &&
                    wire_error_decode(frame.body, &failed, NULL) == LR_OK) {
             if (wire_is_refusal(failed.error.code))
-                move(c, NODE_COUNTER_READY);
+                counter_move(c, NODE_COUNTER_READY);
             else
                 end_process(c); /* its engine may be in any state */
-            finish(c, 0, &failed.error);
+            counter_finish(c, 0, &failed.error);
         }
     }
     if (code == LR_OK)
@@ -165,7 +165,7 @@ static lr_code on_frames(void *arg, struct wire_reader *frames, struct lr_error 
 static void fail_all(struct node_counter *c, const struct lr_error *err)
 {
     while (c->first != NULL)
-        finish(c, 0, err);
+        counter_finish(c, 0, err);
 }
 
 static void on_exit_of_process(void *arg, const char *how)
@@ -178,18 +178,19 @@ static void on_exit_of_process(void *arg, const char *how)
     c->timer = NULL;
     node_library_unref(c->library);
     c->library = NULL;
-    move(c, NODE_COUNTER_NONE);
+    counter_move(c, NODE_COUNTER_NONE);
     if (c->model == NULL) {
         free(c);
         return;
     }
     (void)lr_fail(&err, LR_INTERNAL, "the engine %s when it counted tokens", how);
     if (was_asked && (c->first->has_start || c->first->req == NULL))
-        finish(c, 0, &err);
+        counter_finish(c, 0, &err);
     pump(c);
 }
 
-static lr_code start(struct node_counter *c, const struct wire_open *open, struct lr_error *err)
+static lr_code counter_start(struct node_counter *c, const struct wire_open *open,
+                             struct lr_error *err)
 {
     const struct node_launcher *launcher = c->model->models->launcher;
     struct node_library *library = c->model->engine->library;
@@ -233,11 +234,11 @@ static void ask_first(struct node_counter *c)
     open.stays = true;
     if (c->state == NODE_COUNTER_READY)
         send(c, &open);
-    else if (start(c, &open, &err) != LR_OK) {
-        finish(c, 0, &err);
+    else if (counter_start(c, &open, &err) != LR_OK) {
+        counter_finish(c, 0, &err);
         return;
     }
-    move(c, NODE_COUNTER_ASKED);
+    counter_move(c, NODE_COUNTER_ASKED);
     set_timer(c, m->models->launcher->probe_ms);
 }
 
@@ -294,7 +295,7 @@ lr_code node_counter_ask(struct node_model *model, struct net_request *req,
     *c->last = q;
     c->last = &q->next;
     c->waiting++;
-    net_request_on_gone(req, on_gone, q);
+    net_request_on_gone(req, counter_on_gone, q);
     pump(c);
     return LR_OK;
 }

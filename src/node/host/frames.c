@@ -83,7 +83,7 @@ static void step_survived(struct node_worker *w)
         node_model_pump(w->model);
 }
 
-static void enter(struct node_worker *w, const struct wire_frame *frame)
+static void frames_enter(struct node_worker *w, const struct wire_frame *frame)
 {
     size_t count = wire_enter_count(frame->body);
     for (size_t i = 0; i < count; i++) {
@@ -126,7 +126,7 @@ static void vector(struct node_worker *w, const struct wire_frame *frame)
 }
 
 /* A new value counts a fifth. */
-static void average(uint64_t *value, uint64_t measured)
+static void frames_average(uint64_t *value, uint64_t measured)
 {
     *value = *value != 0 ? (4 * *value + measured) / 5 : measured;
 }
@@ -134,8 +134,8 @@ static void average(uint64_t *value, uint64_t measured)
 /* What a finished request tells about this node: a prompt that was computed here, tokens
  * that came one after the other.  Of its last attempt only: an earlier worker's times say
  * nothing about this one's. */
-static void measure(struct node_model *model, const struct node_generation *g,
-                    const struct wire_done *m)
+static void frames_measure(struct node_model *model, const struct node_generation *g,
+                           const struct wire_done *m)
 {
     /* Fewer say little: the clock counts milliseconds, and what is left of a cached prompt
      * takes a step's time whatever it is. */
@@ -145,11 +145,11 @@ static void measure(struct node_model *model, const struct node_generation *g,
     if (a->first_token_ms == 0 || g->state == NODE_GENERATION_PROVING)
         return;
     if (fresh >= (m->cached_tokens != 0 ? FRESH_LEAST : TOKENS_LEAST))
-        average(&model->prefill_us,
-                lr_elapsed(a->submitted_ms, a->first_token_ms) * 1000 / fresh);
+        frames_average(&model->prefill_us,
+                       lr_elapsed(a->submitted_ms, a->first_token_ms) * 1000 / fresh);
     if (a->tokens >= TOKENS_LEAST)
-        average(&model->step_us, lr_elapsed(a->first_token_ms, node_now(model->models)) * 1000 /
-                                     (a->tokens - 1));
+        frames_average(&model->step_us, lr_elapsed(a->first_token_ms, node_now(model->models)) *
+                                            1000 / (a->tokens - 1));
 }
 
 static void done(struct node_worker *w, const struct wire_frame *frame)
@@ -169,7 +169,7 @@ static void done(struct node_worker *w, const struct wire_frame *frame)
         bool retryable = m.error.code == LR_OUT_OF_VRAM || m.error.code == LR_OUT_OF_RAM;
         node_generation_fail(g, &m.error, retryable);
     } else {
-        measure(model, g, &m);
+        frames_measure(model, g, &m);
         node_generation_tell(g, frame);
         node_generation_end(g);
     }
@@ -191,7 +191,7 @@ static void engine_log(struct node_worker *w, const struct wire_frame *frame)
            w->library->engine_id, w->model->id, LR_STR_ARG(m.event), LR_STR_ARG(m.text));
 }
 
-static void on_frame(struct node_worker *w, const struct wire_frame *frame)
+static void frames_on_frame(struct node_worker *w, const struct wire_frame *frame)
 {
     struct node_generation *g;
     struct wire_error failed;
@@ -222,7 +222,7 @@ static void on_frame(struct node_worker *w, const struct wire_frame *frame)
             node_grant_settle(w, limit == w->kv_sent);
         break;
     case WIRE_ENTER:
-        enter(w, frame);
+        frames_enter(w, frame);
         break;
     case WIRE_LOADING:
         relay_loading(w, frame);
@@ -276,7 +276,7 @@ lr_code node_worker_on_frames(void *worker, struct wire_reader *frames, struct l
         net_loop_burst_begin(models->loop, node_proc_source(w->proc));
     node_batch_begin(&models->batch);
     while ((code = wire_reader_next(frames, &frame, &has, err)) == LR_OK && has)
-        on_frame(w, &frame);
+        frames_on_frame(w, &frame);
     node_batch_end(&models->batch);
     if (is_burst)
         net_loop_burst_end(models->loop);

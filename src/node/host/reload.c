@@ -29,8 +29,9 @@ struct listener {
     void *arg;
 };
 
-static void tell(struct node_models *models, const char *event,
-                 const struct node_library *library, const char *model, const char *reason)
+static void reload_tell(struct node_models *models, const char *event,
+                        const struct node_library *library, const char *model,
+                        const char *reason)
 {
     lr_log_info(NULL,
                 "engine.reload what=%s engine=%s version=%s sha256=%.12s model=%s reason=%s",
@@ -71,7 +72,8 @@ static void start_candidate(struct node_replica *replica)
     }
     if (node_worker_start(replica, model->engine->library, replica->worker->base,
                           &replica->candidate, &err) != LR_OK)
-        tell(model->models, "reload_failed", model->engine->library, model->id, err.text);
+        reload_tell(model->models, "reload_failed", model->engine->library, model->id,
+                    err.text);
 }
 
 static void on_proof(void *ctx, const struct wire_frame *frame)
@@ -81,7 +83,7 @@ static void on_proof(void *ctx, const struct wire_frame *frame)
     if (w->state != NODE_WORKER_PROVING)
         return; /* a later reload, or an unload, has ended it */
     if (frame->type == WIRE_DONE) {
-        tell(w->models, "reloaded", w->library, w->model->id, "");
+        reload_tell(w->models, "reloaded", w->library, w->model->id, "");
         w->models->count.reloads++;
         node_worker_promote(w);
     } else if (frame->type == WIRE_ERROR && wire_error_decode(frame->body, &m, NULL) == LR_OK) {
@@ -111,8 +113,8 @@ static bool go_back(struct node_engine *engine, const struct node_library *bad)
 void node_reload_failed(struct node_model *model, struct node_worker *candidate,
                         const char *how)
 {
-    tell(model->models, "reload_failed", candidate->library, model->id,
-         candidate->failure.code != LR_OK ? candidate->failure.text : how);
+    reload_tell(model->models, "reload_failed", candidate->library, model->id,
+                candidate->failure.code != LR_OK ? candidate->failure.text : how);
     (void)go_back(model->engine, candidate->library);
 }
 
@@ -121,7 +123,7 @@ bool node_reload_revert(struct node_replica *replica, const struct lr_error *why
     const struct node_model *model = replica->model;
     struct node_library *bad = model->engine->library;
     replica->is_swapping = false;
-    tell(model->models, "reload_failed", bad, model->id, why->text);
+    reload_tell(model->models, "reload_failed", bad, model->id, why->text);
     return go_back(model->engine, bad);
 }
 
@@ -146,7 +148,7 @@ static void take_over(struct node_reload *r)
     e->reason[0] = '\0';
     e->is_told = false;
     if (e->previous == NULL)
-        tell(r->models, "reloaded", e->library, "", "");
+        reload_tell(r->models, "reloaded", e->library, "", "");
     node_storage_resolve(r->models->storage); /* models that waited for an engine */
     for (struct node_model *m = r->models->first; m != NULL; m = m->next) {
         if (m->engine != e)
@@ -159,14 +161,14 @@ static void take_over(struct node_reload *r)
     }
 }
 
-static void finish(struct node_reload *r)
+static void reload_finish(struct node_reload *r)
 {
     bool is_good = r->answer.has_need;
     r->engine->reload = NULL;
     if (is_good)
         take_over(r);
     else
-        tell(r->models, "reload_refused", r->library, "", r->answer.error.text);
+        reload_tell(r->models, "reload_refused", r->library, "", r->answer.error.text);
     while (r->listeners != NULL) {
         struct listener *l = r->listeners;
         r->listeners = l->next;
@@ -195,7 +197,7 @@ static void on_check_exit(void *arg, const char *how)
     if (!r->answer.has_need && r->answer.error.code == LR_OK)
         (void)lr_fail(&r->answer.error, LR_INTERNAL, "the new library %s when it was opened",
                       how);
-    finish(r);
+    reload_finish(r);
 }
 
 static lr_code start_check(struct node_reload *r, struct lr_error *err)

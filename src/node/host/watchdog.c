@@ -42,7 +42,7 @@ void node_workers_watch(struct node_models *models, uint64_t now_ms)
 
 /* ---- memory ---- */
 
-static void measure(const struct node_models *models, struct node_worker *w)
+static void watchdog_measure(const struct node_models *models, struct node_worker *w)
 {
     const struct lr_engine_stats *s = &w->stats;
     w->measured = node_pools_of_process(&models->pools, w->pool, node_proc_pid(w->proc));
@@ -65,7 +65,7 @@ void node_measure(struct node_models *models)
     node_pools_read(&models->pools);
     for (struct node_model *m = models->first; m != NULL; m = m->next)
         for (struct node_worker *w = m->workers; w != NULL; w = w->next) {
-            measure(models, w);
+            watchdog_measure(models, w);
             ours[w->pool] += w->measured;
         }
     for (uint32_t i = 1; i < models->pools.count; i++)

@@ -24,7 +24,7 @@ struct call {
     struct chat_turn turn;
 };
 
-static void flush(void *arg)
+static void api_chat_flush(void *arg)
 {
     chat_turn_flush(&((struct call *)arg)->turn);
 }
@@ -37,14 +37,14 @@ static void begin_stream(struct call *call)
         net_live_begin(call->req, chat_codec_stream_type(call->turn.codec));
 }
 
-static lr_code write_piece(void *owner, struct lr_str bytes)
+static lr_code api_chat_write_piece(void *owner, struct lr_str bytes)
 {
     struct call *call = owner;
     begin_stream(call);
     return net_stream_write_made(call->req, bytes);
 }
 
-static void finish(void *owner, lr_code status, struct lr_str bytes)
+static void api_chat_finish(void *owner, lr_code status, struct lr_str bytes)
 {
     struct call *call = owner;
     node_batch_drop(&call->node->models.batch, &call->flush);
@@ -64,7 +64,7 @@ static void end_with_error(struct call *call, const struct lr_error *err, struct
     (void)net_stream_finish(call->req, bytes); /* whether the client takes it or not */
 }
 
-static void fail(void *owner, const struct lr_error *err, struct lr_str bytes)
+static void api_chat_fail(void *owner, const struct lr_error *err, struct lr_str bytes)
 {
     struct call *call = owner;
     node_batch_drop(&call->node->models.batch, &call->flush);
@@ -76,11 +76,12 @@ static void fail(void *owner, const struct lr_error *err, struct lr_str bytes)
         end_with_error(call, err, bytes);
 }
 
-static const struct chat_sink sink = {.write = write_piece, .finish = finish, .fail = fail};
+static const struct chat_sink sink = {
+    .write = api_chat_write_piece, .finish = api_chat_finish, .fail = api_chat_fail};
 
 /* ---- the generations ---- */
 
-static void on_token(const struct choice *choice, struct lr_str body)
+static void api_chat_on_token(const struct choice *choice, struct lr_str body)
 {
     struct call *call = choice->call;
     struct wire_token t;
@@ -90,14 +91,14 @@ static void on_token(const struct choice *choice, struct lr_str body)
     node_batch_add(&call->node->models.batch, &call->flush);
 }
 
-static void on_vector(const struct choice *choice, struct lr_str body)
+static void api_chat_on_vector(const struct choice *choice, struct lr_str body)
 {
     struct wire_vector v;
     if (wire_vector_decode(body, &v, NULL) == LR_OK)
         chat_turn_vector(&choice->call->turn, choice->index, &v);
 }
 
-static void on_done(const struct choice *choice, struct lr_str body)
+static void api_chat_on_done(const struct choice *choice, struct lr_str body)
 {
     struct call *call = choice->call;
     struct wire_done m;
@@ -108,7 +109,7 @@ static void on_done(const struct choice *choice, struct lr_str body)
     node_batch_add(&call->node->models.batch, &call->flush);
 }
 
-static void on_event(void *ctx, const struct wire_frame *frame)
+static void api_chat_on_event(void *ctx, const struct wire_frame *frame)
 {
     struct choice *choice = ctx;
     struct chat_turn *turn = &choice->call->turn;
@@ -119,11 +120,11 @@ static void on_event(void *ctx, const struct wire_frame *frame)
     if (chat_turn_is_over(turn))
         return;
     if (frame->type == WIRE_TOKEN)
-        on_token(choice, frame->body);
+        api_chat_on_token(choice, frame->body);
     else if (frame->type == WIRE_VECTOR)
-        on_vector(choice, frame->body);
+        api_chat_on_vector(choice, frame->body);
     else if (frame->type == WIRE_DONE)
-        on_done(choice, frame->body);
+        api_chat_on_done(choice, frame->body);
     else if (frame->type == WIRE_PREFILL &&
              wire_prefill_decode(frame->body, &prefill, NULL) == LR_OK)
         chat_turn_prompt_tokens(turn, choice->index, prefill.total);
@@ -133,13 +134,14 @@ static void on_event(void *ctx, const struct wire_frame *frame)
         chat_turn_keep_alive(turn);
 }
 
-static lr_code start(void *owner, uint32_t index, struct lr_error *err)
+static lr_code api_chat_start(void *owner, uint32_t index, struct lr_error *err)
 {
     struct call *call = owner;
     struct choice *choice = &call->choices[index];
     struct wire_generate ask;
-    struct node_sink events = {
-        .ctx = choice, .on_event = on_event, .has_connection = call->turn.request->stream};
+    struct node_sink events = {.ctx = choice,
+                               .on_event = api_chat_on_event,
+                               .has_connection = call->turn.request->stream};
     *choice = (struct choice){.call = call, .index = index};
     chat_turn_ask(&call->turn, index, &ask);
     ask.request_id = lr_str_z(call->id);
@@ -160,9 +162,9 @@ static bool stop(void *owner, uint32_t index, struct chat_usage *usage)
     return false;
 }
 
-static const struct chat_generator generator = {.start = start, .stop = stop};
+static const struct chat_generator generator = {.start = api_chat_start, .stop = stop};
 
-static void on_gone(void *arg)
+static void api_chat_on_gone(void *arg)
 {
     chat_turn_gone(&((struct call *)arg)->turn);
 }
@@ -189,7 +191,7 @@ lr_code node_api_complete(struct node *node, struct net_request *req, struct lr_
         return lr_fail(err, LR_OUT_OF_RAM, "no memory for a request");
     call->req = req;
     call->node = node;
-    call->flush = (struct node_flush){.fn = flush, .arg = call};
+    call->flush = (struct node_flush){.fn = api_chat_flush, .arg = call};
     lr_random_base62(call->id, sizeof(call->id) - 1);
     struct chat_turn *turn = &call->turn;
     chat_turn_init(turn, chat_codec_of(net_request_path(req)), arena, &generator, &sink, call);
@@ -204,6 +206,6 @@ lr_code node_api_complete(struct node *node, struct net_request *req, struct lr_
         chat_turn_fail(turn, err);
     else if (chat_turn_prepare(turn, &call->model->chat, lr_str_z(call->model->id)) &&
              make_choices(call) && chat_turn_start(turn))
-        net_request_on_gone(req, on_gone, call);
+        net_request_on_gone(req, api_chat_on_gone, call);
     return LR_OK;
 }

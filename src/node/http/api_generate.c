@@ -35,7 +35,7 @@ static void put_event(struct call *call, const struct wire_frame *frame)
 }
 
 /* A client that does not read pays for itself, not for the others: its last event says so. */
-static void give_up(struct call *call)
+static void api_generate_give_up(struct call *call)
 {
     struct wire_error m = {.retryable = false};
     struct wire_frame frame;
@@ -60,7 +60,7 @@ static void give_up(struct call *call)
     close_call(call);
 }
 
-static void flush(void *arg)
+static void api_generate_flush(void *arg)
 {
     struct call *call = arg;
     struct net_request *req = call->req;
@@ -75,12 +75,12 @@ static void flush(void *arg)
     lr_code code =
         call->out.failed ? LR_TOO_LARGE : net_stream_write(req, lr_buf_str(&call->out));
     if (code == LR_TOO_LARGE)
-        give_up(call);
+        api_generate_give_up(call);
     else
         lr_buf_clear(&call->out);
 }
 
-static void on_event(void *ctx, const struct wire_frame *frame)
+static void api_generate_on_event(void *ctx, const struct wire_frame *frame)
 {
     struct call *call = ctx;
     put_event(call, frame);
@@ -91,7 +91,7 @@ static void on_event(void *ctx, const struct wire_frame *frame)
     node_batch_add(&call->node->models.batch, &call->flush);
 }
 
-static void on_gone(void *arg)
+static void api_generate_on_gone(void *arg)
 {
     struct call *call = arg;
     close_call(call);
@@ -109,19 +109,20 @@ lr_code node_api_generate(struct node *node, struct net_request *req, struct lr_
     struct node_model *model = code == LR_OK ? node_need_model(node, ask.model, err) : NULL;
     if (model == NULL)
         return err->code;
-    *call = (struct call){.req = req, .node = node, .flush = {.fn = flush, .arg = call}};
+    *call = (struct call){
+        .req = req, .node = node, .flush = {.fn = api_generate_flush, .arg = call}};
     lr_buf_init(&call->out, OUT_BYTES);
     call->as_frames =
         net_headers_has_token(net_request_headers(req), "Accept", WIRE_EVENTS_TYPE);
     struct node_sink sink = {.ctx = call,
-                             .on_event = on_event,
+                             .on_event = api_generate_on_event,
                              .has_connection = true,
                              .takes_lost = call->as_frames};
     code = node_generation_start(model, &ask, sink, &call->request, err);
     if (code != LR_OK)
         lr_buf_free(&call->out);
     else if (call->request != NULL)
-        net_request_on_gone(req, on_gone, call);
+        net_request_on_gone(req, api_generate_on_gone, call);
     return code;
 }
 

@@ -54,7 +54,7 @@ struct node_link {
 
 /* ---- ends ---- */
 
-static void forget(struct stream *s)
+static void link_forget(struct stream *s)
 {
     struct node_link *l = s->owner;
     uint32_t index = (uint32_t)s->number;
@@ -64,7 +64,7 @@ static void forget(struct stream *s)
 
 static void drop(struct stream *s)
 {
-    forget(s);
+    link_forget(s);
     LR_LIST_REMOVE(s, next, link);
     net_loop_bury(s->owner->node->models.loop, free, s); /* a caller may still look at it */
 }
@@ -95,7 +95,7 @@ static struct net_request *close_link(struct node_link *l)
     return l->req;
 }
 
-static void on_gone(void *arg)
+static void link_on_gone(void *arg)
 {
     net_stream_abort(close_link(arg));
 }
@@ -114,7 +114,7 @@ static void forget_sent(struct node_link *l, size_t bytes)
     lr_buf_consume(&l->out, bytes);
 }
 
-static void flush(void *arg)
+static void link_flush(void *arg)
 {
     struct node_link *l = arg;
     struct lr_buf *ready = l->has_sums ? &l->sealed : &l->out;
@@ -132,7 +132,7 @@ static void flush(void *arg)
             forget_sent(l, piece.len);
     }
     if (code == LR_TOO_LARGE)
-        on_gone(l); /* it does not read: its generations are for nobody */
+        link_on_gone(l); /* it does not read: its generations are for nobody */
 }
 
 static void send_later(struct node_link *l)
@@ -147,7 +147,7 @@ static bool is_awaited(enum wire_type type)
     return type != WIRE_ERROR && type != WIRE_LOST && type != WIRE_REFUSED;
 }
 
-static void on_event(void *ctx, const struct wire_frame *frame)
+static void link_on_event(void *ctx, const struct wire_frame *frame)
 {
     struct stream *s = ctx;
     struct node_link *l = s->owner;
@@ -195,7 +195,7 @@ static struct stream *add_stream(struct node_link *l, uint64_t number)
     return s;
 }
 
-static void refuse(struct node_link *l, uint64_t number, const struct lr_error *err)
+static void link_refuse(struct node_link *l, uint64_t number, const struct lr_error *err)
 {
     wire_refused_encode(&l->out, number, err);
     send_later(l);
@@ -212,18 +212,18 @@ static lr_code on_submit(struct node_link *l, const struct wire_frame *frame,
     struct stream *s = add_stream(l, ask.request);
     if (s == NULL) {
         (void)lr_fail(&why, LR_OUT_OF_RAM, "no memory for a request");
-        refuse(l, ask.request, &why);
+        link_refuse(l, ask.request, &why);
         return LR_OK;
     }
     struct node_model *model = node_need_model(l->node, ask.model, &why);
     struct node_sink sink = {.ctx = s,
-                             .on_event = on_event,
+                             .on_event = link_on_event,
                              .takes_lost = true,
                              .takes_weights = l->protocol >= WIRE_SINCE_WEIGHTS};
     if (model == NULL ||
         node_generation_take(model, frame->bytes, &ask, sink, &s->request, &why) != LR_OK) {
         drop(s);
-        refuse(l, ask.request, &why);
+        link_refuse(l, ask.request, &why);
     }
     return LR_OK;
 }
@@ -237,14 +237,14 @@ static lr_code on_cancel(struct node_link *l, struct lr_str body, struct lr_erro
     struct stream *s = code == LR_OK && index < l->index_count ? l->by_index[index] : NULL;
     if (s == NULL || s->number != number)
         return code;
-    forget(s); /* the router may give the index to another one now */
+    link_forget(s); /* the router may give the index to another one now */
     if (s->request != NULL)
         node_generation_stop(s->request);
     return LR_OK;
 }
 
-static lr_code on_frame(struct node_link *l, const struct wire_frame *frame,
-                        struct lr_error *err)
+static lr_code link_on_frame(struct node_link *l, const struct wire_frame *frame,
+                             struct lr_error *err)
 {
     switch (frame->type) {
     case WIRE_SUBMIT:
@@ -257,7 +257,7 @@ static lr_code on_frame(struct node_link *l, const struct wire_frame *frame,
     }
 }
 
-static void on_data(void *arg, struct lr_str bytes)
+static void link_on_data(void *arg, struct lr_str bytes)
 {
     struct node_link *l = arg;
     struct node_batch *batch = &l->node->models.batch;
@@ -270,12 +270,12 @@ static void on_data(void *arg, struct lr_str bytes)
     while (code == LR_OK && has && l->state == LINK_OPEN) {
         code = wire_reader_next(&l->in, &frame, &has, &err);
         if (code == LR_OK && has)
-            code = on_frame(l, &frame, &err);
+            code = link_on_frame(l, &frame, &err);
     }
     if (code != LR_OK && l->state == LINK_OPEN) {
         lr_log_warn(NULL, "link.broken from=%s reason=%s", net_request_remote(l->req),
                     err.text);
-        on_gone(l);
+        link_on_gone(l);
     }
     node_batch_end(batch);
 }
@@ -316,7 +316,7 @@ lr_code node_api_link(struct node *node, struct net_request *req, struct lr_erro
                             .req = req,
                             .protocol = protocol,
                             .has_sums = protocol >= WIRE_SINCE_SUMS && !net_request_is_tls(req),
-                            .flush = {.fn = flush, .arg = l}};
+                            .flush = {.fn = link_flush, .arg = l}};
     lr_buf_init(&l->out, OUT_BYTES);
     lr_buf_init(&l->sealed, OUT_BYTES);
     wire_reader_init(&l->in, WIRE_BODY_MAX);
@@ -324,10 +324,10 @@ lr_code node_api_link(struct node *node, struct net_request *req, struct lr_erro
         wire_reader_expect_seals(&l->in);
     LR_LIST_PUSH(&node->links, l, next, link);
     wire_link_name(protocol, l->has_sums, name);
-    net_request_on_gone(req, on_gone, l);
-    net_stream_on_drain(req, flush, l);
-    net_request_upgrade(req, name, &(struct net_body_sink){.arg = l, .on_data = on_data});
+    net_request_on_gone(req, link_on_gone, l);
+    net_stream_on_drain(req, link_flush, l);
+    net_request_upgrade(req, name, &(struct net_body_sink){.arg = l, .on_data = link_on_data});
     wire_empty_encode(&l->out, WIRE_PING);
-    flush(l);
+    link_flush(l);
     return LR_OK;
 }

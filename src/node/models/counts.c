@@ -18,7 +18,7 @@ struct node_count {
     uint32_t count;
 };
 
-static struct node_count *find(const struct node_counts *counts, struct lr_str id)
+static struct node_count *counts_find(const struct node_counts *counts, struct lr_str id)
 {
     struct node_count *c = counts->first;
     while (c != NULL && !lr_str_eq_nocase(lr_str_z(c->id), id))
@@ -26,7 +26,8 @@ static struct node_count *find(const struct node_counts *counts, struct lr_str i
     return c;
 }
 
-static struct node_count *add(struct node_counts *counts, struct lr_str id, uint32_t count)
+static struct node_count *counts_add(struct node_counts *counts, struct lr_str id,
+                                     uint32_t count)
 {
     struct node_count *c = net_alloc(sizeof(*c));
     c->id = net_alloc(id.len + 1);
@@ -38,8 +39,8 @@ static struct node_count *add(struct node_counts *counts, struct lr_str id, uint
     return c;
 }
 
-static lr_code read_file(struct node_counts *counts, struct lr_arena *arena,
-                         struct lr_error *err)
+static lr_code counts_read_file(struct node_counts *counts, struct lr_arena *arena,
+                                struct lr_error *err)
 {
     struct lr_str bytes;
     const struct lr_json *all;
@@ -55,8 +56,8 @@ static lr_code read_file(struct node_counts *counts, struct lr_arena *arena,
             code = lr_fail(err, LR_INVALID_ARGUMENT, "a number of replicas is no string");
         else
             code = node_replicas_parse(text, &count, err);
-        if (code == LR_OK && find(counts, all->members[i].key) == NULL)
-            (void)add(counts, all->members[i].key, count);
+        if (code == LR_OK && counts_find(counts, all->members[i].key) == NULL)
+            (void)counts_add(counts, all->members[i].key, count);
     }
     return code;
 }
@@ -74,7 +75,7 @@ void node_counts_open(struct node_counts *counts, const char *data_dir)
     if (!lr_stat(counts->file, &st))
         return;
     lr_arena_init(&arena, 4 * FILE_BYTES);
-    if (read_file(counts, &arena, &err) != LR_OK) {
+    if (counts_read_file(counts, &arena, &err) != LR_OK) {
         node_counts_close(counts);
         lr_log_warn(NULL, "node.replicas_not_read file=%s reason=%s (set the numbers again)",
                     counts->file, err.text);
@@ -94,7 +95,7 @@ void node_counts_close(struct node_counts *counts)
 
 void node_counts_recall(const struct node_counts *counts, struct node_model *model)
 {
-    const struct node_count *c = find(counts, lr_str_z(model->id));
+    const struct node_count *c = counts_find(counts, lr_str_z(model->id));
     if (c == NULL)
         return;
     model->has_own_replicas = true;
@@ -126,10 +127,10 @@ static lr_code write_file(const struct node_counts *counts, struct lr_error *err
 lr_code node_counts_set(struct node_counts *counts, struct node_model *model, uint32_t count,
                         struct lr_error *err)
 {
-    struct node_count *c = find(counts, lr_str_z(model->id));
+    struct node_count *c = counts_find(counts, lr_str_z(model->id));
     const bool is_new = c == NULL;
     if (is_new)
-        c = add(counts, lr_str_z(model->id), count);
+        c = counts_add(counts, lr_str_z(model->id), count);
     const uint32_t before = c->count;
     c->count = count;
     if (write_file(counts, err) != LR_OK) {

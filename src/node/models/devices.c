@@ -13,7 +13,7 @@ enum { LIST_MS = 10000, LIST_BYTES = 32 << 10 };
 
 /* ---- asking Vulkan ---- */
 
-static size_t read_all(int fd, char *out, size_t size)
+static size_t devices_read_all(int fd, char *out, size_t size)
 {
     size_t len = 0;
     for (ssize_t n; len < size && (n = read(fd, out + len, size - len)) > 0;)
@@ -54,8 +54,8 @@ lr_code node_vulkan_list(struct wire_device out[WIRE_VULKAN_MAX], size_t *count,
                        "vulkaninfo, or choose its file with VK_ICD_FILENAMES",
                        LIST_MS / 1000);
     else if (wire_devices_parse(
-                 last_line(lr_str(text, read_all(child.out, text, sizeof(text)))), out, count,
-                 err) != LR_OK)
+                 last_line(lr_str(text, devices_read_all(child.out, text, sizeof(text)))), out,
+                 count, err) != LR_OK)
         code = lr_fail(err, LR_UNAVAILABLE,
                        "the process that lists Vulkan's devices %s: look at vulkaninfo, or "
                        "choose a driver's file with VK_ICD_FILENAMES",
@@ -88,7 +88,8 @@ static void set(struct node_devices *out, const char *kind)
     (void)snprintf(out->name, sizeof(out->name), "%s", kind);
 }
 
-static void describe(const struct wire_device *listed, size_t count, char *out, size_t size)
+static void devices_describe(const struct wire_device *listed, size_t count, char *out,
+                             size_t size)
 {
     size_t at = 0;
     for (size_t i = 0; i < count && at < size; i++)
@@ -191,7 +192,7 @@ lr_code node_devices_pick(const char *wanted, const struct node_machine *machine
     bool is_cuda = strncmp(wanted, "cuda", 4) == 0;
     bool is_auto = strcmp(wanted, "auto") == 0;
     *out = (struct node_devices){0};
-    describe(listed, count, all, sizeof(all));
+    devices_describe(listed, count, all, sizeof(all));
     if (is_vulkan(wanted)) {
         const char *one = strchr(wanted, ':');
         bool is_found = one != NULL ? pick_one(one + 1, listed, count, out)

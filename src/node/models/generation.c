@@ -195,7 +195,7 @@ static void tell_accepted(struct node_generation *g, bool has_swapped)
     tell_encoded(g, buf);
 }
 
-static void release(struct node_generation *g)
+static void generation_release(struct node_generation *g)
 {
     if (!node_generation_move(g, NODE_GENERATION_OVER))
         return;
@@ -223,7 +223,7 @@ void node_generation_fail(struct node_generation *g, const struct lr_error *err,
     g->model->models->count.errors++;
     g->model->requests_failed++;
     tell_error(g, err, retryable);
-    release(g);
+    generation_release(g);
 }
 
 void node_generation_abandon(struct node_generation *g, const struct lr_error *err,
@@ -237,7 +237,7 @@ void node_generation_end(struct node_generation *g)
 {
     g->model->requests_done++;
     g->model->last_used_ms = node_now(g->model->models);
-    release(g);
+    generation_release(g);
 }
 
 /* ---- admission ---- */
@@ -310,9 +310,9 @@ static void keep_given(struct node_generation *g)
 }
 
 /* On no list yet, with a copy of the frame. */
-static lr_code create(struct node_model *model, struct lr_str frame,
-                      const struct wire_submit *ask, struct node_sink sink,
-                      struct node_generation **out, struct lr_error *err)
+static lr_code generation_create(struct node_model *model, struct lr_str frame,
+                                 const struct wire_submit *ask, struct node_sink sink,
+                                 struct node_generation **out, struct lr_error *err)
 {
     struct node_models *models = model->models;
     struct node_generation *g = calloc(1, sizeof(*g));
@@ -342,7 +342,7 @@ static lr_code create(struct node_model *model, struct lr_str frame,
     wire_submit_address(g->frame, g->id);
     keep_given(g);
     if (g->generated.failed) {
-        release(g);
+        generation_release(g);
         return lr_fail(err, LR_OUT_OF_RAM, "no memory for a request");
     }
     *out = g;
@@ -358,7 +358,7 @@ lr_code node_generation_take(struct node_model *model, struct lr_str frame,
     *out = NULL;
     lr_code code = check_admission(model, ask, leaves, err);
     if (code == LR_OK)
-        code = create(model, frame, ask, sink, out, err);
+        code = generation_create(model, frame, ask, sink, out, err);
     if (code != LR_OK)
         return code;
     struct node_generation *g = *out;
@@ -506,7 +506,7 @@ lr_code node_generation_prove(struct node_worker *worker, struct node_sink sink,
     g.ignore_stop = true;
     lr_code code = encode(worker->models, &g, &frame, &ask, err);
     if (code == LR_OK)
-        code = create(worker->model, frame, &ask, sink, &proof, err);
+        code = generation_create(worker->model, frame, &ask, sink, &proof, err);
     if (code == LR_OK)
         node_generation_submit(proof, worker);
     return code;
@@ -529,7 +529,7 @@ void node_generation_stop(struct node_generation *g)
         model->models->count.cancelled++;
         tell_encoded(g, &event);
         lr_buf_free(&event);
-        release(g);
+        generation_release(g);
         node_model_pump(model); /* it may have been the only reason to stay */
     }
 }
@@ -540,7 +540,7 @@ void node_generation_cancel(struct node_generation *g)
     g->sink = (struct node_sink){0};
     model->models->count.cancelled++;
     if (!is_live(g->state)) {
-        release(g);
+        generation_release(g);
         node_model_pump(model); /* it may have been the only reason to stay */
         return;
     }
@@ -562,7 +562,7 @@ static void tell_lost(struct node_generation *g, const struct node_victim *verdi
     wire_lost_encode(&event, &m);
     tell_encoded(g, &event);
     lr_buf_free(&event);
-    release(g);
+    generation_release(g);
 }
 
 void node_generation_lost(struct node_generation *g, const struct node_victim *verdict,
@@ -571,7 +571,7 @@ void node_generation_lost(struct node_generation *g, const struct node_victim *v
     struct node_model *model = g->model;
     struct lr_error err;
     if (!node_generation_is_served(g)) {
-        release(g);
+        generation_release(g);
         return;
     }
     lr_log_warn(NULL, "request.lost request=%s model=%s strike=%d entry=%s how=%s", g->name,

@@ -10,7 +10,7 @@ static bool starts(const char *uuid, struct lr_str word)
     return word.len > 4 && lr_str_eq(lr_str_sub(lr_str_z(uuid), 0, word.len), word);
 }
 
-static bool is_named(const struct node_gpu *gpu, struct lr_str word)
+static bool gpus_is_named(const struct node_gpu *gpu, struct lr_str word)
 {
     uint64_t number;
     if (lr_str_u64(word, &number))
@@ -39,7 +39,7 @@ void node_gpus_show(struct node_gpu *gpus, size_t count, const char *visible)
     while (is_found && next_word(&rest, &word)) {
         is_found = false;
         for (size_t i = 0; i < count; i++)
-            if (is_named(&gpus[i], word)) {
+            if (gpus_is_named(&gpus[i], word)) {
                 gpus[i].copies = 1;
                 is_found = true;
             }
@@ -60,7 +60,7 @@ lr_code node_gpus_take(struct node_gpu *gpus, size_t count, const char *wanted,
     while (next_word(&rest, &word)) {
         bool is_found = false;
         for (size_t i = 0; i < count && i < NODE_GPUS_MAX; i++)
-            if (was_shown[i] && is_named(&gpus[i], word)) {
+            if (was_shown[i] && gpus_is_named(&gpus[i], word)) {
                 gpus[i].copies++;
                 is_found = true;
             }

@@ -16,7 +16,7 @@ struct node_look_work {
     struct lr_error err;
 };
 
-static void list(uv_work_t *work)
+static void device_refresh_list(uv_work_t *work)
 {
     struct node_look_work *w = work->data;
     if (node_vulkan_list(w->devices, &w->count, &w->err) != LR_OK)
@@ -36,14 +36,14 @@ static void on_list(uv_work_t *work, int status)
     free(w);
 }
 
-static bool begin(struct node_models *models)
+static bool device_refresh_begin(struct node_models *models)
 {
     struct node_look_work *w = calloc(1, sizeof(*w));
     if (w == NULL)
         return false;
     w->models = models;
     w->work.data = w;
-    if (uv_queue_work(net_loop_uv(models->loop), &w->work, list, on_list) != 0) {
+    if (uv_queue_work(net_loop_uv(models->loop), &w->work, device_refresh_list, on_list) != 0) {
         free(w);
         return false;
     }
@@ -53,7 +53,7 @@ static bool begin(struct node_models *models)
 
 void node_look_open(struct node_models *models)
 {
-    models->look.begin = begin;
+    models->look.begin = device_refresh_begin;
 }
 
 void node_look_close(struct node_models *models)

@@ -13,7 +13,7 @@ enum {
     NVML_GPU_IS_LOST = 15,
 };
 
-static bool find(void *handle, const char *name, void *out, size_t size)
+static bool nvml_find(void *handle, const char *name, void *out, size_t size)
 {
     void *symbol = lr_library_symbol(handle, name);
     if (symbol != NULL)
@@ -24,25 +24,27 @@ static bool find(void *handle, const char *name, void *out, size_t size)
 static bool find_needed(struct node_nvml *n)
 {
     void *handle = n->handle;
-    return find(handle, "nvmlInit_v2", &n->init, sizeof(n->init)) &&
-           find(handle, "nvmlShutdown", &n->shutdown, sizeof(n->shutdown)) &&
-           find(handle, "nvmlDeviceGetCount_v2", &n->count, sizeof(n->count)) &&
-           find(handle, "nvmlDeviceGetHandleByIndex_v2", &n->by_index, sizeof(n->by_index)) &&
-           find(handle, "nvmlDeviceGetUUID", &n->uuid, sizeof(n->uuid)) &&
-           find(handle, "nvmlDeviceGetName", &n->name, sizeof(n->name)) &&
-           find(handle, "nvmlDeviceGetMemoryInfo", &n->memory, sizeof(n->memory));
+    return nvml_find(handle, "nvmlInit_v2", &n->init, sizeof(n->init)) &&
+           nvml_find(handle, "nvmlShutdown", &n->shutdown, sizeof(n->shutdown)) &&
+           nvml_find(handle, "nvmlDeviceGetCount_v2", &n->count, sizeof(n->count)) &&
+           nvml_find(handle, "nvmlDeviceGetHandleByIndex_v2", &n->by_index,
+                     sizeof(n->by_index)) &&
+           nvml_find(handle, "nvmlDeviceGetUUID", &n->uuid, sizeof(n->uuid)) &&
+           nvml_find(handle, "nvmlDeviceGetName", &n->name, sizeof(n->name)) &&
+           nvml_find(handle, "nvmlDeviceGetMemoryInfo", &n->memory, sizeof(n->memory));
 }
 
 static void find_optional(struct node_nvml *n)
 {
     void *handle = n->handle;
-    (void)find(handle, "nvmlErrorString", &n->error_text, sizeof(n->error_text));
-    (void)find(handle, "nvmlDeviceGetComputeRunningProcesses_v3", &n->processes,
-               sizeof(n->processes));
-    (void)find(handle, "nvmlDeviceGetMigMode", &n->mig_mode, sizeof(n->mig_mode));
-    (void)find(handle, "nvmlDeviceGetMaxMigDeviceCount", &n->mig_count, sizeof(n->mig_count));
-    (void)find(handle, "nvmlDeviceGetMigDeviceHandleByIndex", &n->mig_by_index,
-               sizeof(n->mig_by_index));
+    (void)nvml_find(handle, "nvmlErrorString", &n->error_text, sizeof(n->error_text));
+    (void)nvml_find(handle, "nvmlDeviceGetComputeRunningProcesses_v3", &n->processes,
+                    sizeof(n->processes));
+    (void)nvml_find(handle, "nvmlDeviceGetMigMode", &n->mig_mode, sizeof(n->mig_mode));
+    (void)nvml_find(handle, "nvmlDeviceGetMaxMigDeviceCount", &n->mig_count,
+                    sizeof(n->mig_count));
+    (void)nvml_find(handle, "nvmlDeviceGetMigDeviceHandleByIndex", &n->mig_by_index,
+                    sizeof(n->mig_by_index));
 }
 
 struct node_nvml *node_nvml_open(const char *path)

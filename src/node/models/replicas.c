@@ -135,7 +135,7 @@ static bool may_enter(const struct node_generation *g, const struct node_worker 
     }
 }
 
-static bool has_room(const struct node_replica *r, uint32_t beyond)
+static bool replicas_has_room(const struct node_replica *r, uint32_t beyond)
 {
     uint32_t slots = r->worker->need.max_sequences;
     return node_worker_load(r->worker) < (slots != 0 ? slots : SLOTS_UNKNOWN) + beyond;
@@ -190,7 +190,7 @@ static size_t list_open(struct node_model *model, uint32_t beyond,
 {
     size_t count = 0;
     for (size_t i = 0; i < NODE_REPLICAS; i++)
-        if (serves(&model->replicas[i]) && has_room(&model->replicas[i], beyond))
+        if (serves(&model->replicas[i]) && replicas_has_room(&model->replicas[i], beyond))
             out[count++] = &model->replicas[i];
     return count;
 }
@@ -393,8 +393,8 @@ static void set_reason(struct node_model *m, const char *why)
 /* ---- more, and fewer ---- */
 
 /* why: gets the reason for which a replica does not come. */
-static void grow(struct node_model *m, uint32_t missing, uint64_t now,
-                 char why[NODE_REASON_MAX])
+static void replicas_grow(struct node_model *m, uint32_t missing, uint64_t now,
+                          char why[NODE_REASON_MAX])
 {
     static struct node_room room;
     struct lr_error err;
@@ -438,7 +438,7 @@ static void grow(struct node_model *m, uint32_t missing, uint64_t now,
 void node_replicas_add(struct node_model *model)
 {
     char why[NODE_REASON_MAX];
-    grow(model, 1, node_now(model->models), why);
+    replicas_grow(model, 1, node_now(model->models), why);
 }
 
 /* The replica that leaves the fewest requests to wait for; one that still loads has none. */
@@ -458,7 +458,7 @@ static void shrink(struct node_model *m)
         node_replica_drain(least, "fewer replicas are wanted");
 }
 
-static void watch(struct node_model *m, uint64_t now)
+static void replicas_watch(struct node_model *m, uint64_t now)
 {
     char why[NODE_REASON_MAX] = "";
     m->wants_extra = false;
@@ -475,7 +475,7 @@ static void watch(struct node_model *m, uint64_t now)
         explain_places(m, why);
     uint32_t have = count_in(m, NODE_REPLICA_READY) + count_in(m, NODE_REPLICA_LOADING);
     if (have < want)
-        grow(m, want - have, now, why);
+        replicas_grow(m, want - have, now, why);
     set_reason(m, why);
     for (; have > want; have--)
         shrink(m);
@@ -484,5 +484,5 @@ static void watch(struct node_model *m, uint64_t now)
 void node_replicas_watch(struct node_models *models, uint64_t now_ms)
 {
     for (struct node_model *m = models->first; !models->is_draining && m != NULL; m = m->next)
-        watch(m, now_ms);
+        replicas_watch(m, now_ms);
 }

@@ -12,21 +12,21 @@ static const struct lr_machine machine = {
     },
 };
 
-static void move(struct node_scale *scale, enum node_scale_state state, uint64_t now_ms)
+static void scale_move(struct node_scale *scale, enum node_scale_state state, uint64_t now_ms)
 {
     if (state == scale->state)
         return;
     /* The way from one pressure to the other leads through steady. */
     if (state != NODE_SCALE_STEADY && scale->state != NODE_SCALE_STEADY)
-        move(scale, NODE_SCALE_STEADY, now_ms);
+        scale_move(scale, NODE_SCALE_STEADY, now_ms);
     if (!lr_machine_allows(&machine, "", scale->state, state))
         return;
     scale->state = state;
     scale->since_ms = now_ms;
 }
 
-static enum node_scale_state judge(const struct node_scale *scale,
-                                   const struct node_scale_view *v)
+static enum node_scale_state scale_judge(const struct node_scale *scale,
+                                         const struct node_scale_view *v)
 {
     /* A replica that is loading or was lost is on its way already. */
     bool is_complete = v->ready > scale->extra;
@@ -41,15 +41,15 @@ static enum node_scale_state judge(const struct node_scale *scale,
 void node_scale_look(struct node_scale *scale, const struct node_scale_view *view,
                      uint64_t now_ms)
 {
-    move(scale, judge(scale, view), now_ms);
+    scale_move(scale, scale_judge(scale, view), now_ms);
     uint64_t spent_ms = now_ms > scale->since_ms ? now_ms - scale->since_ms : 0;
     if (scale->state == NODE_SCALE_PRESSED && spent_ms >= NODE_SCALE_PRESSED_MS &&
         view->has_room) {
         scale->extra++;
-        move(scale, NODE_SCALE_STEADY, now_ms);
+        scale_move(scale, NODE_SCALE_STEADY, now_ms);
     } else if (scale->state == NODE_SCALE_SLACK && spent_ms >= NODE_SCALE_SLACK_MS) {
         scale->extra--;
-        move(scale, NODE_SCALE_STEADY, now_ms);
+        scale_move(scale, NODE_SCALE_STEADY, now_ms);
     }
 }
 
@@ -57,5 +57,5 @@ void node_scale_gave(struct node_scale *scale, uint64_t now_ms)
 {
     if (scale->extra != 0)
         scale->extra--;
-    move(scale, NODE_SCALE_STEADY, now_ms);
+    scale_move(scale, NODE_SCALE_STEADY, now_ms);
 }

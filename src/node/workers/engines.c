@@ -317,7 +317,7 @@ void node_library_unref(struct node_library *library)
 
 /* ---- the registry ---- */
 
-static void refuse(struct node_engine *e, const struct lr_error *err)
+static void engines_refuse(struct node_engine *e, const struct lr_error *err)
 {
     (void)snprintf(e->reason, sizeof(e->reason), "%s", err->text);
     e->reason_code = err->code;
@@ -357,7 +357,7 @@ static bool scan_folder(struct node_engines *engines, const char *folder)
         code = node_library_take(engines, folder, &e->manifest, &e->library, &err);
     }
     if (code != LR_OK)
-        refuse(e, &err);
+        engines_refuse(e, &err);
     else
         lr_log_info(NULL, "engine.found id=%s version=%s abi=%u sha256=%s", e->name,
                     e->manifest.engine_version, e->manifest.abi_version, e->library->sha256);

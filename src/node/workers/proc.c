@@ -41,7 +41,7 @@ static void free_proc(struct node_proc *p)
     free(p);
 }
 
-static void on_closed(uv_handle_t *handle)
+static void proc_on_closed(uv_handle_t *handle)
 {
     struct node_proc *p = handle->data;
     if (--p->handles != 0)
@@ -61,9 +61,9 @@ static void close_handles(struct node_proc *p)
     net_timer_stop(p->limit);
     p->limit = NULL;
     for (size_t i = 0; i < PIPES; i++)
-        uv_close((uv_handle_t *)&p->pipes[i], on_closed);
+        uv_close((uv_handle_t *)&p->pipes[i], proc_on_closed);
     if (p->has_process)
-        uv_close((uv_handle_t *)&p->process, on_closed);
+        uv_close((uv_handle_t *)&p->process, proc_on_closed);
 }
 
 static void flush_line(struct node_proc *p)
