@@ -81,7 +81,7 @@ static void begin_drain(struct router *r, uint32_t deadline_ms, net_loop_fn done
                 (unsigned long long)count_unanswered(r), is_limited ? deadline_ms : 0);
 }
 
-static void leave(struct router *r, uint32_t deadline_ms, net_loop_fn done, void *arg)
+static void drain_leave(struct router *r, uint32_t deadline_ms, net_loop_fn done, void *arg)
 {
     struct router_left *left = &r->left[r->left_count++];
     begin_drain(r, deadline_ms, done, arg);
@@ -106,7 +106,7 @@ static void on_given(void *arg)
     struct lr_error err;
     if (net_listeners_copy(net_server_listeners(r->server), &r->kept, &err) != LR_OK)
         lr_log_warn(NULL, "router.no_way_back reason=%s", err.text);
-    leave(r, NET_SERVER_NO_DEADLINE, r->on_left, r->on_left_arg);
+    drain_leave(r, NET_SERVER_NO_DEADLINE, r->on_left, r->on_left_arg);
 }
 
 void router_drop_kept(struct router *r)
@@ -205,7 +205,7 @@ void router_stop(struct router *r, uint32_t deadline_ms, net_loop_fn done, void 
     } else if (has_shared_sockets(r)) {
         router_handover_leave(&r->handover);
         router_handover_stop(&r->handover);
-        leave(r, deadline_ms, done, arg);
+        drain_leave(r, deadline_ms, done, arg);
     } else {
         router_handover_stop(&r->handover);
         atomic_store(&r->is_draining, true);

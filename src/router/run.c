@@ -32,7 +32,7 @@ static void on_stopped(void *arg)
     net_loops_stop(run->loops);
 }
 
-static void on_signal(void *arg)
+static void run_on_signal(void *arg)
 {
     struct run *run = arg;
     net_service_stopping();
@@ -40,7 +40,7 @@ static void on_signal(void *arg)
     router_stop(run->router, run->drain_ms, on_stopped, run);
 }
 
-static void on_hup(void *arg)
+static void run_on_hup(void *arg)
 {
     (void)arg;
     net_settings_reload();
@@ -129,7 +129,7 @@ lr_code router_run(const struct lr_settings *settings, const char *version,
     code = router_create(run.loops, settings, version, lr_settings_bool(settings, "takeover"),
                          &run.router, err);
     if (code == LR_OK)
-        code = net_signals_start(net_loops_get(run.loops, 0), on_signal, on_hup, &run,
+        code = net_signals_start(net_loops_get(run.loops, 0), run_on_signal, run_on_hup, &run,
                                  &run.signals, err);
 #ifdef SIGUSR2
     if (code == LR_OK)

@@ -20,7 +20,7 @@ static const struct lr_machine machine = {
     },
 };
 
-static void move(struct router_session *session, enum router_session_state state)
+static void session_move(struct router_session *session, enum router_session_state state)
 {
     if (!lr_machine_allows(&machine, "session", session->state, state))
         state = ROUTER_SESSION_FREE;
@@ -143,7 +143,8 @@ static const struct router_key *greediest(const struct router_session *table)
 }
 
 /* The place of a new session of this key; the session that has the place makes room. */
-static struct router_session *make_room(struct router_sessions *s, const struct router_key *key)
+static struct router_session *session_make_room(struct router_sessions *s,
+                                                const struct router_key *key)
 {
     struct router_session *table = table_of(s, key);
     if (count_of(table, key) >= ROUTER_SESSIONS_OF_KEY)
@@ -174,11 +175,11 @@ struct router_session *router_session_make(struct router_sessions *s, struct rou
                                            char value[ROUTER_SESSION_RANDOM + 1],
                                            struct router_session *replaced)
 {
-    struct router_session *session = make_room(s, key);
+    struct router_session *session = session_make_room(s, key);
     *replaced = *session;
     if (session->state != ROUTER_SESSION_FREE)
-        move(session, ROUTER_SESSION_FREE);
-    move(session, ROUTER_SESSION_NEW);
+        session_move(session, ROUTER_SESSION_FREE);
+    session_move(session, ROUTER_SESSION_NEW);
     lr_random_base62(value, ROUTER_SESSION_RANDOM);
     lr_sha256_of(lr_str_z(value), session->hash);
     session->id = s->next_id++;
@@ -193,7 +194,7 @@ static struct router_session *use(struct router_sessions *s, struct router_sessi
                                   int64_t now_ms)
 {
     if (has_ended(s, session, now_ms)) {
-        move(session, ROUTER_SESSION_FREE);
+        session_move(session, ROUTER_SESSION_FREE);
         return NULL;
     }
     if (now_ms > session->used_ms)
@@ -201,8 +202,8 @@ static struct router_session *use(struct router_sessions *s, struct router_sessi
     return session;
 }
 
-static struct router_session *find(struct router_sessions *s,
-                                   const unsigned char hash[LR_SHA256_LEN])
+static struct router_session *session_find(struct router_sessions *s,
+                                           const unsigned char hash[LR_SHA256_LEN])
 {
     for (size_t i = 0; i < ROUTER_SESSIONS_MAX; i++)
         if (s->all[i].state != ROUTER_SESSION_FREE &&
@@ -219,7 +220,7 @@ struct router_session *router_session_find(struct router_sessions *s, struct lr_
     if (value.len != ROUTER_SESSION_RANDOM)
         return NULL;
     lr_sha256_of(value, hash);
-    struct router_session *session = find(s, hash);
+    struct router_session *session = session_find(s, hash);
     return session != NULL && is_live(session) ? use(s, session, now_ms) : NULL;
 }
 
@@ -234,19 +235,19 @@ struct router_session *router_session_by_id(struct router_sessions *s, uint64_t 
 
 void router_session_end(struct router_session *session)
 {
-    move(session, ROUTER_SESSION_ENDED);
+    session_move(session, ROUTER_SESSION_ENDED);
 }
 
 void router_session_settle(struct router_sessions *s, const unsigned char hash[LR_SHA256_LEN],
                            enum router_session_state state)
 {
-    struct router_session *session = find(s, hash);
+    struct router_session *session = session_find(s, hash);
     if (session == NULL || session->state != state)
         return;
     if (state == ROUTER_SESSION_NEW)
-        move(session, ROUTER_SESSION_SAVED);
+        session_move(session, ROUTER_SESSION_SAVED);
     else if (state == ROUTER_SESSION_ENDED)
-        move(session, ROUTER_SESSION_FREE);
+        session_move(session, ROUTER_SESSION_FREE);
 }
 
 void router_session_csrf(struct lr_str value, char out[LR_SHA256_HEX_LEN + 1])
@@ -271,8 +272,8 @@ struct router_session_row router_session_describe(const struct router_session *s
     return row;
 }
 
-static bool add(struct router_sessions *s, const struct router_keys *keys,
-                const struct router_session_row *row, int64_t now_ms)
+static bool session_add(struct router_sessions *s, const struct router_keys *keys,
+                        const struct router_session_row *row, int64_t now_ms)
 {
     struct router_session session = {
         .made_ms = row->made_ms,
@@ -284,25 +285,25 @@ static bool add(struct router_sessions *s, const struct router_keys *keys,
     };
     if (session.key == NULL || has_ended(s, &session, now_ms))
         return false;
-    struct router_session *place = make_room(s, session.key);
+    struct router_session *place = session_make_room(s, session.key);
     if (place->state != ROUTER_SESSION_FREE) {
         if (place->used_ms > session.used_ms)
             return false;
-        move(place, ROUTER_SESSION_FREE);
+        session_move(place, ROUTER_SESSION_FREE);
     }
     memcpy(session.hash, row->hash, sizeof(session.hash));
     LR_COPY(session.from, lr_str_z(row->from));
     session.id = s->next_id++;
     *place = session;
-    move(place, ROUTER_SESSION_SAVED);
+    session_move(place, ROUTER_SESSION_SAVED);
     return true;
 }
 
 bool router_session_adopt(struct router_sessions *s, const struct router_keys *keys,
                           const struct router_session_row *row, int64_t now_ms)
 {
-    const struct router_session *known = find(s, row->hash);
-    return known != NULL ? is_live(known) : add(s, keys, row, now_ms);
+    const struct router_session *known = session_find(s, row->hash);
+    return known != NULL ? is_live(known) : session_add(s, keys, row, now_ms);
 }
 
 lr_code router_sessions_read(struct router_sql *sql, struct router_session_row *rows,
@@ -333,7 +334,7 @@ void router_sessions_merge(struct router_sessions *s, const struct router_keys *
         const struct router_session_row *row =
             session->state != ROUTER_SESSION_FREE ? lr_strmap_get(map, hash) : NULL;
         if (row == NULL && session->state == ROUTER_SESSION_SAVED)
-            move(session, ROUTER_SESSION_FREE);
+            session_move(session, ROUTER_SESSION_FREE);
         if (row == NULL)
             continue;
         known[row - rows] = session;
@@ -344,7 +345,7 @@ void router_sessions_merge(struct router_sessions *s, const struct router_keys *
     }
     for (size_t i = 0; i < map->count && i < ROUTER_SESSIONS_MAX; i++)
         if (known[i] == NULL)
-            (void)add(s, keys, &rows[i], now_ms);
+            (void)session_add(s, keys, &rows[i], now_ms);
         else if (rows[i].name[0] != '\0') /* the newest sign-in comes last */
             known[i]->key->role = rows[i].role;
 }

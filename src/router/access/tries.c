@@ -15,7 +15,7 @@ static void network_of(const char *address, char out[48])
 }
 
 /* NULL: nothing came from there lately. */
-static struct router_trier *find(struct router_tries *tries, const char *network)
+static struct router_trier *tries_find(struct router_tries *tries, const char *network)
 {
     for (size_t i = 0; i < ROUTER_TRIERS_MAX; i++)
         if (strcmp(tries->all[i].network, network) == 0)
@@ -23,7 +23,7 @@ static struct router_trier *find(struct router_tries *tries, const char *network
     return NULL;
 }
 
-static struct router_trier *add(struct router_tries *tries, const char *network)
+static struct router_trier *tries_add(struct router_tries *tries, const char *network)
 {
     struct router_trier *oldest = &tries->all[0];
     for (size_t i = 1; i < ROUTER_TRIERS_MAX; i++)
@@ -39,9 +39,9 @@ lr_code router_try(struct router_tries *tries, const char *address, uint64_t now
 {
     char network[48];
     network_of(address, network);
-    struct router_trier *trier = find(tries, network);
+    struct router_trier *trier = tries_find(tries, network);
     if (trier == NULL)
-        trier = add(tries, network);
+        trier = tries_add(tries, network);
     double level = router_bucket_refill(&trier->left, tries->per_minute, now_ms);
     *retry_s = 0;
     if (level >= 1) {

@@ -30,7 +30,8 @@ const char *router_alert_kind_name(enum router_alert_kind kind)
 /* ---- one alert ---- */
 
 /* At most 48 bits, so that the number is exact in every JSON reader. */
-static uint64_t number_of(enum router_alert_kind kind, bool is_own, struct lr_str subject)
+static uint64_t alerts_number_of(enum router_alert_kind kind, bool is_own,
+                                 struct lr_str subject)
 {
     unsigned char digest[LR_SHA256_LEN];
     struct lr_sha256 h;
@@ -97,14 +98,15 @@ void router_alert_put(const struct router_alerts *alerts, const struct router_al
     lr_json_end_array(w);
 }
 
-static void tell(struct router_alerts *alerts, const struct router_alert *a)
+static void alerts_tell(struct router_alerts *alerts, const struct router_alert *a)
 {
     router_alert_put(alerts, a, "", net_bus_begin(alerts->events, "alert"));
     net_bus_send(alerts->events);
 }
 
-static struct router_alert *find(struct router_alerts *alerts, enum router_alert_kind kind,
-                                 bool is_own, struct lr_str subject)
+static struct router_alert *alerts_find(struct router_alerts *alerts,
+                                        enum router_alert_kind kind, bool is_own,
+                                        struct lr_str subject)
 {
     for (size_t i = 0; i < ROUTER_ALERTS_MAX; i++) {
         struct router_alert *a = &alerts->all[i];
@@ -127,7 +129,7 @@ void router_alerts_changed(struct router_alerts *alerts, uint64_t id)
 {
     const struct router_alert *a = router_alerts_find(alerts, id);
     if (a != NULL)
-        tell(alerts, a);
+        alerts_tell(alerts, a);
 }
 
 static bool goes_before(const struct router_alert *a, const struct router_alert *b)
@@ -137,7 +139,7 @@ static bool goes_before(const struct router_alert *a, const struct router_alert 
 }
 
 /* What is over and oldest; where all are open, the oldest of them. */
-static struct router_alert *make_room(struct router_alerts *alerts)
+static struct router_alert *alerts_make_room(struct router_alerts *alerts)
 {
     struct router_alert *out = &alerts->all[0];
     for (size_t i = 0; i < ROUTER_ALERTS_MAX; i++) {
@@ -185,8 +187,8 @@ static void drop_node(struct router_alert *a, struct router_alert_node *node)
 }
 
 /* The node becomes the newest.  False: there is no memory. */
-static bool add_node(struct router_alert *a, const struct router_node *node,
-                     struct lr_str message, int64_t now)
+static bool alerts_add_node(struct router_alert *a, const struct router_node *node,
+                            struct lr_str message, int64_t now)
 {
     struct router_alert_node *known = find_node(a, node->id);
     struct router_alert_node added = {.since_ms = known != NULL ? known->since_ms : now};
@@ -212,33 +214,33 @@ void router_alert_raise(struct router_alerts *alerts, enum router_alert_kind kin
                         const struct router_node *node, struct lr_str subject,
                         struct lr_str message)
 {
-    struct router_alert *a = find(alerts, kind, node == NULL, subject);
+    struct router_alert *a = alerts_find(alerts, kind, node == NULL, subject);
     int64_t now = lr_clock_wall_ms(NULL);
     if (a == NULL) {
-        a = make_room(alerts);
+        a = alerts_make_room(alerts);
         *a = (struct router_alert){.kind = kind, .is_own = node == NULL, .first_ms = now};
         LR_COPY(a->subject, subject);
-        a->id = number_of(kind, a->is_own, lr_str_z(a->subject));
+        a->id = alerts_number_of(kind, a->is_own, lr_str_z(a->subject));
     }
     LR_COPY(a->message, message);
     a->count++;
     a->last_ms = now;
     a->ended_ms = kinds[kind].is_state ? 0 : now;
     /* Without memory for its node the alert ends with the next one that settles it. */
-    if (node != NULL && !add_node(a, node, message, now))
+    if (node != NULL && !alerts_add_node(a, node, message, now))
         lr_log_warn(NULL, "alert.node_lost kind=%s node=%s reason=no memory", kinds[kind].name,
                     node->id);
     if (!kinds[kind].is_state)
         a->node_count = 0;
-    tell(alerts, a);
+    alerts_tell(alerts, a);
 }
 
-static void settle(struct router_alerts *alerts, struct router_alert *a)
+static void alerts_settle(struct router_alerts *alerts, struct router_alert *a)
 {
     if (!router_alert_is_open(a))
         return;
     a->ended_ms = a->last_ms = lr_clock_wall_ms(NULL);
-    tell(alerts, a);
+    alerts_tell(alerts, a);
 }
 
 static void settle_on(struct router_alerts *alerts, struct router_alert *a,
@@ -250,11 +252,11 @@ static void settle_on(struct router_alerts *alerts, struct router_alert *a,
     if (on != NULL)
         drop_node(a, on);
     if (a->node_count == 0) {
-        settle(alerts, a);
+        alerts_settle(alerts, a);
         return;
     }
     show_newest(a);
-    tell(alerts, a);
+    alerts_tell(alerts, a);
 }
 
 void router_alerts_settle_gone(struct router_alerts *alerts, enum router_alert_kind kind)
@@ -265,22 +267,22 @@ void router_alerts_settle_gone(struct router_alerts *alerts, enum router_alert_k
             router_registry_find(alerts->registry, lr_str_z(a->subject)) != NULL)
             continue;
         a->node_count = 0;
-        settle(alerts, a);
+        alerts_settle(alerts, a);
     }
 }
 
 void router_alert_settle(struct router_alerts *alerts, enum router_alert_kind kind,
                          const struct router_node *node, struct lr_str subject)
 {
-    struct router_alert *a = find(alerts, kind, node == NULL, subject);
+    struct router_alert *a = alerts_find(alerts, kind, node == NULL, subject);
     if (a != NULL && node != NULL)
         settle_on(alerts, a, node);
     else if (a != NULL)
-        settle(alerts, a);
+        alerts_settle(alerts, a);
 }
 
 /* Whether a new alert displaces none that is open. */
-static bool has_room(const struct router_alerts *alerts)
+static bool alerts_has_room(const struct router_alerts *alerts)
 {
     for (size_t i = 0; i < ROUTER_ALERTS_MAX; i++)
         if (alerts->all[i].id == 0 || !router_alert_is_open(&alerts->all[i]))
@@ -292,9 +294,9 @@ bool router_alert_is_told(struct router_alerts *alerts, enum router_alert_kind k
                           const struct router_node *node, struct lr_str subject,
                           struct lr_str message)
 {
-    const struct router_alert *a = find(alerts, kind, node == NULL, subject);
+    const struct router_alert *a = alerts_find(alerts, kind, node == NULL, subject);
     if (a == NULL)
-        return !has_room(alerts);
+        return !alerts_has_room(alerts);
     const struct router_alert_node *on = node != NULL ? find_node(a, node->id) : NULL;
     const char *told = node == NULL ? a->message : on != NULL ? on->message : "";
     if (message.len == 0)
@@ -306,12 +308,12 @@ bool router_alert_is_told(struct router_alerts *alerts, enum router_alert_kind k
 bool router_alert_watch(struct router_alerts *alerts, enum router_alert_kind kind,
                         bool is_wrong, const char *message)
 {
-    struct router_alert *a = find(alerts, kind, true, lr_str_z(""));
+    struct router_alert *a = alerts_find(alerts, kind, true, lr_str_z(""));
     bool is_open = a != NULL && router_alert_is_open(a);
     if (is_wrong && !is_open)
         router_alert_raise(alerts, kind, NULL, lr_str_z(""), lr_str_z(message));
     else if (!is_wrong && is_open)
-        settle(alerts, a);
+        alerts_settle(alerts, a);
     return is_wrong && !is_open;
 }
 
@@ -409,7 +411,7 @@ static void hear_kill(struct router_alerts *alerts, const struct router_node *no
 static void hear_fault(struct router_alerts *alerts, const struct router_node *node,
                        struct lr_str pool, struct lr_str reason)
 {
-    const struct router_alert *a = find(alerts, ROUTER_ALERT_GPU_FAULTY, false, pool);
+    const struct router_alert *a = alerts_find(alerts, ROUTER_ALERT_GPU_FAULTY, false, pool);
     if (a == NULL || !router_alert_is_open(a) || find_node(a, node->id) == NULL)
         router_alert_raise(alerts, ROUTER_ALERT_GPU_FAULTY, node, pool, reason);
 }
@@ -446,8 +448,8 @@ static const struct {
 };
 
 /* What an event of a node means for alerts. */
-static void hear(struct router_alerts *alerts, const struct router_node *node,
-                 const struct lr_json *event)
+static void alerts_hear(struct router_alerts *alerts, const struct router_node *node,
+                        const struct lr_json *event)
 {
     struct lr_str name = text_of(event, "event");
     if (lr_str_eq_z(name, "model"))
@@ -473,8 +475,8 @@ static void hear(struct router_alerts *alerts, const struct router_node *node,
 }
 
 /* The members of an event about a node follow. */
-static struct lr_json_writer *begin(struct router_alerts *alerts,
-                                    const struct router_node *node, const char *event)
+static struct lr_json_writer *alerts_begin(struct router_alerts *alerts,
+                                           const struct router_node *node, const char *event)
 {
     struct lr_json_writer *w = net_bus_begin(alerts->events, event);
     LR_JSON_MEMBERS(w, LR_TEXT("node", node->id), LR_TEXT("name", node->name));
@@ -484,7 +486,7 @@ static struct lr_json_writer *begin(struct router_alerts *alerts,
 void router_alerts_tell(struct router_alerts *alerts, const struct router_node *node,
                         const char *event)
 {
-    (void)begin(alerts, node, event);
+    (void)alerts_begin(alerts, node, event);
     net_bus_send(alerts->events);
     if (router_node_is_online(node))
         router_alert_settle(alerts, ROUTER_ALERT_NODE_OFFLINE, node, lr_str_z(""));
@@ -513,7 +515,7 @@ static void pass_on(struct router_alerts *alerts, const struct router_node *node
     if (!lr_json_is(event, LR_JSON_OBJECT) || !lr_json_str(lr_json_get(event, "event"), &text))
         return;
     (void)snprintf(name, sizeof(name), "node." LR_STR_FMT, LR_STR_ARG(lr_str_sub(text, 0, 48)));
-    struct lr_json_writer *w = begin(alerts, node, name);
+    struct lr_json_writer *w = alerts_begin(alerts, node, name);
     for (uint32_t i = 0; i < event->count; i++) {
         struct lr_str key = event->members[i].key;
         if (lr_str_eq_z(key, "event") || lr_str_eq_z(key, "time") || lr_str_eq_z(key, "node") ||
@@ -523,7 +525,7 @@ static void pass_on(struct router_alerts *alerts, const struct router_node *node
         lr_json_put_value(w, &event->members[i].value);
     }
     net_bus_send(alerts->events);
-    hear(alerts, node, event);
+    alerts_hear(alerts, node, event);
 }
 
 static void hear_events(struct router_alerts *alerts, struct router_node *node,
@@ -599,8 +601,9 @@ static void follow_faults(struct router_alerts *alerts, const struct router_node
         struct lr_str why =
             pool->fault.len != 0 ? pool->fault : lr_str_z("it had an error of the hardware");
         /* Where all alerts are open, GPUs would displace each other with every heartbeat. */
-        if (!pool->gpu.is_faulty || (!has_room(alerts) && find(alerts, ROUTER_ALERT_GPU_FAULTY,
-                                                               false, pool->name) == NULL))
+        if (!pool->gpu.is_faulty ||
+            (!alerts_has_room(alerts) &&
+             alerts_find(alerts, ROUTER_ALERT_GPU_FAULTY, false, pool->name) == NULL))
             continue;
         (void)snprintf(reason, sizeof(reason), LR_STR_FMT " (" LR_STR_FMT "): " LR_STR_FMT,
                        LR_STR_ARG(pool->title), LR_STR_ARG(pool->name), LR_STR_ARG(why));
@@ -618,7 +621,7 @@ void router_alerts_heartbeat(struct router_alerts *alerts, struct router_node *n
     for (size_t i = 0; alerts->events->subscriber_count != 0 && i < heartbeat->download_count;
          i++) {
         const struct wire_fleet_download *d = &heartbeat->downloads[i];
-        struct lr_json_writer *w = begin(alerts, node, "download");
+        struct lr_json_writer *w = alerts_begin(alerts, node, "download");
         lr_json_member_str(w, "model", d->id);
         wire_fleet_download_put(w, d);
         net_bus_send_live(alerts->events);

@@ -43,8 +43,8 @@ static struct kind most_common(const struct router_nodes *nodes,
     return count != 0 ? kinds[best] : (struct kind){0};
 }
 
-static void compare(const struct router_nodes *nodes, const struct router_model *model,
-                    struct router_alerts *alerts)
+static void differ_compare(const struct router_nodes *nodes, const struct router_model *model,
+                           struct router_alerts *alerts)
 {
     struct kind usual = most_common(nodes, model);
     struct lr_str subject = lr_str_z(model->id);
@@ -73,7 +73,7 @@ void router_watch_weights(const struct router_nodes *nodes,
 {
     const struct router_model *model;
     for (size_t i = 0; (model = router_registry_at(registry, i)) != NULL; i++)
-        compare(nodes, model, alerts);
+        differ_compare(nodes, model, alerts);
     router_alerts_settle_gone(alerts, ROUTER_ALERT_MODEL_DIFFERS);
 }
 

@@ -29,7 +29,8 @@ static size_t drop_waiting(struct router_candidate *all, size_t count)
 }
 
 /* Another model has the name by now: what nodes have by that name is not this model. */
-static bool is_replaced(const struct router_dispatch *d, const struct router_model *model)
+static bool dispatch_is_replaced(const struct router_dispatch *d,
+                                 const struct router_model *model)
 {
     const struct router_model *other =
         model->is_deleted ? router_registry_find(d->registry, lr_str_z(model->folded)) : NULL;
@@ -56,7 +57,7 @@ static size_t find_replicas(void *arg, const struct router_schedule *schedule,
     const struct router_replica *bound =
         t != NULL && t->bound != NULL ? replica_on(t->bound, model) : NULL;
     bool is_bound = bound != NULL && !bound->is_waiting && has_weights(bound, t);
-    if (is_replaced(d, model))
+    if (dispatch_is_replaced(d, model))
         return 0;
     for (size_t at = 0;
          count < capacity && (node = router_nodes_next(d->nodes, &at)) != NULL;) {
@@ -71,7 +72,7 @@ static size_t find_replicas(void *arg, const struct router_schedule *schedule,
 }
 
 /* Every node that has the model has other weights, whether it can serve now or not. */
-static bool is_hopeless(void *arg, const struct router_ticket *t)
+static bool dispatch_is_hopeless(void *arg, const struct router_ticket *t)
 {
     const struct router_dispatch *d = arg;
     const struct router_node *node;
@@ -111,7 +112,7 @@ static size_t count_able(const struct router_dispatch *d, const struct router_mo
 lr_code router_refuse_nobody(const struct router_dispatch *d, const struct router_model *model,
                              struct lr_error *err)
 {
-    if (!is_replaced(d, model))
+    if (!dispatch_is_replaced(d, model))
         return router_refusal_nobody(d->nodes, model, err);
     return lr_fail(
         err, LR_UNAVAILABLE,
@@ -178,7 +179,7 @@ static void explain(const struct router_ticket *t, enum router_refusal why,
 
 /* ---- decisions: to the ticket's loop ---- */
 
-static void deliver(void *arg)
+static void dispatch_deliver(void *arg)
 {
     struct router_ticket *t = arg;
     struct lr_error refusal;
@@ -192,7 +193,7 @@ static void deliver(void *arg)
 static void tell_granted(void *dispatch, struct router_ticket *t)
 {
     (void)dispatch;
-    net_loop_post(t->loop, deliver, t);
+    net_loop_post(t->loop, dispatch_deliver, t);
 }
 
 static void tell_refused(void *dispatch, struct router_ticket *t, enum router_refusal why)
@@ -240,7 +241,7 @@ void router_ticket_forget(struct router_ticket *t)
 void router_dispatch_init(struct router_dispatch *d)
 {
     static const struct router_sched_host host = {find_replicas, tell_granted, tell_refused,
-                                                  tell_preempted, is_hopeless};
+                                                  tell_preempted, dispatch_is_hopeless};
     d->sched.host = &host;
     d->sched.ctx = d;
 }

@@ -101,7 +101,7 @@ struct router_node *router_nodes_by_secret(const struct router_nodes *nodes,
     return found;
 }
 
-static struct router_node *add_node(struct router_nodes *nodes, struct lr_str id)
+static struct router_node *nodes_add_node(struct router_nodes *nodes, struct lr_str id)
 {
     if (nodes->count == nodes->capacity) {
         size_t capacity = nodes->capacity != 0 ? 2 * nodes->capacity : 8;
@@ -130,7 +130,7 @@ struct router_node *router_nodes_know(struct router_nodes *nodes,
     if (known != NULL && router_node_is_online(known))
         return known;
     if (known == NULL)
-        known = add_node(nodes, lr_str_z(node->id));
+        known = nodes_add_node(nodes, lr_str_z(node->id));
     if (known == NULL)
         return NULL;
     if (router_node_is_removed(known))
@@ -213,8 +213,8 @@ static void take_load(struct router_replica *replica, const struct wire_fleet_mo
         replica->step_ms = (double)m->step_us / 1000;
 }
 
-static lr_code take_model(struct router_nodes *nodes, struct router_node *node,
-                          const struct wire_fleet_model *m, struct lr_error *err)
+static lr_code nodes_take_model(struct router_nodes *nodes, struct router_node *node,
+                                const struct wire_fleet_model *m, struct lr_error *err)
 {
     struct router_prompt_info *info;
     struct lr_error bad;
@@ -283,8 +283,8 @@ static void take_downloads(struct router_node *node, const struct wire_heartbeat
     }
 }
 
-static void hear(struct router_node *node, const struct wire_heartbeat *heartbeat,
-                 uint64_t now_ms)
+static void nodes_hear(struct router_node *node, const struct wire_heartbeat *heartbeat,
+                       uint64_t now_ms)
 {
     if (node->state == ROUTER_NODE_OFFLINE) {
         router_node_move(node, ROUTER_NODE_ONLINE);
@@ -332,7 +332,7 @@ lr_code router_nodes_join(struct router_nodes *nodes, const struct wire_join *jo
     struct router_node *node = router_nodes_find_any(nodes, join->node_id);
     *out = NULL;
     if (node == NULL)
-        node = add_node(nodes, join->node_id);
+        node = nodes_add_node(nodes, join->node_id);
     if (node == NULL)
         return lr_fail(err, LR_OUT_OF_RAM, "no memory for a node");
     LR_COPY(node->name, join->name.len != 0 ? join->name : join->node_id);
@@ -352,14 +352,14 @@ lr_code router_nodes_join(struct router_nodes *nodes, const struct wire_join *jo
         router_replica_forget(replica);
     lr_code code = LR_OK;
     for (size_t i = 0; code == LR_OK && i < join->state.model_count; i++)
-        code = take_model(nodes, node, &join->state.models[i], err);
+        code = nodes_take_model(nodes, node, &join->state.models[i], err);
     take_pools(node, &join->state);
     if (code != LR_OK)
         return code;
     if (!router_node_is_online(node)) /* the router has reached it before it lets it join */
         router_node_move(node, ROUTER_NODE_ONLINE);
     node->reached_ms = now_ms;
-    hear(node, &join->state, now_ms);
+    nodes_hear(node, &join->state, now_ms);
     node->health.takes_swaps = false; /* perhaps another release now */
     *out = node;
     return LR_OK;
@@ -383,7 +383,7 @@ bool router_nodes_heartbeat(struct router_node *node, const struct wire_heartbea
     }
     take_pools(node, heartbeat);
     take_downloads(node, heartbeat);
-    hear(node, heartbeat, now_ms);
+    nodes_hear(node, heartbeat, now_ms);
     return knows_all;
 }
 
@@ -463,12 +463,12 @@ lr_code router_node_save(struct router_sql *sql, const struct router_node *node,
                       ROUTER_INT(node->joined_ms), ROUTER_INT(node->is_drained));
 }
 
-static lr_code load_row(void *ctx, const struct router_row *row, struct lr_error *err)
+static lr_code nodes_load_row(void *ctx, const struct router_row *row, struct lr_error *err)
 {
     struct router_nodes *nodes = ctx;
     struct router_node *node = router_nodes_find(nodes, router_row_text(row, 0));
     if (node == NULL)
-        node = add_node(nodes, router_row_text(row, 0));
+        node = nodes_add_node(nodes, router_row_text(row, 0));
     if (node == NULL)
         return lr_fail(err, LR_OUT_OF_RAM, "no memory for a node");
     LR_COPY(node->name, router_row_text(row, 1));
@@ -485,5 +485,5 @@ lr_code router_nodes_load(struct router_nodes *nodes, struct router_sql *sql,
 {
     return router_sql_run(sql,
                           "SELECT id, name, url, secret, device, joined_ms, drained FROM nodes",
-                          NULL, 0, load_row, nodes, err);
+                          NULL, 0, nodes_load_row, nodes, err);
 }

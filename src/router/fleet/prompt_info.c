@@ -35,7 +35,7 @@ static void hash_report(const struct wire_fleet_model *m, unsigned char out[LR_S
     lr_sha256_end(&h, out);
 }
 
-static struct lr_str keep(struct lr_arena *arena, struct lr_str text)
+static struct lr_str prompt_info_keep(struct lr_arena *arena, struct lr_str text)
 {
     const char *copy = text.len != 0 ? lr_arena_copy(arena, text) : NULL;
     return lr_str(copy, copy != NULL ? text.len : 0);
@@ -73,14 +73,14 @@ lr_code router_prompt_info_get(struct router_prompt_infos *infos,
         destroy(info);
         return lr_fail_prefix(err, "chat template");
     }
-    info->source = keep(&info->texts, report->chat_template);
+    info->source = prompt_info_keep(&info->texts, report->chat_template);
     info->chat = (struct chat_model){
         .chat_template = info->tmpl,
         .source = info->source,
-        .bos_token = keep(&info->texts, report->bos_token),
-        .eos_token = keep(&info->texts, report->eos_token),
-        .unk_token = keep(&info->texts, report->unk_token),
-        .pad_token = keep(&info->texts, report->pad_token),
+        .bos_token = prompt_info_keep(&info->texts, report->bos_token),
+        .eos_token = prompt_info_keep(&info->texts, report->eos_token),
+        .unk_token = prompt_info_keep(&info->texts, report->unk_token),
+        .pad_token = prompt_info_keep(&info->texts, report->pad_token),
         .sampling = report->sampling,
     };
     /* With a template not the node's word: a registration may have its own template, and an

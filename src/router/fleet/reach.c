@@ -70,7 +70,7 @@ lr_code router_ask(struct net_client *client, const struct router_target *to,
     return net_fetch(client, &config, fn, arg, NULL, err);
 }
 
-static void on_reply(void *arg, const struct lr_error *err, const struct net_reply *reply)
+static void reach_on_reply(void *arg, const struct lr_error *err, const struct net_reply *reply)
 {
     const struct router_dial *dial = arg;
     struct lr_arena arena;
@@ -106,7 +106,7 @@ lr_code router_dial(struct net_client *client, const struct router_target *to,
         .response_timeout_ms = ANSWER_MS,
         .idle_timeout_ms = ANSWER_MS,
     };
-    return net_fetch(client, &config, on_reply, dial, NULL, err);
+    return net_fetch(client, &config, reach_on_reply, dial, NULL, err);
 }
 
 /* ---- looking after nodes that have joined ---- */
@@ -119,8 +119,8 @@ struct router_probe {
     struct router_target to;
 };
 
-static void lose(struct router_reach *reach, struct router_node *node, const char *why,
-                 uint64_t now)
+static void reach_lose(struct router_reach *reach, struct router_node *node, const char *why,
+                       uint64_t now)
 {
     char text[ROUTER_REASON_MAX];
     uint64_t limit = reach->offline_ms > LEAST_MS ? reach->offline_ms : LEAST_MS;
@@ -140,7 +140,7 @@ static void lose(struct router_reach *reach, struct router_node *node, const cha
                        lr_str_z(text));
 }
 
-static void find(struct router_reach *reach, struct router_node *node, uint64_t now)
+static void reach_find(struct router_reach *reach, struct router_node *node, uint64_t now)
 {
     bool was_lost = node->state == ROUTER_NODE_UNREACHABLE;
     bool is_back = router_node_reached(node, now, reach->offline_ms);
@@ -153,7 +153,7 @@ static void find(struct router_reach *reach, struct router_node *node, uint64_t 
     router_pump_all(reach->dispatch);
 }
 
-static void on_answer(void *arg, const struct lr_error *err, uint64_t epoch)
+static void reach_on_answer(void *arg, const struct lr_error *err, uint64_t epoch)
 {
     struct router_probe *probe = arg;
     struct router_reach *reach = probe->reach;
@@ -166,34 +166,34 @@ static void on_answer(void *arg, const struct lr_error *err, uint64_t epoch)
     if (!router_node_is_removed(node) && node->epoch == probe->epoch &&
         strcmp(node->url, probe->to.url) == 0) {
         if (err != NULL)
-            lose(reach, node, err->text, now);
+            reach_lose(reach, node, err->text, now);
         else if (is_other)
-            lose(reach, node, "another process with its identity answers there", now);
+            reach_lose(reach, node, "another process with its identity answers there", now);
         else
-            find(reach, node, now);
+            reach_find(reach, node, now);
     }
     (void)pthread_mutex_unlock(reach->lock);
     free(probe);
 }
 
-static struct router_probe *prepare(struct router_reach *reach, struct router_node *node)
+static struct router_probe *reach_prepare(struct router_reach *reach, struct router_node *node)
 {
     struct router_probe *probe = calloc(1, sizeof(*probe));
     if (probe == NULL)
         return NULL; /* the next second tries again */
     *probe = (struct router_probe){.reach = reach,
                                    .node = node,
-                                   .dial = {.fn = on_answer, .arg = probe},
+                                   .dial = {.fn = reach_on_answer, .arg = probe},
                                    .epoch = node->epoch};
     router_target_set(&probe->to, node);
     return node->probe = probe;
 }
 
-static void start(struct router_probe *probe)
+static void reach_start(struct router_probe *probe)
 {
     struct lr_error err;
     if (router_dial(probe->reach->client, &probe->to, &probe->dial, &err) != LR_OK)
-        on_answer(probe, &err, 0);
+        reach_on_answer(probe, &err, 0);
 }
 
 void router_reach_watch(struct router_reach *reach, uint64_t now)
@@ -244,12 +244,12 @@ void router_reach_second(struct router_reach *reach)
         bool is_due = node->state == ROUTER_NODE_UNREACHABLE ||
                       lr_elapsed(node->reached_ms, now) >= PROBE_MS;
         if (is_due && node->probe == NULL && count < sizeof(due) / sizeof(due[0]) &&
-            (due[count] = prepare(reach, node)) != NULL)
+            (due[count] = reach_prepare(reach, node)) != NULL)
             count++;
     }
     (void)pthread_mutex_unlock(reach->lock);
     for (size_t i = 0; i < count; i++)
-        start(due[i]);
+        reach_start(due[i]);
 }
 
 void router_reach_twin(struct router_reach *reach, struct router_node *node, const char *url,
@@ -273,7 +273,7 @@ void router_reach_twin(struct router_reach *reach, struct router_node *node, con
 /* ---- the registry has changed ---- */
 
 /* On loop 0. */
-static void tell(void *arg)
+static void reach_tell(void *arg)
 {
     struct router_reach *reach = arg;
     struct lr_arena arena;
@@ -296,5 +296,5 @@ static void tell(void *arg)
 
 void router_reach_tell(struct router_reach *reach)
 {
-    net_loop_post(reach->net, tell, reach);
+    net_loop_post(reach->net, reach_tell, reach);
 }

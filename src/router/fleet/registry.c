@@ -307,7 +307,7 @@ lr_code router_model_delete(struct router_sql *sql, const char *folded, struct l
                          : code;
 }
 
-static lr_code load_row(void *ctx, const struct router_row *row, struct lr_error *err)
+static lr_code registry_load_row(void *ctx, const struct router_row *row, struct lr_error *err)
 {
     struct router_registry *registry = ctx;
     struct router_model *model;
@@ -352,7 +352,7 @@ lr_code router_registry_load(struct router_registry *registry, struct router_sql
         sql,
         "SELECT id, source, format, manifest, chat_template, created_ms, path, generation "
         "FROM models ORDER BY created_ms",
-        NULL, 0, load_row, registry, err);
+        NULL, 0, registry_load_row, registry, err);
     return code == LR_OK
                ? router_sql_run(sql, "SELECT name, model FROM aliases ORDER BY folded_name",
                                 NULL, 0, load_alias, registry, err)

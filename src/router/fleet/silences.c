@@ -27,7 +27,7 @@ void router_silences_set(struct router_silences *silences, const struct router_s
     *place_of(silences, silence->alert) = *silence;
 }
 
-static lr_code take_row(void *ctx, const struct router_row *row, struct lr_error *err)
+static lr_code silences_take_row(void *ctx, const struct router_row *row, struct lr_error *err)
 {
     struct router_silence silence = {.alert = (uint64_t)router_row_int(row, 0),
                                      .until_ms = router_row_int(row, 1)};
@@ -44,7 +44,7 @@ lr_code router_silences_load(struct router_silences *silences, struct router_sql
     return ROUTER_SQL(sql,
                       "SELECT alert, until_ms, comment FROM silences WHERE until_ms > $1 "
                       "ORDER BY until_ms DESC LIMIT 256",
-                      take_row, silences, err, ROUTER_INT(now_ms));
+                      silences_take_row, silences, err, ROUTER_INT(now_ms));
 }
 
 lr_code router_silence_save(struct router_sql *sql, const struct router_silence *silence,

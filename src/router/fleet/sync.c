@@ -17,7 +17,7 @@ struct saving {
 };
 
 /* With the lock held.  NULL: no memory. */
-static struct saving *prepare(struct router_sync *sync, struct router_node *node)
+static struct saving *sync_prepare(struct router_sync *sync, struct router_node *node)
 {
     struct saving *saving = malloc(sizeof(*saving));
     if (saving == NULL)
@@ -28,7 +28,7 @@ static struct saving *prepare(struct router_sync *sync, struct router_node *node
     return saving;
 }
 
-static lr_code write_node(struct router_sql *sql, void *arg, struct lr_error *err)
+static lr_code sync_write_node(struct router_sql *sql, void *arg, struct lr_error *err)
 {
     const struct router_node *node = &((struct saving *)arg)->copy;
     if (!router_node_is_removed(node))
@@ -73,9 +73,9 @@ static void written(void *arg, const struct lr_error *err)
 
 void router_node_store(struct router_sync *sync, struct router_node *node)
 {
-    struct saving *saving = prepare(sync, node);
+    struct saving *saving = sync_prepare(sync, node);
     if (saving != NULL)
-        router_store_submit(sync->store, write_node, NULL, written, saving);
+        router_store_submit(sync->store, sync_write_node, NULL, written, saving);
     else
         node->is_unsaved = true;
 }
@@ -89,7 +89,7 @@ lr_code router_node_change(struct router_sync *sync, struct lr_str id,
     struct router_change values = {0};
     (void)pthread_mutex_lock(sync->lock);
     struct router_node *node = router_nodes_find(sync->nodes, id);
-    struct saving *saving = node != NULL ? prepare(sync, node) : NULL;
+    struct saving *saving = node != NULL ? sync_prepare(sync, node) : NULL;
     (void)pthread_mutex_unlock(sync->lock);
     if (node == NULL)
         return lr_fail(err, LR_NOT_FOUND, "there is no node \"" LR_STR_FMT "\"",
@@ -110,7 +110,7 @@ lr_code router_node_change(struct router_sync *sync, struct lr_str id,
     saving->fn = fn;
     saving->arg = arg;
     struct router_action action = {names[change], saving->copy.id, "", &values, *by};
-    router_store_act(sync->store, &action, write_node, loop, written, saving);
+    router_store_act(sync->store, &action, sync_write_node, loop, written, saving);
     return LR_OK;
 }
 
@@ -165,7 +165,7 @@ struct adding {
     void *arg;
 };
 
-static lr_code insert(struct router_sql *sql, void *arg, struct lr_error *err)
+static lr_code sync_insert(struct router_sql *sql, void *arg, struct lr_error *err)
 {
     struct adding *a = arg;
     return router_model_insert(sql, a->model, &a->generation, err);
@@ -191,8 +191,8 @@ static void inserted(void *arg, const struct lr_error *err)
     free(a);
 }
 
-static void describe(struct router_change *out, const char *name, const char *value,
-                     bool is_added)
+static void sync_describe(struct router_change *out, const char *name, const char *value,
+                          bool is_added)
 {
     if (value[0] != '\0')
         router_change_text(out, name, is_added ? NULL : value, is_added ? value : NULL);
@@ -202,9 +202,9 @@ void router_describe_model(const struct router_model *model, bool is_added,
                            struct router_change *out)
 {
     *out = (struct router_change){0};
-    describe(out, "source", model->source, is_added);
-    describe(out, "format", model->format, is_added);
-    describe(out, "path", model->path, is_added);
+    sync_describe(out, "source", model->source, is_added);
+    sync_describe(out, "format", model->format, is_added);
+    sync_describe(out, "path", model->path, is_added);
     if (model->aliases[0] != '\0')
         router_change_words(out, "aliases", is_added ? NULL : model->aliases,
                             is_added ? model->aliases : NULL);
@@ -239,7 +239,7 @@ void router_register(struct router_sync *sync, const struct router_new_model *mo
                                    .change = &change};
     if (by != NULL)
         action.by = *by;
-    router_store_act(sync->store, by != NULL ? &action : NULL, insert, loop, inserted, a);
+    router_store_act(sync->store, by != NULL ? &action : NULL, sync_insert, loop, inserted, a);
 }
 
 /* ---- reading what other routers have changed ---- */

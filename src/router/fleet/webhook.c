@@ -33,7 +33,7 @@ static const struct lr_machine machine = {
     },
 };
 
-static void move(struct router_webhook *w, enum router_webhook_state state)
+static void webhook_move(struct router_webhook *w, enum router_webhook_state state)
 {
     w->state =
         lr_machine_allows(&machine, "webhook", w->state, state) ? state : ROUTER_WEBHOOK_IDLE;
@@ -205,7 +205,7 @@ static const char *own_name(const struct router_webhook *w)
     return router_store_is_shared(w->store) ? w->sync->own_url : "";
 }
 
-static lr_code ask(struct router_sql *sql, void *arg, struct lr_error *err)
+static lr_code webhook_ask(struct router_sql *sql, void *arg, struct lr_error *err)
 {
     struct router_webhook *w = arg;
     const char *alive[ROUTER_FLEET_MAX], *own = own_name(w);
@@ -248,7 +248,7 @@ void router_webhook_sign(struct lr_str secret, const char *id, int64_t time_s,
 
 static void step(struct router_webhook *w);
 
-static void fail(struct router_webhook *w, const char *why)
+static void webhook_fail(struct router_webhook *w, const char *why)
 {
     uint64_t pause = FIRST_PAUSE_MS;
     for (unsigned i = 0; i < w->failures && pause < LONGEST_PAUSE_MS; i++)
@@ -261,11 +261,12 @@ static void fail(struct router_webhook *w, const char *why)
         lr_log_warn(NULL, "webhook.failed failures=%u reason=%s", w->failures, why);
 }
 
-static void on_reply(void *arg, const struct lr_error *err, const struct net_reply *reply)
+static void webhook_on_reply(void *arg, const struct lr_error *err,
+                             const struct net_reply *reply)
 {
     struct router_webhook *w = arg;
     char why[80];
-    move(w, ROUTER_WEBHOOK_IDLE);
+    webhook_move(w, ROUTER_WEBHOOK_IDLE);
     if (err == NULL && reply->status >= 200 && reply->status < 300) {
         if (w->failures != 0)
             lr_log_info(NULL, "webhook.works failures=%u", w->failures);
@@ -279,7 +280,7 @@ static void on_reply(void *arg, const struct lr_error *err, const struct net_rep
     } else {
         (void)snprintf(why, sizeof(why), "the receiver answered %d",
                        err == NULL ? reply->status : 0);
-        fail(w, err != NULL ? err->text : why);
+        webhook_fail(w, err != NULL ? err->text : why);
     }
     free(w->message);
     w->message = NULL;
@@ -316,9 +317,9 @@ static void post(struct router_webhook *w, const char *id)
         .response_timeout_ms = ANSWER_MS,
         .idle_timeout_ms = ANSWER_MS,
     };
-    move(w, ROUTER_WEBHOOK_SENDING);
-    if (net_fetch(w->client, &config, on_reply, w, NULL, &err) != LR_OK)
-        on_reply(w, &err, NULL);
+    webhook_move(w, ROUTER_WEBHOOK_SENDING);
+    if (net_fetch(w->client, &config, webhook_on_reply, w, NULL, &err) != LR_OK)
+        webhook_on_reply(w, &err, NULL);
     lr_buf_free(&signature);
 }
 
@@ -357,7 +358,7 @@ static bool send_own(struct router_webhook *w)
 static void asked(void *arg, const struct lr_error *err)
 {
     struct router_webhook *w = arg;
-    move(w, ROUTER_WEBHOOK_IDLE);
+    webhook_move(w, ROUTER_WEBHOOK_IDLE);
     free_changes(w);
     w->is_loaded = err == NULL;
     if (err == NULL)
@@ -394,8 +395,8 @@ static void step(struct router_webhook *w)
     if (w->is_loaded && w->change_count == 0 && w->taken_id == 0 && !(w->sends && may_wait))
         return;
     w->asked_ms = now;
-    move(w, ROUTER_WEBHOOK_ASKING);
-    router_store_quietly(w->store, ask, w->net, asked, w);
+    webhook_move(w, ROUTER_WEBHOOK_ASKING);
+    router_store_quietly(w->store, webhook_ask, w->net, asked, w);
 }
 
 void router_webhook_second(struct router_webhook *w)

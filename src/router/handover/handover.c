@@ -28,7 +28,8 @@ static const struct lr_machine machine = {
 
 /* The only function that changes the state.  An illegal move changes nothing: the old router
  * goes on. */
-static void move(struct router_handover *h, enum router_handover_state to, uint64_t now)
+static void handover_move(struct router_handover *h, enum router_handover_state to,
+                          uint64_t now)
 {
     if (!lr_machine_allows(&machine, h->folder, h->state, to))
         return;
@@ -127,7 +128,7 @@ static lr_code check_words(const struct router_handover *h, const struct router_
                : LR_OK;
 }
 
-static void refuse(struct router_handover *h, const struct lr_error *err)
+static void handover_refuse(struct router_handover *h, const struct lr_error *err)
 {
     char reason[300];
     struct lr_buf text;
@@ -170,7 +171,7 @@ void router_handover_leave(struct router_handover *h)
 }
 
 /* The new router has what it needs as soon as this is sent. */
-static lr_code give(struct router_handover *h, struct lr_error *err)
+static lr_code handover_give(struct router_handover *h, struct lr_error *err)
 {
     int file;
     h->on_giving(h->arg);
@@ -184,23 +185,23 @@ static lr_code give(struct router_handover *h, struct lr_error *err)
 
 /* ---- steps ---- */
 
-static void fail(struct router_handover *h, const struct lr_error *err, uint64_t now)
+static void handover_fail(struct router_handover *h, const struct lr_error *err, uint64_t now)
 {
     if (err->code != LR_CONFLICT) /* a start by mistake, whose operator reads the reason */
         lr_log_warn(NULL, "router.handover_failed pid=%ld goes_on=true reason=%s", (long)h->pid,
                     err->text);
-    move(h, ROUTER_HANDOVER_ALONE, now);
+    handover_move(h, ROUTER_HANDOVER_ALONE, now);
 }
 
 static void welcome(struct router_handover *h, uint64_t now)
 {
     h->peer = lr_passing_accept(h->listener, &h->pid);
     if (h->peer >= 0)
-        move(h, ROUTER_HANDOVER_ASKED, now);
+        handover_move(h, ROUTER_HANDOVER_ASKED, now);
 }
 
-static lr_code hear(struct router_handover *h, const struct lr_passed *heard, uint64_t now,
-                    struct lr_error *err)
+static lr_code handover_hear(struct router_handover *h, const struct lr_passed *heard,
+                             uint64_t now, struct lr_error *err)
 {
     struct router_words words;
     lr_code code = router_words_read(heard, &words, err);
@@ -209,22 +210,22 @@ static lr_code hear(struct router_handover *h, const struct lr_passed *heard, ui
     if (h->state == ROUTER_HANDOVER_ASKED) {
         code = check_words(h, &words, err);
         if (code != LR_OK)
-            refuse(h, err);
+            handover_refuse(h, err);
         else
             code = offer(h, err);
         if (code != LR_OK)
             return code;
         lr_log_info(NULL, "router.handover_offered pid=%ld version=%s", (long)h->pid,
                     words.version);
-        move(h, ROUTER_HANDOVER_OFFERED, now);
+        handover_move(h, ROUTER_HANDOVER_OFFERED, now);
         return LR_OK;
     }
     if (!words.is_ready)
         return lr_fail(err, LR_INVALID_ARGUMENT, "the new router did not say that it is ready");
-    code = give(h, err);
+    code = handover_give(h, err);
     if (code != LR_OK)
         return code;
-    move(h, ROUTER_HANDOVER_GIVEN, now);
+    handover_move(h, ROUTER_HANDOVER_GIVEN, now);
     h->given = h->pid;
     h->says_bye = words.says_bye;
     lr_log_info(NULL, "router.handed_over pid=%ld", (long)h->pid);
@@ -236,7 +237,7 @@ static lr_code hear(struct router_handover *h, const struct lr_passed *heard, ui
 void router_handover_forget(struct router_handover *h)
 {
     if (h->folder != NULL && h->listener >= 0 && h->state == ROUTER_HANDOVER_GIVEN)
-        move(h, ROUTER_HANDOVER_OVER, h->since_ms);
+        handover_move(h, ROUTER_HANDOVER_OVER, h->since_ms);
 }
 
 /* The connection ends with the new router's process. */
@@ -257,12 +258,12 @@ static void look_at_successor(struct router_handover *h, uint64_t now)
     struct lr_error err;
     bool has_ended;
     if (is_bye(h, &has_ended)) {
-        move(h, ROUTER_HANDOVER_OVER, now);
+        handover_move(h, ROUTER_HANDOVER_OVER, now);
         h->on_over(h->arg);
     } else if (has_ended && !h->says_bye) {
-        move(h, ROUTER_HANDOVER_OVER, now);
+        handover_move(h, ROUTER_HANDOVER_OVER, now);
     } else if (has_ended && h->take_back(h->arg)) {
-        move(h, ROUTER_HANDOVER_ALONE, now);
+        handover_move(h, ROUTER_HANDOVER_ALONE, now);
         lr_log_warn(NULL, "router.took_back from_pid=%ld", (long)h->given);
         h->was_left = true;
         lr_service_tell("MAINPID=%ld", (long)getpid());
@@ -270,7 +271,7 @@ static void look_at_successor(struct router_handover *h, uint64_t now)
         if (router_handover_start(h, &err) != LR_OK)
             lr_log_warn(NULL, "router.no_handover reason=%s", err.text);
     } else if (has_ended) {
-        move(h, ROUTER_HANDOVER_OVER, now);
+        handover_move(h, ROUTER_HANDOVER_OVER, now);
         h->on_over(h->arg);
     }
 }
@@ -291,7 +292,7 @@ void router_handover_look(struct router_handover *h, uint64_t now)
         return;
     lr_code code = lr_passing_receive(h->peer, false, &heard, &err);
     if (code == LR_OK) {
-        code = hear(h, &heard, now, &err);
+        code = handover_hear(h, &heard, now, &err);
         for (size_t i = 0; i < heard.count; i++) /* nothing that was asked for */
             (void)close(heard.fds[i]);
     }
@@ -299,5 +300,5 @@ void router_handover_look(struct router_handover *h, uint64_t now)
     if (code == LR_TIMEOUT && now - h->since_ms < limit)
         return;
     if (code != LR_OK)
-        fail(h, &err, now);
+        handover_fail(h, &err, now);
 }

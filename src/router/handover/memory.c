@@ -46,8 +46,8 @@ static void describe_model(const struct router_replica *replica, struct wire_fle
     out->sampling = info->chat.sampling;
 }
 
-static bool describe(const struct router_node *node, struct lr_arena *arena,
-                     struct wire_join *out)
+static bool known_nodes_describe(const struct router_node *node, struct lr_arena *arena,
+                                 struct wire_join *out)
 {
     size_t count = 0;
     while (router_node_replica_at(node, count) != NULL)
@@ -83,7 +83,7 @@ static bool describe(const struct router_node *node, struct lr_arena *arena,
 }
 
 /* A node that is not online joins again by itself. */
-static void write_node(const struct router_node *node, struct lr_buf *out)
+static void known_nodes_write_node(const struct router_node *node, struct lr_buf *out)
 {
     struct lr_arena arena;
     struct wire_join join;
@@ -91,7 +91,7 @@ static void write_node(const struct router_node *node, struct lr_buf *out)
     if (!router_node_is_online(node) || node->secret[0] == '\0')
         return;
     lr_arena_init(&arena, LINE_BYTES);
-    if (describe(node, &arena, &join)) {
+    if (known_nodes_describe(node, &arena, &join)) {
         lr_json_writer_init(&w, out);
         LR_JSON_ITEM(&w, LR_TEXT("url", node->url), LR_INT("joined_ms", node->joined_ms));
         lr_buf_add_char(out, '\n');
@@ -106,7 +106,7 @@ void router_memory_write(const struct router_memory *memory, struct lr_buf *out)
     const struct router_node *node;
     lr_buf_add_z(out, "{}\n");
     for (size_t at = 0; (node = router_nodes_next(memory->nodes, &at)) != NULL;)
-        write_node(node, out);
+        known_nodes_write_node(node, out);
 }
 
 /* ---- reading ---- */

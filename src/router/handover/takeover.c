@@ -28,7 +28,7 @@ static const struct lr_machine machine = {
 
 /* The only function that changes the state.  Without the connection the old router goes on, or
  * has ended. */
-static void move(struct router_takeover *t, enum router_takeover_state to)
+static void takeover_move(struct router_takeover *t, enum router_takeover_state to)
 {
     if (!lr_machine_allows(&machine, "router", t->state, to))
         return;
@@ -39,9 +39,9 @@ static void move(struct router_takeover *t, enum router_takeover_state to)
     t->peer = -1;
 }
 
-static lr_code fail(struct router_takeover *t, struct lr_error *err)
+static lr_code takeover_fail(struct router_takeover *t, struct lr_error *err)
 {
-    move(t, ROUTER_TAKEOVER_FAILED);
+    takeover_move(t, ROUTER_TAKEOVER_FAILED);
     return lr_fail_prefix(err, "taking over from the router of process %ld, which goes on",
                           (long)t->pid);
 }
@@ -97,7 +97,7 @@ lr_code router_takeover_ask(struct router_takeover *t, const char *folder, const
                                          : LR_NOT_FOUND;
     if (code != LR_OK)
         return code == LR_NOT_FOUND ? LR_OK : code;
-    move(t, ROUTER_TAKEOVER_ASKING);
+    takeover_move(t, ROUTER_TAKEOVER_ASKING);
     router_handover_secret_read(folder, secret); /* a router of the release before has none */
     lr_buf_init(&text, LR_PASSING_TEXT_MAX);
     lr_json_writer_init(&w, &text);
@@ -112,8 +112,8 @@ lr_code router_takeover_ask(struct router_takeover *t, const char *folder, const
     for (size_t i = 0; i < heard.count; i++)
         (void)close(heard.fds[i]);
     if (code != LR_OK)
-        return fail(t, err);
-    move(t, ROUTER_TAKEOVER_PREPARING);
+        return takeover_fail(t, err);
+    takeover_move(t, ROUTER_TAKEOVER_PREPARING);
     return LR_OK;
 }
 
@@ -178,8 +178,8 @@ lr_code router_takeover_finish(struct router_takeover *t, const struct router_me
     for (size_t i = 0; i < heard.count; i++)
         (void)close(heard.fds[i]);
     if (code != LR_OK)
-        return fail(t, err);
-    move(t, ROUTER_TAKEOVER_TAKEN);
+        return takeover_fail(t, err);
+    takeover_move(t, ROUTER_TAKEOVER_TAKEN);
     drop_sockets(t);
     lr_log_info(NULL, "router.took_over pid=%ld version=%s", (long)t->pid, t->version);
     return LR_OK;
@@ -202,7 +202,7 @@ bool router_takeover_look(struct router_takeover *t)
         (void)close(heard.fds[i]);
     if (code != LR_UNAVAILABLE)
         return false;
-    move(t, ROUTER_TAKEOVER_DONE);
+    takeover_move(t, ROUTER_TAKEOVER_DONE);
     lr_log_info(NULL, "router.predecessor_ended pid=%ld", (long)t->pid);
     return true;
 }
@@ -210,7 +210,7 @@ bool router_takeover_look(struct router_takeover *t)
 void router_takeover_free(struct router_takeover *t)
 {
     if (t->state == ROUTER_TAKEOVER_PREPARING)
-        move(t, ROUTER_TAKEOVER_FAILED);
+        takeover_move(t, ROUTER_TAKEOVER_FAILED);
     drop_sockets(t);
     if (t->peer >= 0)
         (void)close(t->peer);

@@ -2,7 +2,7 @@
 
 #include "base/json.h"
 
-static bool read_flag(const struct lr_json *v, const char *key)
+static bool messages_read_flag(const struct lr_json *v, const char *key)
 {
     bool value;
     return lr_json_bool(lr_json_get(v, key), &value) && value;
@@ -10,7 +10,7 @@ static bool read_flag(const struct lr_json *v, const char *key)
 
 static void read_listener(const struct lr_json *v, struct net_listeners *out)
 {
-    struct net_listener l = {.fd = -1, .is_shared = read_flag(v, "shared")};
+    struct net_listener l = {.fd = -1, .is_shared = messages_read_flag(v, "shared")};
     struct lr_str host;
     uint64_t port;
     if (out->count == NET_LISTENERS_MAX || !lr_json_str(lr_json_get(v, "host"), &host) ||
@@ -41,12 +41,12 @@ lr_code router_words_read(const struct lr_passed *message, struct router_words *
         if (lr_json_str(lr_json_get(v, "secret"), &text))
             LR_COPY(out->secret, text);
         (void)lr_json_u64(lr_json_get(v, "locks"), &out->locks);
-        out->is_ready = read_flag(v, "ready");
-        out->is_go = read_flag(v, "go");
-        out->only_left = read_flag(v, "only_left");
-        out->was_left = read_flag(v, "was_left");
-        out->says_bye = read_flag(v, "says_bye");
-        out->is_bye = read_flag(v, "bye");
+        out->is_ready = messages_read_flag(v, "ready");
+        out->is_go = messages_read_flag(v, "go");
+        out->only_left = messages_read_flag(v, "only_left");
+        out->was_left = messages_read_flag(v, "was_left");
+        out->says_bye = messages_read_flag(v, "says_bye");
+        out->is_bye = messages_read_flag(v, "bye");
         list = lr_json_get(v, "listeners");
         for (uint32_t i = 0; lr_json_is(list, LR_JSON_ARRAY) && i < list->count; i++)
             read_listener(&list->items[i], &out->listeners);

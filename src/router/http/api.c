@@ -170,7 +170,7 @@ static bool answer_options(struct router *r, struct net_request *req)
     return true;
 }
 
-static void refuse(struct net_request *req, const struct lr_error *err)
+static void api_refuse(struct net_request *req, const struct lr_error *err)
 {
     if (err->code == LR_UNAUTHENTICATED)
         net_response_header(req, "WWW-Authenticate", LR_STR_LIT("Bearer"));
@@ -233,7 +233,7 @@ void router_api_head(void *arg, struct net_request *req)
         access->route->role != ROUTER_NODE)
         code = lr_fail(&err, LR_UNAVAILABLE, "this router is shutting down");
     if (code != LR_OK) {
-        refuse(req, &err);
+        api_refuse(req, &err);
         return;
     }
     if (!limit_bytes(req, &access->caller))
@@ -243,7 +243,7 @@ void router_api_head(void *arg, struct net_request *req)
                                                                          : ADMIN_BODY_MAX);
 }
 
-static void handle(struct router *r, struct net_request *req)
+static void api_handle(struct router *r, struct net_request *req)
 {
     struct lr_error err;
     if (router_access(req)->route->fn(r, req, &err) != LR_OK)
@@ -260,9 +260,9 @@ static void on_session_read(void *arg, const struct lr_error *ignored)
     lr_code code =
         router_authenticate(access->router, req, access->route, &access->caller, &err);
     if (code == LR_OK)
-        handle(access->router, req);
+        api_handle(access->router, req);
     else
-        refuse(req, &err);
+        api_refuse(req, &err);
 }
 
 void router_api_request(void *arg, struct net_request *req)
@@ -270,7 +270,7 @@ void router_api_request(void *arg, struct net_request *req)
     if (router_access(req)->reads_session)
         router_session_fetch(arg, req, on_session_read, req);
     else
-        handle(arg, req);
+        api_handle(arg, req);
 }
 
 void router_api_end(void *arg, const struct net_request *req)

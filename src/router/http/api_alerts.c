@@ -73,8 +73,8 @@ static lr_code read_silence(const struct lr_json *body, struct router_silence *s
 }
 
 /* The silence of an alert as it is and as it will be, for the audit log. */
-static void describe(struct router *r, const struct router_silence *to,
-                     struct router_change *out)
+static void api_alerts_describe(struct router *r, const struct router_silence *to,
+                                struct router_change *out)
 {
     bool begins = to->until_ms != 0;
     router_lock(r);
@@ -87,8 +87,8 @@ static void describe(struct router *r, const struct router_silence *to,
     router_unlock(r);
 }
 
-static lr_code change(struct router *r, struct net_request *req, bool begins,
-                      struct lr_error *err)
+static lr_code api_alerts_change(struct router *r, struct net_request *req, bool begins,
+                                 struct lr_error *err)
 {
     const struct lr_json *body;
     struct router_silence *silence = router_memory(req, sizeof(*silence), err);
@@ -104,7 +104,7 @@ static lr_code change(struct router *r, struct net_request *req, bool begins,
     const char *target =
         lr_arena_copy(net_request_arena(req), router_access(req)->match.path.segments[2]);
     struct router_change values = {0};
-    describe(r, silence, &values);
+    api_alerts_describe(r, silence, &values);
     struct router_action action = {begins ? "alert.silence" : "alert.unsilence",
                                    target != NULL ? target : "", silence->comment,
                                    .change = &values};
@@ -114,11 +114,11 @@ static lr_code change(struct router *r, struct net_request *req, bool begins,
 lr_code router_api_alert_silence(struct router *r, struct net_request *req,
                                  struct lr_error *err)
 {
-    return change(r, req, true, err);
+    return api_alerts_change(r, req, true, err);
 }
 
 lr_code router_api_alert_unsilence(struct router *r, struct net_request *req,
                                    struct lr_error *err)
 {
-    return change(r, req, false, err);
+    return api_alerts_change(r, req, false, err);
 }

@@ -53,7 +53,7 @@ static void leave_key(struct count *c)
     c->entered = NULL;
 }
 
-static void leave(struct count *c)
+static void api_count_leave(struct count *c)
 {
     struct router_counting *counting = &c->model->counting;
     struct router_count_ask *next;
@@ -67,10 +67,10 @@ static void leave(struct count *c)
 
 /* ---- the end.  Lock not held ---- */
 
-static void finish(struct count *c, const struct lr_error *err)
+static void api_count_finish(struct count *c, const struct lr_error *err)
 {
     router_lock(c->router);
-    leave(c);
+    api_count_leave(c);
     router_unlock(c->router);
     if (err != NULL)
         router_answer_error(c->req, err);
@@ -86,7 +86,7 @@ static void on_counted(void *arg, const struct lr_error *err, const struct net_r
     if (err == NULL && reply->status == 200 &&
         lr_json_parse(arena, reply->body, NULL, &body, NULL) == LR_OK &&
         lr_json_u64(lr_json_get(body, "tokens"), &tokens)) {
-        finish(c, NULL);
+        api_count_finish(c, NULL);
         struct lr_json_writer *w = router_answer_begin(c->req);
         if (router_codec_of(c->req) == &chat_responses)
             lr_json_member_z(w, "object", "response.input_tokens");
@@ -98,17 +98,17 @@ static void on_counted(void *arg, const struct lr_error *err, const struct net_r
         (void)lr_fail(&failure, reply->status == 400 ? LR_INVALID_ARGUMENT : LR_UNAVAILABLE,
                       "tokens cannot be counted: " LR_STR_FMT,
                       LR_STR_ARG(lr_str_sub(wire_refusal_message(arena, reply->body), 0, 300)));
-    finish(c, err != NULL ? err : &failure);
+    api_count_finish(c, err != NULL ? err : &failure);
 }
 
 /* A count that runs goes on: its answer ends the request. */
-static void on_gone(void *arg)
+static void api_count_on_gone(void *arg)
 {
     struct count *c = arg;
     router_lock(c->router);
     bool is_waiting = c->ask.state == ROUTER_COUNT_WAITING;
     if (is_waiting)
-        leave(c);
+        api_count_leave(c);
     router_unlock(c->router);
     if (is_waiting)
         net_stream_abort(c->req);
@@ -138,8 +138,8 @@ static lr_code find_model(struct router *r, const struct router_key *key, struct
 }
 
 /* Lock held. */
-static lr_code find(struct router *r, const struct count *c, struct found *out,
-                    struct lr_error *err)
+static lr_code api_count_find(struct router *r, const struct count *c, struct found *out,
+                              struct lr_error *err)
 {
     struct router_model *model;
     lr_code code = find_model(r, router_access(c->req)->caller.key, c->name, &model, err);
@@ -206,7 +206,7 @@ static void go(void *arg)
                        "too many requests wait to have their tokens counted: try again in a "
                        "moment");
     else
-        code = find(r, c, &found, &err);
+        code = api_count_find(r, c, &found, &err);
     if (code == LR_UNAVAILABLE && c->entered != NULL)
         router_key_give_back(c->entered);
     router_unlock(r);
@@ -222,7 +222,7 @@ static void go(void *arg)
     router_prompt_info_unref(&r->nodes.infos, found.info);
     router_unlock(r);
     if (code != LR_OK)
-        finish(c, &err);
+        api_count_finish(c, &err);
 }
 
 /* ---- the request ---- */
@@ -264,7 +264,7 @@ static lr_code read_request(struct count *c, struct lr_error *err)
 }
 
 /* Its turn is now, or comes later. */
-static lr_code enter(struct router *r, struct count *c, struct lr_error *err)
+static lr_code api_count_enter(struct router *r, struct count *c, struct lr_error *err)
 {
     const struct router_key *key = router_access(c->req)->caller.key;
     struct router_count_ask *pushed_out = NULL;
@@ -301,9 +301,9 @@ lr_code router_api_count(struct router *r, struct net_request *req, struct lr_er
         return code;
     code = read_request(c, err);
     if (code == LR_OK)
-        code = enter(r, c, err);
+        code = api_count_enter(r, c, err);
     if (code == LR_OK) {
-        net_request_on_gone(req, on_gone, c);
+        net_request_on_gone(req, api_count_on_gone, c);
         return LR_OK;
     }
     router_lock(r);

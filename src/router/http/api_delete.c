@@ -36,7 +36,7 @@ static lr_code erase(struct router_sql *sql, void *arg, struct lr_error *err)
     return router_model_delete(sql, ((struct removing *)arg)->folded, err);
 }
 
-static void finish(struct removing *a)
+static void api_delete_finish(struct removing *a)
 {
     lr_json_end_array(a->w);
     if (a->is_purge)
@@ -45,7 +45,7 @@ static void finish(struct removing *a)
 }
 
 /* The node's next report says so, too, but a client may pull the model again before. */
-static void forget(struct router *r, const char *node_id, const char *folded)
+static void api_delete_forget(struct router *r, const char *node_id, const char *folded)
 {
     router_lock(r);
     const struct router_node *node = router_nodes_find(&r->nodes, lr_str_z(node_id));
@@ -56,13 +56,14 @@ static void forget(struct router *r, const char *node_id, const char *folded)
     router_unlock(r);
 }
 
-static void on_answer(void *arg, const struct lr_error *err, const struct net_reply *reply)
+static void api_delete_on_answer(void *arg, const struct lr_error *err,
+                                 const struct net_reply *reply)
 {
     const struct order *order = arg;
     struct removing *a = order->removing;
     bool ok = err == NULL && reply->status < 300;
     if (ok)
-        forget(a->router, order->to->id, a->folded);
+        api_delete_forget(a->router, order->to->id, a->folded);
     lr_json_begin_object(a->w);
     LR_JSON_MEMBERS(a->w, LR_TEXT("node", order->to->id), LR_TEXT("name", order->to->name),
                     LR_FLAG("ok", ok));
@@ -75,7 +76,7 @@ static void on_answer(void *arg, const struct lr_error *err, const struct net_re
     }
     lr_json_end_object(a->w);
     if (--a->waits == 0)
-        finish(a);
+        api_delete_finish(a);
 }
 
 /* The answer to an unload is not awaited: a node that cannot be told keeps a model nobody asks
@@ -96,7 +97,7 @@ static void tell_one(struct removing *a, const struct router_target *to)
     if (code == LR_OK) {
         *order = (struct order){a, to};
         code = router_ask(router_loop_of(a->router, a->req)->client, to, &question,
-                          a->is_purge ? on_answer : NULL, order, &err);
+                          a->is_purge ? api_delete_on_answer : NULL, order, &err);
     }
     a->waits += code == LR_OK && a->is_purge;
     if (code != LR_OK)
@@ -122,7 +123,7 @@ static lr_code erased(struct net_request *req, void *arg, struct lr_error *err)
     for (size_t i = 0; i < count; i++)
         tell_one(a, &nodes[i]);
     if (a->waits == 0)
-        finish(a);
+        api_delete_finish(a);
     return LR_OK;
 }
 

@@ -13,7 +13,8 @@
 
 enum { FORWARD_MS = 120000, PATH_BYTES = 1200 };
 
-static void on_reply(void *arg, const struct lr_error *err, const struct net_reply *reply)
+static void api_forward_on_reply(void *arg, const struct lr_error *err,
+                                 const struct net_reply *reply)
 {
     struct net_request *req = arg;
     if (err != NULL)
@@ -38,10 +39,10 @@ static lr_code forward(struct router *r, struct net_request *req,
         .path = lr_buf_z(path),
         .wait_ms = FORWARD_MS,
     };
-    lr_code code =
-        path->failed
-            ? lr_fail(err, LR_INVALID_ARGUMENT, "the address is over %d bytes", PATH_BYTES)
-            : router_ask(router_loop_of(r, req)->client, to, &question, on_reply, req, err);
+    lr_code code = path->failed ? lr_fail(err, LR_INVALID_ARGUMENT,
+                                          "the address is over %d bytes", PATH_BYTES)
+                                : router_ask(router_loop_of(r, req)->client, to, &question,
+                                             api_forward_on_reply, req, err);
     lr_buf_free(path);
     return code;
 }
@@ -75,7 +76,7 @@ lr_code router_api_node_forward(struct router *r, struct net_request *req, struc
     return forward(r, req, &to, &target, err);
 }
 
-static bool is_named(const struct router_node *node, struct lr_str wanted)
+static bool api_forward_is_named(const struct router_node *node, struct lr_str wanted)
 {
     return wanted.len == 0 || lr_str_eq_z(wanted, node->id) || lr_str_eq_z(wanted, node->name);
 }
@@ -95,7 +96,8 @@ static struct choice choose_ill(const struct router *r, const struct router_mode
     for (size_t at = 0; (node = router_nodes_next(&r->nodes, &at)) != NULL;) {
         const struct router_replica *replica =
             router_node_replica(node, lr_str_z(model->folded));
-        if (replica == NULL || !router_node_serves(node, NULL) || !is_named(node, wanted))
+        if (replica == NULL || !router_node_serves(node, NULL) ||
+            !api_forward_is_named(node, wanted))
             continue;
         if (best.node == NULL || strcmp(best.replica->state, "absent") == 0)
             best = (struct choice){node, replica};
@@ -104,8 +106,8 @@ static struct choice choose_ill(const struct router *r, const struct router_mode
 }
 
 /* The replica that ?node= names, else the best one. */
-static struct choice choose(struct router *r, const struct router_model *model,
-                            struct lr_str wanted)
+static struct choice api_forward_choose(struct router *r, const struct router_model *model,
+                                        struct lr_str wanted)
 {
     struct router_candidate all[ROUTER_CANDIDATES_MAX];
     struct router_demand demand = {.prompt_tokens = 100};
@@ -119,8 +121,8 @@ static struct choice choose(struct router *r, const struct router_model *model,
 }
 
 /* What the node is asked to make of its replica, for the audit log.  Lock held. */
-static void describe(const struct router_replica *replica, struct lr_str action,
-                     struct lr_str count, struct router_change *out)
+static void api_forward_describe(const struct router_replica *replica, struct lr_str action,
+                                 struct lr_str count, struct router_change *out)
 {
     char before[24], after[24];
     if (lr_str_eq_z(action, "load") || lr_str_eq_z(action, "unload"))
@@ -149,7 +151,7 @@ lr_code router_api_model_action(struct router *r, struct net_request *req, struc
     router_lock(r);
     struct router_model *model = router_registry_resolve(&r->registry, access->match.tail);
     if (model != NULL)
-        best = choose(r, model, wanted);
+        best = api_forward_choose(r, model, wanted);
     if (best.node != NULL) {
         memcpy(id, model->id, sizeof(id));
         router_target_set(&to, best.node);
@@ -160,7 +162,7 @@ lr_code router_api_model_action(struct router *r, struct net_request *req, struc
             lr_buf_add_z(&target, "?count=");
             hub_url_escape(&target, count, false);
         }
-        describe(best.replica, action, count, &values);
+        api_forward_describe(best.replica, action, count, &values);
     }
     router_unlock(r);
     if (model == NULL)

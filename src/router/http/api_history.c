@@ -196,7 +196,7 @@ static void begin_nodes(struct asking *a)
     lr_json_member_array(a->w, "nodes");
 }
 
-static void take_name(void *ctx, bool is_node, struct lr_str text)
+static void api_history_take_name(void *ctx, bool is_node, struct lr_str text)
 {
     struct asking *a = ctx;
     char id[48], name[64], title[96];
@@ -218,7 +218,7 @@ static lr_code read_history(struct router_sql *sql, void *arg, struct lr_error *
     put_columns(a);
     lr_json_member_array(a->w, "models");
     if (code == LR_OK)
-        code = router_history_names(sql, &a->q, take_name, a, err);
+        code = router_history_names(sql, &a->q, api_history_take_name, a, err);
     begin_nodes(a);
     lr_json_end_array(a->w);
     lr_json_member_array(a->w, "gpus");

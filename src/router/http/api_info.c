@@ -81,7 +81,7 @@ static lr_code read_question(struct net_request *req, struct question *q, struct
     return LR_OK;
 }
 
-static lr_code ask(struct net_request *req, router_store_fn fn, struct lr_error *err)
+static lr_code api_info_ask(struct net_request *req, router_store_fn fn, struct lr_error *err)
 {
     int64_t now = lr_clock_wall_ms(NULL) / 1000;
     struct question *q = router_memory(req, sizeof(*q), err);
@@ -110,7 +110,7 @@ static lr_code usage_row(void *ctx, const struct router_row *row, struct lr_erro
     return LR_OK;
 }
 
-static lr_code read_usage(struct router_sql *sql, void *arg, struct lr_error *err)
+static lr_code api_info_read_usage(struct router_sql *sql, void *arg, struct lr_error *err)
 {
     struct question *q = arg;
     LR_JSON_MEMBERS(q->w, LR_INT("since", q->since_s), LR_INT("until", q->until_s),
@@ -136,7 +136,7 @@ lr_code router_api_usage(struct router *r, struct net_request *req, struct lr_er
     return net_request_query_get(req, "by", &text) ||
                    net_request_query_get(req, "format", &text)
                ? router_export_usage(req, err)
-               : ask(req, read_usage, err);
+               : api_info_ask(req, api_info_read_usage, err);
 }
 
 /* JSON that is written already; "": null. */
@@ -191,5 +191,6 @@ lr_code router_api_audit(struct router *r, struct net_request *req, struct lr_er
     (void)r;
     if (code != LR_OK)
         return code;
-    return format == ROUTER_JSON ? ask(req, read_audit, err) : router_export_audit(req, err);
+    return format == ROUTER_JSON ? api_info_ask(req, read_audit, err)
+                                 : router_export_audit(req, err);
 }

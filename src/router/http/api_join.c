@@ -195,7 +195,7 @@ static void pin_address(struct joining *a)
 }
 
 /* For the audit log. */
-static void describe(const struct joining *a, char out[512])
+static void api_join_describe(const struct joining *a, char out[512])
 {
     const struct wire_join *join = &a->join;
     (void)snprintf(out, 512, "url=%s name=\"" LR_STR_FMT "\" device=" LR_STR_FMT " from=%s",
@@ -204,7 +204,8 @@ static void describe(const struct joining *a, char out[512])
 }
 
 /* The node as it was (NULL: it is new) and as it joins. */
-static struct router_change compare(const struct joining *a, const struct router_node *node)
+static struct router_change api_join_compare(const struct joining *a,
+                                             const struct router_node *node)
 {
     struct router_change values = {0};
     char name[64], device[16];
@@ -240,7 +241,7 @@ static lr_code take_join(struct joining *a, char id[48])
     }
     const struct router_caller *caller = &router_access(a->req)->caller;
     bool tells = !a->is_audited && is_news(a, node);
-    struct router_change values = compare(a, node);
+    struct router_change values = api_join_compare(a, node);
     lr_code code = check_identity(r, caller, &a->join, err);
     if (code == LR_OK)
         code = router_nodes_join(&r->nodes, &a->join, a->url, lr_clock_ms(NULL),
@@ -250,7 +251,7 @@ static lr_code take_join(struct joining *a, char id[48])
     router_node_store(&r->sync, node);
     if (tells) {
         char detail[512];
-        describe(a, detail);
+        api_join_describe(a, detail);
         router_store_audit(r->store, &(struct router_action){"node.join", node->id, detail,
                                                              &values, router_actor(a->req)});
     }
@@ -327,8 +328,8 @@ static void end_join(struct joining *a)
         return;
     }
     (void)snprintf(id, sizeof(id), LR_STR_FMT, LR_STR_ARG(a->join.node_id));
-    describe(a, detail);
-    struct router_change values = compare(a, NULL);
+    api_join_describe(a, detail);
+    struct router_change values = api_join_compare(a, NULL);
     struct router_action action = {"node.join", id, detail, &values, router_actor(a->req)};
     router_store_act(a->router->store, &action, count_use, net_request_loop(a->req), counted,
                      a);
@@ -391,8 +392,8 @@ static void dial_back(struct joining *a, const struct router_target *old)
 
 /* What the node says of itself.  *is_known: this very process is reached already.  *old: where
  * another process that joined as this node may still run. */
-static lr_code check(struct joining *a, bool *is_known, struct router_target *old,
-                     struct lr_error *err)
+static lr_code api_join_check(struct joining *a, bool *is_known, struct router_target *old,
+                              struct lr_error *err)
 {
     struct router *r = a->router;
     const struct router_caller *caller = &router_access(a->req)->caller;
@@ -433,7 +434,7 @@ lr_code router_api_join(struct router *r, struct net_request *req, struct lr_err
         return LR_OUT_OF_RAM;
     a->router = r;
     a->req = req;
-    lr_code code = check(a, &is_known, &old, err);
+    lr_code code = api_join_check(a, &is_known, &old, err);
     if (code != LR_OK)
         log_refusal(req, err);
     else if (is_known)

@@ -40,8 +40,8 @@ static size_t text_of(struct lr_str name)
     return i;
 }
 
-static lr_code read_text(size_t which, const struct lr_json *v, struct router_key_change *out,
-                         struct lr_error *err)
+static lr_code api_keys_read_text(size_t which, const struct lr_json *v,
+                                  struct router_key_change *out, struct lr_error *err)
 {
     struct lr_str text;
     bool is_text = lr_json_str(v, &text) && text.len < TEXT_BYTES;
@@ -137,8 +137,8 @@ static const struct {
     {"expires_in", "never", ROUTER_KEY_EXPIRY, 0, NUMBER_MAX},
 };
 
-static lr_code read_number(struct lr_str name, const struct lr_json *v, bool is_new,
-                           struct router_key_change *out, struct lr_error *err)
+static lr_code api_keys_read_number(struct lr_str name, const struct lr_json *v, bool is_new,
+                                    struct router_key_change *out, struct lr_error *err)
 {
     size_t i = 0;
     uint64_t number;
@@ -200,8 +200,8 @@ static lr_code read_role(const struct lr_json *v, enum router_role *role, struct
 }
 
 /* `role` is what a new key has where the body does not say; NULL: the key exists. */
-static lr_code read_key(struct net_request *req, enum router_role *role,
-                        struct router_key_change *out, struct lr_error *err)
+static lr_code api_keys_read_key(struct net_request *req, enum router_role *role,
+                                 struct router_key_change *out, struct lr_error *err)
 {
     const struct lr_json *body;
     *out = (struct router_key_change){0};
@@ -211,12 +211,13 @@ static lr_code read_key(struct net_request *req, enum router_role *role,
         const struct lr_json *v = &body->members[i].value;
         bool is_from = lr_str_eq_z(name, "addresses"), is_models = lr_str_eq_z(name, "models");
         out->given |= is_from ? ROUTER_KEY_FROM : is_models ? ROUTER_KEY_MAY_USE : 0;
-        code = text_of(name) != TEXTS            ? read_text(text_of(name), v, out, err)
-               : is_from                         ? read_addresses(v, &out->to, err)
-               : is_models                       ? read_models(v, &out->to, err)
-               : lr_str_eq_z(name, "role")       ? read_role(v, role, err)
-               : lr_str_eq_z(name, "keep_texts") ? read_keep(v, out, err)
-                                                 : read_number(name, v, role != NULL, out, err);
+        code = text_of(name) != TEXTS      ? api_keys_read_text(text_of(name), v, out, err)
+               : is_from                   ? read_addresses(v, &out->to, err)
+               : is_models                 ? read_models(v, &out->to, err)
+               : lr_str_eq_z(name, "role") ? read_role(v, role, err)
+               : lr_str_eq_z(name, "keep_texts")
+                   ? read_keep(v, out, err)
+                   : api_keys_read_number(name, v, role != NULL, out, err);
     }
     if (code != LR_OK)
         return code;
@@ -307,7 +308,8 @@ lr_code router_api_keys(struct router *r, struct net_request *req, struct lr_err
 /* ---- for the audit log ---- */
 
 /* was NULL: the key is new, and only what is set is told. */
-static struct router_change compare(const struct router_key *was, const struct router_key *is)
+static struct router_change api_keys_compare(const struct router_key *was,
+                                             const struct router_key *is)
 {
     struct router_change c = {0};
     const struct {
@@ -354,7 +356,7 @@ struct making {
     char text[ROUTER_KEY_TEXT];
 };
 
-static lr_code insert(struct router_sql *sql, void *arg, struct lr_error *err)
+static lr_code api_keys_insert(struct router_sql *sql, void *arg, struct lr_error *err)
 {
     return router_key_insert(sql, &((struct making *)arg)->key, err);
 }
@@ -386,16 +388,16 @@ static lr_code make_key(struct net_request *req, const struct router_key *wanted
                        (unsigned long long)m->key.uses);
     else
         (void)snprintf(detail, sizeof(detail), "%s", router_role_name(m->key.role));
-    struct router_change values = compare(NULL, &m->key);
+    struct router_change values = api_keys_compare(NULL, &m->key);
     struct router_action action = {"key.create", m->key.id, detail, .change = &values};
-    return router_act(req, &action, insert, inserted, m, err);
+    return router_act(req, &action, api_keys_insert, inserted, m, err);
 }
 
 lr_code router_api_key_create(struct router *r, struct net_request *req, struct lr_error *err)
 {
     struct router_key_change wanted;
     enum router_role role = ROUTER_API;
-    lr_code code = read_key(req, &role, &wanted, err);
+    lr_code code = api_keys_read_key(req, &role, &wanted, err);
     if (code != LR_OK)
         return code;
     /* A key that lets machines in is not for ever. */
@@ -411,7 +413,7 @@ lr_code router_api_node_token(struct router *r, struct net_request *req, struct 
 {
     struct router_key_change wanted;
     enum router_role role = ROUTER_NODE;
-    lr_code code = read_key(req, &role, &wanted, err);
+    lr_code code = api_keys_read_key(req, &role, &wanted, err);
     (void)r;
     if (code == LR_OK && role != ROUTER_NODE)
         code = lr_fail(err, LR_INVALID_ARGUMENT, "a join token is a key of role node");
@@ -459,10 +461,10 @@ static struct router_change compare_changed(const struct changing *m)
 {
     struct router_key is = m->was;
     router_key_apply(&is, &m->change);
-    return compare(&m->was, &is);
+    return api_keys_compare(&m->was, &is);
 }
 
-static lr_code change(struct router_sql *sql, void *arg, struct lr_error *err)
+static lr_code api_keys_change(struct router_sql *sql, void *arg, struct lr_error *err)
 {
     struct changing *m = arg;
     return router_key_update(sql, m->id, &m->change, err);
@@ -479,7 +481,7 @@ static void apply(struct net_request *req, const struct changing *m, struct lr_j
     router_unlock(r);
 }
 
-static lr_code changed(struct net_request *req, void *arg, struct lr_error *err)
+static lr_code api_keys_changed(struct net_request *req, void *arg, struct lr_error *err)
 {
     (void)err;
     apply(req, arg, router_answer_begin(req));
@@ -487,7 +489,7 @@ static lr_code changed(struct net_request *req, void *arg, struct lr_error *err)
 }
 
 /* What was changed, for the audit log: "name=... requests_per_minute=..." */
-static void describe(const struct router_key_change *change, struct lr_buf *detail)
+static void api_keys_describe(const struct router_key_change *change, struct lr_buf *detail)
 {
     const struct router_key *to = &change->to;
     unsigned given = change->given;
@@ -532,16 +534,16 @@ lr_code router_api_key_change(struct router *r, struct net_request *req, struct 
     if (code == LR_OK && m->is_revoked)
         code = lr_fail(err, LR_CONFLICT, "key %s was revoked for good: make a new one", m->id);
     if (code == LR_OK)
-        code = read_key(req, NULL, &m->change, err);
+        code = api_keys_read_key(req, NULL, &m->change, err);
     if (code == LR_OK && m->change.to.keep_texts && !may_keep_texts(m->was.role))
         code = fail_texts(err);
     if (code != LR_OK)
         return code;
     lr_buf_init(&detail, 4096);
-    describe(&m->change, &detail);
+    api_keys_describe(&m->change, &detail);
     struct router_change values = compare_changed(m);
     struct router_action action = {"key.change", m->id, lr_buf_z(&detail), .change = &values};
-    code = router_act(req, &action, change, changed, m, err);
+    code = router_act(req, &action, api_keys_change, api_keys_changed, m, err);
     lr_buf_free(&detail);
     return code;
 }
@@ -564,7 +566,7 @@ lr_code router_api_key_revoke(struct router *r, struct net_request *req, struct 
                                                .to.revoked_ms = lr_clock_wall_ms(NULL)};
     struct router_change values = compare_changed(m);
     struct router_action action = {"key.revoke", m->id, "", .change = &values};
-    return router_act(req, &action, change, revoked, m, err);
+    return router_act(req, &action, api_keys_change, revoked, m, err);
 }
 
 /* ---- rotation: a new secret, the old one for a while ---- */
@@ -577,7 +579,7 @@ struct rotating {
     char text[ROUTER_KEY_TEXT];
 };
 
-static lr_code rotate(struct router_sql *sql, void *arg, struct lr_error *err)
+static lr_code api_keys_rotate(struct router_sql *sql, void *arg, struct lr_error *err)
 {
     const struct rotating *m = arg;
     return router_key_rotate(sql, m->id, m->hash, m->old_hash, m->old_until_ms, err);
@@ -639,5 +641,5 @@ lr_code router_api_key_rotate(struct router *r, struct net_request *req, struct 
     router_change_number(&values, "old_secret_until", found->was.old_until_ms / 1000,
                          m->old_until_ms / 1000);
     struct router_action action = {"key.rotate", m->id, detail, .change = &values};
-    return router_act(req, &action, rotate, rotated, m, err);
+    return router_act(req, &action, api_keys_rotate, rotated, m, err);
 }

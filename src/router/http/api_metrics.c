@@ -15,7 +15,7 @@
 
 enum { METRICS_BYTES = 16 << 20 };
 
-static uint64_t get(const _Atomic uint64_t *counter)
+static uint64_t api_metrics_get(const _Atomic uint64_t *counter)
 {
     return atomic_load_explicit(counter, memory_order_relaxed);
 }
@@ -37,14 +37,15 @@ static void buckets(struct lr_buf *out, const char *metric, const char *label,
     const char *text = lr_buf_z(&own), *comma = label[0] != '\0' ? "," : "";
     const char *open = label[0] != '\0' ? "{" : "", *close = label[0] != '\0' ? "}" : "";
     for (size_t i = 0; i < ROUTER_BUCKETS; i++) {
-        total += get(&h->counts[i]);
+        total += api_metrics_get(&h->counts[i]);
         if (i + 1 < ROUTER_BUCKETS)
             lr_buf_addf(out, "%s_bucket{%s%sle=\"%g\"} %" PRIu64 "\n", metric, text, comma,
                         (double)((uint64_t)1 << i) / 2000.0, total);
     }
     lr_buf_addf(out, "%s_bucket{%s%sle=\"+Inf\"} %" PRIu64 "\n", metric, text, comma, total);
     lr_buf_addf(out, "%s_sum%s%s%s %g\n%s_count%s%s%s %" PRIu64 "\n", metric, open, text, close,
-                (double)get(&h->sum_us) / 1e6, metric, open, text, close, get(&h->count));
+                (double)api_metrics_get(&h->sum_us) / 1e6, metric, open, text, close,
+                api_metrics_get(&h->count));
     lr_buf_free(&own);
 }
 
@@ -175,13 +176,13 @@ static void series(struct lr_buf *out, const char *metric, const char *name, con
     X("kv_cache_usage_perc", "gauge", "Part of the KV cache in use, 0 to 1", load.kv_ratio)    \
     X("gpu_cache_usage_perc", "gauge", "Part of the KV cache in use, 0 to 1 (the older name)", \
       load.kv_ratio)                                                                           \
-    X("request_success_total", "counter", "Requests that succeeded", get(&m->succeeded))       \
-    X("prompt_tokens_total", "counter", "Prompt tokens", get(&m->prompt_tokens))               \
-    X("generation_tokens_total", "counter", "Tokens generated", get(&m->completion_tokens))    \
+    X("request_success_total", "counter", "Requests that succeeded", api_metrics_get(&m->succeeded))       \
+    X("prompt_tokens_total", "counter", "Prompt tokens", api_metrics_get(&m->prompt_tokens))               \
+    X("generation_tokens_total", "counter", "Tokens generated", api_metrics_get(&m->completion_tokens))    \
     X("prefix_cache_queries_total", "counter", "Prompt tokens looked up in a prefix cache",    \
-      get(&m->prompt_tokens))                                                                  \
+      api_metrics_get(&m->prompt_tokens))                                                                  \
     X("prefix_cache_hits_total", "counter", "Prompt tokens found in a prefix cache",           \
-      get(&m->cached_tokens))
+      api_metrics_get(&m->cached_tokens))
 /* clang-format on */
 
 #define HEAD(name, type, help, value)  {name, type, help},
@@ -195,8 +196,8 @@ static const struct metric of_node[] = {OF_NODE(HEAD)}, of_pool[] = {OF_POOL(HEA
                            as_vllm[] = {AS_VLLM(HEAD)};
 #define COUNT(table) (sizeof(table) / sizeof((table)[0]))
 
-static void write_node(const struct router *r, const struct router_node *node, size_t which,
-                       struct lr_buf *out)
+static void api_metrics_write_node(const struct router *r, const struct router_node *node,
+                                   size_t which, struct lr_buf *out)
 {
     const struct router_replica *replica;
     uint64_t downloads = 0, rate = 0;
@@ -343,7 +344,7 @@ static void write_vllm(const struct router *r, struct lr_buf *out)
 
 static void write_nodes(const struct router *r, struct lr_buf *out)
 {
-    write_table(r, of_node, COUNT(of_node), write_node, out);
+    write_table(r, of_node, COUNT(of_node), api_metrics_write_node, out);
     write_table(r, of_pool, COUNT(of_pool), write_pools, out);
     write_gpus(r, out);
     write_table(r, of_replica, COUNT(of_replica), write_replicas, out);
@@ -357,7 +358,7 @@ static void write_nodes(const struct router *r, struct lr_buf *out)
 /* ---- the whole ---- */
 
 /* The Prometheus text form. */
-static void write_all(struct router *r, struct lr_buf *out)
+static void api_metrics_write_all(struct router *r, struct lr_buf *out)
 {
     const char *m = (const char *)&r->metrics;
     struct net_server_stats server;
@@ -370,10 +371,10 @@ static void write_all(struct router *r, struct lr_buf *out)
     head(out, "answers_total", "counter", "Answers, by class of status");
     for (int i = 1; i < 6; i++)
         lr_buf_addf(out, "llm_router_answers_total{class=\"%dxx\"} %" PRIu64 "\n", i,
-                    get(&r->metrics.answers[i]));
+                    api_metrics_get(&r->metrics.answers[i]));
     for (size_t i = 0; i < sizeof(counters) / sizeof(counters[0]); i++)
         number(out, counters[i].name, "counter", counters[i].help,
-               get((const void *)(m + counters[i].offset)));
+               api_metrics_get((const void *)(m + counters[i].offset)));
     for (size_t i = 0; i < COUNT(histograms); i++) {
         char metric[96];
         (void)snprintf(metric, sizeof(metric), "llm_router_%s", histograms[i].name);
@@ -394,17 +395,19 @@ static void write_all(struct router *r, struct lr_buf *out)
         lr_buf_addf(out, "llm_router_tls_certificate_expiry_timestamp_seconds %lld\n",
                     (long long)validity.until_s);
     number(out, "trace_spans_sent_total", "counter", "Spans that the collector has taken",
-           get(&r->tracer.sent));
+           api_metrics_get(&r->tracer.sent));
     number(out, "trace_spans_dropped_total", "counter",
-           "Spans that found the buffer full and were dropped", get(&r->tracer.dropped));
+           "Spans that found the buffer full and were dropped",
+           api_metrics_get(&r->tracer.dropped));
     number(out, "trace_spans_refused_total", "counter", "Spans that the collector did not take",
-           get(&r->tracer.refused));
+           api_metrics_get(&r->tracer.refused));
     number(out, "webhook_delivered_total", "counter",
-           "Messages about alerts that the webhook has taken", get(&r->webhook.delivered));
+           "Messages about alerts that the webhook has taken",
+           api_metrics_get(&r->webhook.delivered));
     number(out, "webhook_failures_total", "counter", "Tries that the webhook did not take",
-           get(&r->webhook.failed));
+           api_metrics_get(&r->webhook.failed));
     number(out, "webhook_waiting", "gauge", "Messages that wait for the webhook",
-           get(&r->webhook.waiting));
+           api_metrics_get(&r->webhook.waiting));
     lr_metrics_process(out, "llm_router_", r->version);
     router_lock(r);
     number(out, "ticket_defects_total", "counter",
@@ -424,7 +427,7 @@ lr_code router_api_metrics(struct router *r, struct net_request *req, struct lr_
     struct lr_buf body;
     (void)err;
     lr_buf_init(&body, METRICS_BYTES);
-    write_all(r, &body);
+    api_metrics_write_all(r, &body);
     net_respond(req, 200, "text/plain; version=0.0.4", lr_buf_str(&body));
     lr_buf_free(&body);
     return LR_OK;

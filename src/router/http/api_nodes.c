@@ -124,7 +124,7 @@ lr_code router_api_routers(struct router *r, struct net_request *req, struct lr_
     return router_answer(req, 200);
 }
 
-static void changed(void *arg, const struct lr_error *err)
+static void api_nodes_changed(void *arg, const struct lr_error *err)
 {
     if (err != NULL)
         net_respond_error(arg, err);
@@ -142,5 +142,5 @@ lr_code router_api_node_change(struct router *r, struct net_request *req, struct
                                          : ROUTER_UNDRAIN_NODE;
     struct router_actor by = router_actor(req);
     return router_node_change(&r->sync, path->segments[2], change, &by, net_request_loop(req),
-                              changed, req, err);
+                              api_nodes_changed, req, err);
 }

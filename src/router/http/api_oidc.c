@@ -118,8 +118,8 @@ static void answer_page(struct router *r, struct net_request *req, const struct 
     lr_buf_free(&page);
 }
 
-static struct work *prepare(struct router *r, struct net_request *req, net_loop_fn done,
-                            struct lr_error *err)
+static struct work *api_oidc_prepare(struct router *r, struct net_request *req,
+                                     net_loop_fn done, struct lr_error *err)
 {
     struct work *w;
     char base[ROUTER_OIDC_URL];
@@ -168,7 +168,7 @@ static void begun(void *arg)
 
 lr_code router_api_oidc_start(struct router *r, struct net_request *req, struct lr_error *err)
 {
-    struct work *w = prepare(r, req, begun, err);
+    struct work *w = api_oidc_prepare(r, req, begun, err);
     if (w == NULL)
         return err->code;
     router_oidc_cookie_make(lr_str_z(r->oidc.cookie_key), lr_clock_wall_ms(NULL) / 1000,
@@ -287,7 +287,7 @@ static void state_used(void *arg, const struct lr_error *err)
 lr_code router_api_oidc_callback(struct router *r, struct net_request *req,
                                  struct lr_error *err)
 {
-    struct work *w = prepare(r, req, exchanged, err);
+    struct work *w = api_oidc_prepare(r, req, exchanged, err);
     if (w == NULL)
         return err->code;
     lr_code code = check_answer(r, req, w, err);

@@ -93,7 +93,7 @@ static void put_loaded(void *ctx, const struct router_model *m, struct lr_str na
     lr_json_end_object(w);
 }
 
-static lr_code list(struct router *r, struct net_request *req, router_name_fn *put)
+static lr_code api_ollama_list(struct router *r, struct net_request *req, router_name_fn *put)
 {
     struct lr_json_writer *w = router_answer_begin(req);
     lr_json_member_array(w, "models");
@@ -105,13 +105,13 @@ static lr_code list(struct router *r, struct net_request *req, router_name_fn *p
 lr_code router_api_ollama_tags(struct router *r, struct net_request *req, struct lr_error *err)
 {
     (void)err;
-    return list(r, req, put_tag);
+    return api_ollama_list(r, req, put_tag);
 }
 
 lr_code router_api_ollama_ps(struct router *r, struct net_request *req, struct lr_error *err)
 {
     (void)err;
-    return list(r, req, put_loaded);
+    return api_ollama_list(r, req, put_loaded);
 }
 
 lr_code router_ollama_name(const struct lr_json *body, struct lr_str *out, struct lr_error *err)

@@ -56,22 +56,22 @@ struct pulling {
 };
 
 /* An illegal move ends the pull: the client sees that the answer is not complete. */
-static void move(struct pulling *p, enum pull_state to)
+static void api_pull_move(struct pulling *p, enum pull_state to)
 {
     p->state = lr_machine_allows(&machine, p->id, p->state, to) ? to : PULL_ENDED;
 }
 
 /* ---- the answer ---- */
 
-static void release(struct pulling *p)
+static void api_pull_release(struct pulling *p)
 {
-    move(p, PULL_ENDED);
+    api_pull_move(p, PULL_ENDED);
     net_timer_stop(p->timer);
     lr_buf_free(&p->line);
 }
 
 /* err NULL: the model is ready. */
-static void end(struct pulling *p, const struct lr_error *err)
+static void api_pull_end(struct pulling *p, const struct lr_error *err)
 {
     struct lr_buf out;
     lr_buf_init(&out, LINE_BYTES);
@@ -79,7 +79,7 @@ static void end(struct pulling *p, const struct lr_error *err)
         chat_error_write(&out, &chat_ollama_chat, &(struct chat_error){.error = *err});
     else
         lr_buf_add_z(&out, "{\"status\":\"success\"}");
-    release(p);
+    api_pull_release(p);
     if (net_response_begun(p->req)) {
         lr_buf_add_char(&out, '\n');
         (void)net_stream_finish(p->req, lr_buf_str(&out));
@@ -93,7 +93,7 @@ static void end(struct pulling *p, const struct lr_error *err)
 
 static void abort_pull(struct pulling *p)
 {
-    release(p);
+    api_pull_release(p);
     net_stream_abort(p->req);
 }
 
@@ -158,7 +158,8 @@ static bool write_progress(struct pulling *p, const struct router_model *m,
 }
 
 /* Lock held.  LR_OK: *is_ready, or p->line says how far it is. */
-static lr_code look(struct pulling *p, uint64_t now, bool *is_ready, struct lr_error *err)
+static lr_code api_pull_look(struct pulling *p, uint64_t now, bool *is_ready,
+                             struct lr_error *err)
 {
     struct router *r = p->router;
     const struct router_model *m = router_registry_find(&r->registry, lr_str_z(p->id));
@@ -195,11 +196,11 @@ static void on_look(void *arg)
         code = lr_fail(&err, LR_UNAUTHENTICATED, "the key of this request was revoked");
     if (code == LR_OK) {
         router_lock(r);
-        code = look(p, net_loop_now_ms(net_request_loop(p->req)), &is_ready, &err);
+        code = api_pull_look(p, net_loop_now_ms(net_request_loop(p->req)), &is_ready, &err);
         router_unlock(r);
     }
     if (code != LR_OK || is_ready)
-        end(p, code != LR_OK ? &err : NULL);
+        api_pull_end(p, code != LR_OK ? &err : NULL);
     else
         send_line(p);
 }
@@ -207,17 +208,17 @@ static void on_look(void *arg)
 static void follow(struct pulling *p, struct lr_str id)
 {
     LR_COPY(p->id, id);
-    move(p, PULL_FOLLOWING);
+    api_pull_move(p, PULL_FOLLOWING);
     p->timer = net_timer_start(net_request_loop(p->req), 0, LOOK_MS, on_look, p);
 }
 
 /* ---- registering ---- */
 
-static void on_gone(void *arg)
+static void api_pull_on_gone(void *arg)
 {
     struct pulling *p = arg;
     if (p->state == PULL_REGISTERING)
-        move(p, PULL_ABANDONED);
+        api_pull_move(p, PULL_ABANDONED);
     else if (p->state == PULL_FOLLOWING)
         abort_pull(p);
 }
@@ -228,7 +229,7 @@ static void on_registered(void *arg, const char *id, const struct lr_error *err)
     if (p->state == PULL_ABANDONED)
         abort_pull(p);
     else if (err != NULL)
-        end(p, err);
+        api_pull_end(p, err);
     else
         follow(p, lr_str_z(id));
 }
@@ -259,7 +260,7 @@ static lr_code make_body(struct pulling *p, struct lr_str name, const struct lr_
     return lr_json_parse(net_request_arena(p->req), lr_str_z(text), NULL, out, err);
 }
 
-static lr_code begin(struct pulling *p, struct lr_str name, struct lr_error *err)
+static lr_code api_pull_begin(struct pulling *p, struct lr_str name, struct lr_error *err)
 {
     const struct lr_json *body;
     struct lr_json_writer w;
@@ -274,7 +275,7 @@ static lr_code begin(struct pulling *p, struct lr_str name, struct lr_error *err
     lr_code code = model == NULL ? make_body(p, name, &body, err) : LR_OK;
     if (code != LR_OK)
         return code;
-    net_request_on_gone(p->req, on_gone, p);
+    net_request_on_gone(p->req, api_pull_on_gone, p);
     begin_line(p, &w, "pulling manifest");
     lr_json_end_object(&w);
     send_line(p);
@@ -285,7 +286,7 @@ static lr_code begin(struct pulling *p, struct lr_str name, struct lr_error *err
     else
         code = router_begin_registration(r, p->req, body, on_registered, p, err);
     if (code != LR_OK)
-        end(p, err);
+        api_pull_end(p, err);
     return LR_OK;
 }
 
@@ -306,7 +307,7 @@ lr_code router_api_ollama_pull(struct router *r, struct net_request *req, struct
     if (code != LR_OK)
         return code;
     lr_buf_init(&p->line, LINE_BYTES);
-    code = begin(p, name, err);
+    code = api_pull_begin(p, name, err);
     if (code != LR_OK)
         lr_buf_free(&p->line);
     return code;

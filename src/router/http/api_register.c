@@ -154,7 +154,7 @@ static lr_code check_free(struct router *r, struct lr_str id, struct lr_str alia
     return code;
 }
 
-static lr_code check(struct registering *a, struct lr_error *err)
+static lr_code api_register_check(struct registering *a, struct lr_error *err)
 {
     if ((a->repo.len != 0) == (a->path.len != 0))
         return lr_fail(err, LR_INVALID_ARGUMENT,
@@ -233,7 +233,7 @@ static void foresee(const struct router *r, const struct need *need, struct lr_b
 
 static _Atomic int asking_count; /* of hubs, at this moment */
 
-static void finish(struct registering *a)
+static void api_register_finish(struct registering *a)
 {
     if (a->repo.len == 0)
         return;
@@ -242,7 +242,7 @@ static void finish(struct registering *a)
     atomic_fetch_sub(&asking_count, 1);
 }
 
-static void refuse(struct registering *a, const struct lr_error *err)
+static void api_register_refuse(struct registering *a, const struct lr_error *err)
 {
     if (a->told != NULL)
         a->told(a->told_arg, NULL, err);
@@ -256,9 +256,9 @@ static void registered(void *arg, const struct lr_error *err)
     struct registering *a = arg;
     struct lr_buf warning;
     if (err != NULL || a->told != NULL) {
-        finish(a);
+        api_register_finish(a);
         if (err != NULL)
-            refuse(a, err);
+            api_register_refuse(a, err);
         else
             a->told(a->told_arg, a->id, NULL);
         return;
@@ -280,11 +280,11 @@ static void registered(void *arg, const struct lr_error *err)
         lr_json_put_raw(w, lr_buf_str(&a->manifest));
     }
     lr_buf_free(&warning);
-    finish(a);
+    api_register_finish(a);
     (void)router_answer(a->req, 201);
 }
 
-static void settle(struct registering *a, const char *source, const char *format)
+static void api_register_settle(struct registering *a, const char *source, const char *format)
 {
     struct router_new_model model = {
         .id = lr_str_z(a->id),
@@ -341,7 +341,7 @@ static void on_inspected(void *arg, const struct lr_error *err, const struct net
         (void)lr_json_u64(lr_json_get(body, "context"), &a->need.tokens);
         LR_COPY(a->id, id);
         LR_COPY(a->found_format, format);
-        settle(a, "local", a->found_format);
+        api_register_settle(a, "local", a->found_format);
         return;
     }
     keep_fault(a, err, reply);
@@ -359,7 +359,7 @@ static void ask_next(struct registering *a)
             (void)lr_fail(&a->fault, LR_UNAVAILABLE,
                           "no node is online that could look at \"" LR_STR_FMT "\"",
                           LR_STR_ARG(lr_str_sub(a->path, 0, 200)));
-        refuse(a, &a->fault);
+        api_register_refuse(a, &a->fault);
         return;
     }
     lr_buf_init(&body, INSPECT_BYTES);
@@ -380,7 +380,7 @@ static void ask_next(struct registering *a)
                                             &a->nodes[a->at], &question, on_inspected, a, &err);
     lr_buf_free(&body);
     if (code != LR_OK)
-        refuse(a, &err);
+        api_register_refuse(a, &err);
 }
 
 /* A model whose files an online node lists under this very name. */
@@ -412,7 +412,7 @@ static lr_code register_path(struct registering *a, struct lr_error *err)
             return lr_fail(err, LR_INVALID_ARGUMENT, "the model is %s, not " LR_STR_FMT,
                            a->found_format, LR_STR_ARG(a->format));
         a->path = lr_str(NULL, 0); /* the node finds it by itself */
-        settle(a, "local", a->found_format);
+        api_register_settle(a, "local", a->found_format);
         return LR_OK;
     }
     router_lock(a->router);
@@ -431,12 +431,12 @@ static void on_asked(void *arg)
     struct registering *a = arg;
     (void)pthread_join(a->thread, NULL);
     if (a->code == LR_OK) {
-        settle(a, "hub", hub_format_name(a->hub_format));
+        api_register_settle(a, "hub", hub_format_name(a->hub_format));
         return;
     }
     net_response_retry_after(a->req, a->retry_after_s);
-    finish(a);
-    refuse(a, &a->err);
+    api_register_finish(a);
+    api_register_refuse(a, &a->err);
 }
 
 static void foresee_context(struct registering *a, struct lr_str config)
@@ -496,7 +496,7 @@ lr_code router_read_supported(const struct lr_settings *s, struct lr_arena *aren
                                    path != NULL ? path : "built in", why.text);
 }
 
-static lr_code prepare(struct registering *a, struct lr_error *err)
+static lr_code api_register_prepare(struct registering *a, struct lr_error *err)
 {
     const struct lr_settings *s = a->router->settings;
     const char *hosts[HOSTS_MAX];
@@ -522,11 +522,11 @@ static lr_code register_repo(struct registering *a, struct lr_error *err)
                        AT_ONCE_MAX);
     }
     lr_buf_init(&a->manifest, MANIFEST_BYTES);
-    lr_code code = prepare(a, err);
+    lr_code code = api_register_prepare(a, err);
     if (code == LR_OK && pthread_create(&a->thread, NULL, ask_hub, a) != 0)
         code = lr_fail(err, LR_OUT_OF_RAM, "cannot start a thread for the registration");
     if (code != LR_OK)
-        finish(a);
+        api_register_finish(a);
     return code;
 }
 
@@ -545,7 +545,7 @@ lr_code router_begin_registration(struct router *r, struct net_request *req,
     for (uint32_t i = 0; code == LR_OK && i < body->count; i++)
         code = read_member(body->members[i].key, &body->members[i].value, a, err);
     if (code == LR_OK)
-        code = check(a, err);
+        code = api_register_check(a, err);
     if (code != LR_OK)
         return code;
     return a->path.len != 0 ? register_path(a, err) : register_repo(a, err);

@@ -49,7 +49,7 @@ static void take_input(void *ctx, const struct router_response *row)
 }
 
 /* What a caller did not find is its answer, and no failure that a log should have. */
-static lr_code settle(struct asking *a, lr_code code, struct lr_error *err)
+static lr_code api_responses_settle(struct asking *a, lr_code code, struct lr_error *err)
 {
     if (code != LR_NOT_FOUND)
         return code;
@@ -61,22 +61,24 @@ static lr_code settle(struct asking *a, lr_code code, struct lr_error *err)
 static lr_code read_whole(struct router_sql *sql, void *arg, struct lr_error *err)
 {
     struct asking *a = arg;
-    return settle(a, router_response_read(sql, &a->view, a->id, take_whole, a, err), err);
+    return api_responses_settle(
+        a, router_response_read(sql, &a->view, a->id, take_whole, a, err), err);
 }
 
 static lr_code read_input(struct router_sql *sql, void *arg, struct lr_error *err)
 {
     struct asking *a = arg;
-    return settle(a, router_response_read(sql, &a->view, a->id, take_input, a, err), err);
+    return api_responses_settle(
+        a, router_response_read(sql, &a->view, a->id, take_input, a, err), err);
 }
 
 static lr_code erase(struct router_sql *sql, void *arg, struct lr_error *err)
 {
     struct asking *a = arg;
-    return settle(a, router_response_delete(sql, &a->view, a->id, err), err);
+    return api_responses_settle(a, router_response_delete(sql, &a->view, a->id, err), err);
 }
 
-static lr_code check(const struct asking *a, struct lr_error *err)
+static lr_code api_responses_check(const struct asking *a, struct lr_error *err)
 {
     if (a->code != LR_OK) {
         *err = a->err;
@@ -86,8 +88,8 @@ static lr_code check(const struct asking *a, struct lr_error *err)
                                : lr_fail(err, LR_OUT_OF_RAM, "no memory for a response");
 }
 
-static lr_code begin(struct router *r, struct net_request *req, struct asking **out,
-                     struct lr_error *err)
+static lr_code api_responses_begin(struct router *r, struct net_request *req,
+                                   struct asking **out, struct lr_error *err)
 {
     const struct router_access *access = router_access(req);
     struct asking *a = *out = router_memory(req, sizeof(*a), err);
@@ -130,7 +132,7 @@ static lr_code put_response(struct net_request *req, const struct asking *a,
 static lr_code read_response(const struct asking *a, const struct lr_json **out,
                              struct lr_error *err)
 {
-    lr_code code = check(a, err);
+    lr_code code = api_responses_check(a, err);
     if (code == LR_OK)
         code = lr_json_parse(a->arena, a->text, NULL, out, err);
     if (code == LR_OK && (*out)->type != LR_JSON_OBJECT)
@@ -142,7 +144,8 @@ static lr_code put_whole(struct net_request *req, void *arg, struct lr_error *er
 {
     struct asking *a = arg;
     const struct lr_json *response = NULL;
-    lr_code code = a->status[0] != '\0' ? read_response(a, &response, err) : check(a, err);
+    lr_code code =
+        a->status[0] != '\0' ? read_response(a, &response, err) : api_responses_check(a, err);
     return code == LR_OK ? put_response(req, a, response) : code;
 }
 
@@ -152,7 +155,7 @@ lr_code router_api_response(struct router *r, struct net_request *req, struct lr
     if (router_wants(req, "stream"))
         return lr_fail(err, LR_UNSUPPORTED,
                        "a stored response is not streamed; leave out 'stream'");
-    lr_code code = begin(r, req, &a, err);
+    lr_code code = api_responses_begin(r, req, &a, err);
     return code == LR_OK ? router_act(req, NULL, read_whole, put_whole, a, err) : code;
 }
 
@@ -160,7 +163,7 @@ static lr_code put_deleted(struct net_request *req, void *arg, struct lr_error *
 {
     struct asking *a = arg;
     if (a->code != LR_OK)
-        return check(a, err);
+        return api_responses_check(a, err);
     LR_JSON_MEMBERS(router_answer_begin(req), LR_STR("id", a->id),
                     LR_TEXT("object", "response"), LR_FLAG("deleted", true));
     return router_answer(req, 200);
@@ -170,7 +173,7 @@ lr_code router_api_response_delete(struct router *r, struct net_request *req,
                                    struct lr_error *err)
 {
     struct asking *a;
-    lr_code code = begin(r, req, &a, err);
+    lr_code code = api_responses_begin(r, req, &a, err);
     return code == LR_OK ? router_act(req, NULL, erase, put_deleted, a, err) : code;
 }
 
@@ -218,7 +221,7 @@ static lr_code put_page(struct net_request *req, void *arg, struct lr_error *err
 {
     struct asking *a = arg;
     const struct lr_json *all;
-    lr_code code = check(a, err);
+    lr_code code = api_responses_check(a, err);
     if (code == LR_OK)
         code = lr_json_parse(a->arena, a->text, NULL, &all, err);
     if (code != LR_OK)
@@ -249,7 +252,7 @@ lr_code router_api_response_items(struct router *r, struct net_request *req,
                                   struct lr_error *err)
 {
     struct asking *a;
-    lr_code code = begin(r, req, &a, err);
+    lr_code code = api_responses_begin(r, req, &a, err);
     if (code == LR_OK)
         code = read_paging(req, a, err);
     return code == LR_OK ? router_act(req, NULL, read_input, put_page, a, err) : code;
@@ -282,7 +285,7 @@ lr_code router_api_response_cancel(struct router *r, struct net_request *req,
                                    struct lr_error *err)
 {
     struct asking *a;
-    lr_code code = begin(r, req, &a, err);
+    lr_code code = api_responses_begin(r, req, &a, err);
     return code == LR_OK ? router_act(req, NULL, cancel, put_cancelled, a, err) : code;
 }
 

@@ -97,7 +97,8 @@ static void put_sums(struct lr_json_writer *w, const struct router_month_row *ro
                     LR_INT("cached_tokens", row->cached_tokens));
 }
 
-static lr_code take_model(void *ctx, const struct router_month_row *row, struct lr_error *err)
+static lr_code api_self_take_model(void *ctx, const struct router_month_row *row,
+                                   struct lr_error *err)
 {
     struct asking *a = ctx;
     struct router_tokens tokens = {row->requests, 0, row->prompt_tokens, row->completion_tokens,
@@ -121,7 +122,7 @@ static lr_code take_model(void *ctx, const struct router_month_row *row, struct 
     return LR_OK;
 }
 
-static lr_code read_usage(struct router_sql *sql, void *arg, struct lr_error *err)
+static lr_code api_self_read_usage(struct router_sql *sql, void *arg, struct lr_error *err)
 {
     struct asking *a = arg;
     char month[16];
@@ -130,7 +131,7 @@ static lr_code read_usage(struct router_sql *sql, void *arg, struct lr_error *er
     lr_json_member_object(a->w, "usage");
     lr_json_member_z(a->w, "month", month);
     lr_json_member_array(a->w, "models");
-    lr_code code = router_month_read(sql, a->month, a->id, take_model, a, err);
+    lr_code code = router_month_read(sql, a->month, a->id, api_self_take_model, a, err);
     lr_json_end_array(a->w);
     put_sums(a->w, &a->sums);
     if (a->is_priced)
@@ -171,5 +172,5 @@ lr_code router_api_self(struct router *r, struct net_request *req, struct lr_err
         put_key(a->w, r, caller->key, now_ms);
         router_unlock(r);
     }
-    return router_act(req, NULL, read_usage, NULL, a, err);
+    return router_act(req, NULL, api_self_read_usage, NULL, a, err);
 }

@@ -18,7 +18,7 @@ static const char POLICY[] =
     "img-src 'self' data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; "
     "require-trusted-types-for 'script'; trusted-types 'none'";
 
-static const struct router_asset *find(struct lr_str path)
+static const struct router_asset *dashboard_find(struct lr_str path)
 {
     for (size_t i = 0; i < router_asset_count; i++)
         if (lr_str_eq_z(path, router_assets[i].path))
@@ -70,7 +70,7 @@ static lr_code respond_text(const struct router *r, struct net_request *req)
 
 lr_code router_api_dashboard(struct router *r, struct net_request *req, struct lr_error *err)
 {
-    const struct router_asset *page = find(LR_STR_LIT(""));
+    const struct router_asset *page = dashboard_find(LR_STR_LIT(""));
     (void)err;
     return page == NULL || !names(req, "Accept-Encoding", "gzip")
                ? respond_text(r, req)
@@ -79,7 +79,7 @@ lr_code router_api_dashboard(struct router *r, struct net_request *req, struct l
 
 lr_code router_api_asset(struct router *r, struct net_request *req, struct lr_error *err)
 {
-    const struct router_asset *asset = find(router_access(req)->match.tail);
+    const struct router_asset *asset = dashboard_find(router_access(req)->match.tail);
     (void)r;
     return asset != NULL ? respond(req, asset, "public, max-age=31536000, immutable")
                          : lr_fail(err, LR_NOT_FOUND,

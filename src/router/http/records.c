@@ -130,13 +130,13 @@ static lr_code read_page(struct router_sql *sql, void *arg, struct lr_error *err
                : code;
 }
 
-static void end(struct router_export *e)
+static void records_end(struct router_export *e)
 {
     lr_buf_free(&e->out);
     lr_buf_free(&e->head);
 }
 
-static void on_drain(void *arg)
+static void records_on_drain(void *arg)
 {
     struct router_export *e = arg;
     if (!e->is_waiting)
@@ -146,17 +146,17 @@ static void on_drain(void *arg)
 }
 
 /* While a page is read, the next write finds out. */
-static void on_gone(void *arg)
+static void records_on_gone(void *arg)
 {
     struct router_export *e = arg;
     if (!e->is_waiting)
         return;
     e->is_waiting = false;
-    end(e);
+    records_end(e);
     net_stream_abort(e->req);
 }
 
-static void begin(struct router_export *e)
+static void records_begin(struct router_export *e)
 {
     static const char *const types[] = {"application/json", "text/csv; charset=utf-8",
                                         "application/jsonl"};
@@ -168,8 +168,8 @@ static void begin(struct router_export *e)
     }
     net_stream_begin(e->req, 200, types[e->format]);
     e->has_begun = true;
-    net_stream_on_drain(e->req, on_drain, e);
-    net_request_on_gone(e->req, on_gone, e);
+    net_stream_on_drain(e->req, records_on_drain, e);
+    net_request_on_gone(e->req, records_on_gone, e);
 }
 
 static void on_page(void *arg, const struct lr_error *err)
@@ -177,7 +177,7 @@ static void on_page(void *arg, const struct lr_error *err)
     struct router_export *e = arg;
     struct net_request *req = e->req;
     if (err != NULL) {
-        end(e);
+        records_end(e);
         if (e->has_begun)
             net_stream_abort(req);
         else
@@ -186,7 +186,7 @@ static void on_page(void *arg, const struct lr_error *err)
     }
     lr_code code = LR_OK;
     if (!e->has_begun) {
-        begin(e);
+        records_begin(e);
         if (e->format == ROUTER_JSON)
             code = net_stream_write(req, lr_buf_str(&e->head));
     }
@@ -196,7 +196,7 @@ static void on_page(void *arg, const struct lr_error *err)
         code = net_stream_write(req, lr_buf_str(&e->out));
     lr_buf_clear(&e->out);
     if (code != LR_OK || e->is_last) {
-        end(e);
+        records_end(e);
         if (code == LR_OK)
             net_stream_end(req);
         else

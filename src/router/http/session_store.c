@@ -95,7 +95,7 @@ struct change {
     void *arg;
 };
 
-static lr_code insert(struct router_sql *sql, void *arg, struct lr_error *err)
+static lr_code session_store_insert(struct router_sql *sql, void *arg, struct lr_error *err)
 {
     struct change *c = arg;
     lr_code code = router_session_insert(sql, &c->row, err);
@@ -109,7 +109,7 @@ static lr_code delete (struct router_sql *sql, void *arg, struct lr_error *err)
     return router_session_delete(sql, ((struct change *)arg)->row.hash, err);
 }
 
-static void changed(void *arg, const struct lr_error *err)
+static void session_store_changed(void *arg, const struct lr_error *err)
 {
     struct change *c = arg;
     if (err == NULL) {
@@ -123,8 +123,9 @@ static void changed(void *arg, const struct lr_error *err)
 }
 
 /* Aborts without memory, as net_alloc does: a session that is not written would be lost. */
-static struct change *prepare(struct router *r, const struct router_session *session,
-                              router_store_done fn, void *arg)
+static struct change *session_store_prepare(struct router *r,
+                                            const struct router_session *session,
+                                            router_store_done fn, void *arg)
 {
     struct change *c = net_alloc(sizeof(*c));
     *c = (struct change){.router = r,
@@ -136,7 +137,8 @@ static struct change *prepare(struct router *r, const struct router_session *ses
 }
 
 /* A session that begins or ends, for the audit log. */
-static struct router_change compare(const struct router_session *session, bool begins)
+static struct router_change session_store_compare(const struct router_session *session,
+                                                  bool begins)
 {
     struct router_change values = {0};
     const char *const members[][2] = {{"key", session->key->id},
@@ -159,9 +161,9 @@ void router_session_begin(struct router *r, struct net_request *req, struct rout
         router_session_make(&r->sessions, key, from, lr_clock_wall_ms(NULL), value, &replaced);
     *caller = (struct router_caller){.key = key, .role = key->role, .session = session->id};
     LR_COPY(caller->name, lr_str_z(key->name));
-    struct change *c = prepare(r, session, fn, arg);
+    struct change *c = session_store_prepare(r, session, fn, arg);
     c->replaced = replaced;
-    struct router_change values = compare(session, true);
+    struct router_change values = session_store_compare(session, true);
     router_store_audit(r->store, &(struct router_action){
                                      "session.create",
                                      from,
@@ -169,7 +171,8 @@ void router_session_begin(struct router *r, struct net_request *req, struct rout
                                      &values,
                                      {router_caller_name(caller), caller->name, from},
                                  });
-    router_store_submit(r->store, insert, net_request_loop(req), changed, c);
+    router_store_submit(r->store, session_store_insert, net_request_loop(req),
+                        session_store_changed, c);
 }
 
 bool router_session_stop(struct router *r, uint64_t id, const struct router_actor *by,
@@ -179,13 +182,13 @@ bool router_session_stop(struct router *r, uint64_t id, const struct router_acto
         router_session_by_id(&r->sessions, id, lr_clock_wall_ms(NULL));
     if (session == NULL)
         return false;
-    struct router_change values = compare(session, false);
+    struct router_change values = session_store_compare(session, false);
     router_session_end(session);
-    struct change *c = prepare(r, session, fn, arg);
+    struct change *c = session_store_prepare(r, session, fn, arg);
     if (by != NULL)
         router_store_audit(r->store, &(struct router_action){"session.end", by->from,
                                                              c->row.key_id, &values, *by});
-    router_store_submit(r->store, delete, loop, changed, c);
+    router_store_submit(r->store, delete, loop, session_store_changed, c);
     return true;
 }
 

@@ -33,8 +33,9 @@ void router_history_free(struct router_history *history)
 }
 
 /* NULL: no memory. */
-static struct series *find(struct router_history *history, enum router_history_kind kind,
-                           const char *subject, const char *place)
+static struct series *history_find(struct router_history *history,
+                                   enum router_history_kind kind, const char *subject,
+                                   const char *place)
 {
     struct lr_strmap *map = &history->series[kind];
     char name[sizeof(((struct series *)0)->subject) + sizeof(((struct series *)0)->place)];
@@ -49,7 +50,7 @@ static struct series *find(struct router_history *history, enum router_history_k
         return one;
     bool is_other = strcmp(subject, "other") == 0 && place[0] == '\0';
     if (map->count >= ROUTER_HISTORY_SERIES && !is_other)
-        return find(history, kind, "other", "");
+        return history_find(history, kind, "other", "");
     one = calloc(1, sizeof(*one));
     if (one == NULL || !lr_strmap_put(map, lr_str(name, len), one, NULL)) {
         free(one);
@@ -63,7 +64,7 @@ static struct series *find(struct router_history *history, enum router_history_k
 void router_history_add(struct router_history *history, const char *model, const char *node,
                         const int64_t figures[ROUTER_FIGURES])
 {
-    struct series *one = find(history, ROUTER_HISTORY_REQUESTS, model, node);
+    struct series *one = history_find(history, ROUTER_HISTORY_REQUESTS, model, node);
     for (size_t level = 0; one != NULL && level < ROUTER_LEVELS; level++)
         for (size_t i = 0; i < ROUTER_FIGURES; i++)
             one->figures[level][i] += figures[i];
@@ -72,7 +73,7 @@ void router_history_add(struct router_history *history, const char *model, const
 void router_history_bump(struct router_history *history, enum router_history_kind kind,
                          const char *subject, const char *place, size_t figure, int64_t by)
 {
-    struct series *one = find(history, kind, subject, place);
+    struct series *one = history_find(history, kind, subject, place);
     for (size_t level = 0; one != NULL && level < ROUTER_LEVELS; level++)
         one->figures[level][figure] += by;
 }
@@ -85,7 +86,8 @@ static void sample_device(struct router_history *history, const struct router_no
     static const enum wire_gpu_figure figures[ROUTER_GPU_TOLD] = {
         WIRE_GPU_UTILIZATION, WIRE_GPU_MEMORY_BUSY, WIRE_GPU_TEMPERATURE, WIRE_GPU_POWER,
         WIRE_GPU_CLOCK};
-    struct series *one = find(history, ROUTER_HISTORY_GPUS, node->id, node->pools[pool].name);
+    struct series *one =
+        history_find(history, ROUTER_HISTORY_GPUS, node->id, node->pools[pool].name);
     const struct wire_gpu *gpu = &node->pools[pool].gpu;
     for (size_t level = 0; one != NULL && level < ROUTER_LEVELS; level++) {
         int64_t *sums = one->figures[level];

@@ -22,8 +22,8 @@ void router_key_usages_free(struct router_key_usages *usages)
 
 /* The row of a key and a model; the common one where the table is full or there is no memory.
  */
-static struct router_key_usage *find(struct router_key_usages *usages,
-                                     const struct router_key *key, const char *model)
+static struct router_key_usage *key_usage_find(struct router_key_usages *usages,
+                                               const struct router_key *key, const char *model)
 {
     char pair[200];
     (void)snprintf(pair, sizeof(pair), "%s %s", key != NULL ? key->id : "", model);
@@ -44,7 +44,7 @@ static struct router_key_usage *find(struct router_key_usages *usages,
 void router_key_usages_add(struct router_key_usages *usages, const struct router_key *key,
                            const struct router_usage *row)
 {
-    struct router_key_usage *usage = find(usages, key, row->model);
+    struct router_key_usage *usage = key_usage_find(usages, key, row->model);
     usage->requests++;
     usage->prompt_tokens += row->prompt_tokens;
     usage->completion_tokens += row->completion_tokens;

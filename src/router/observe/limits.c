@@ -41,8 +41,9 @@ void router_limit_headers(struct net_request *req, const struct router_rate *req
 /* ---- alerts ---- */
 
 /* *is_open: the alert is. */
-static void watch(struct router_alerts *alerts, const struct router_key *key, bool *is_open,
-                  bool is_wrong, enum router_alert_kind kind, uint64_t limit, int64_t used)
+static void limits_watch(struct router_alerts *alerts, const struct router_key *key,
+                         bool *is_open, bool is_wrong, enum router_alert_kind kind,
+                         uint64_t limit, int64_t used)
 {
     char message[240], name[64];
     if (is_wrong == *is_open)
@@ -72,9 +73,11 @@ void router_watch_budgets(struct router_keys *keys, struct router_alerts *alerts
             continue;
         int64_t used = router_budget_used(&key->month, wall_ms);
         bool is_good = router_key_is_good(key, wall_ms);
-        watch(alerts, key, &key->is_near_budget, is_good && soft != 0 && used >= (int64_t)soft,
-              ROUTER_ALERT_BUDGET_SOFT, soft, used);
-        watch(alerts, key, &key->is_over_budget, is_good && hard != 0 && used >= (int64_t)hard,
-              ROUTER_ALERT_BUDGET_SPENT, hard, used);
+        limits_watch(alerts, key, &key->is_near_budget,
+                     is_good && soft != 0 && used >= (int64_t)soft, ROUTER_ALERT_BUDGET_SOFT,
+                     soft, used);
+        limits_watch(alerts, key, &key->is_over_budget,
+                     is_good && hard != 0 && used >= (int64_t)hard, ROUTER_ALERT_BUDGET_SPENT,
+                     hard, used);
     }
 }

@@ -5,7 +5,7 @@
 enum { PARTS = 3, PRICE_MAX = 1000000 };
 
 /* A number without sign or exponent. */
-static bool read_number(struct lr_str text, double *out)
+static bool prices_read_number(struct lr_str text, double *out)
 {
     char copy[32];
     if (text.len == 0 || text.len >= sizeof(copy))
@@ -30,7 +30,7 @@ static bool read_price(const char *text, struct lr_str *model, double prices[PAR
     *model = lr_str_sub(all, 0, at - 1);
     rest = lr_str_sub(all, at, all.len);
     while (lr_str_split(&rest, '/', &one))
-        if (count == PARTS || !read_number(one, &prices[count++]))
+        if (count == PARTS || !prices_read_number(one, &prices[count++]))
             return false;
     if (count == 2)
         prices[2] = prices[0];

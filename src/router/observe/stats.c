@@ -9,7 +9,7 @@ static const struct router_mark *mark_at(const struct router_stats *stats, uint6
     return &stats->ring[i % MARKS];
 }
 
-static uint64_t get(const _Atomic uint64_t *counter)
+static uint64_t stats_get(const _Atomic uint64_t *counter)
 {
     return atomic_load_explicit(counter, memory_order_relaxed);
 }
@@ -23,16 +23,16 @@ void router_stats_tick(struct router_stats *stats, const struct router_metrics *
     *mark = (struct router_mark){
         .at_ms = now_ms,
         .wall_ms = wall_ms,
-        .requests = get(&m->total.count),
+        .requests = stats_get(&m->total.count),
         /* Tokens as they flow: the counter of metrics.h moves only when a request ends. */
-        .tokens = get(&m->first_token.count) + get(&m->inter_token.count),
-        .errors = get(&m->failed),
+        .tokens = stats_get(&m->first_token.count) + stats_get(&m->inter_token.count),
+        .errors = stats_get(&m->failed),
         .queue = queue,
         .in_flight = in_flight,
     };
     for (size_t i = 0; i < ROUTER_BUCKETS; i++) {
-        mark->first_token[i] = get(&m->first_token.counts[i]);
-        mark->inter_token[i] = get(&m->inter_token.counts[i]);
+        mark->first_token[i] = stats_get(&m->first_token.counts[i]);
+        mark->inter_token[i] = stats_get(&m->inter_token.counts[i]);
     }
 }
 

@@ -86,7 +86,7 @@ lr_code router_oidc_metadata_read(const struct router_oidc_config *config, struc
 
 /* ---- claims ---- */
 
-static lr_code refuse(struct lr_error *err, const char *claim, const char *why)
+static lr_code claims_refuse(struct lr_error *err, const char *claim, const char *why)
 {
     return lr_fail(err, LR_UNAUTHENTICATED, "the claim \"%s\" of the ID token %s", claim, why);
 }
@@ -113,11 +113,12 @@ static lr_code check_audience(const struct router_oidc_config *config,
     const struct lr_json *audience = lr_json_get(claims, "aud");
     bool is_list = lr_json_is(audience, LR_JSON_ARRAY);
     if (is_list ? !has(audience, config->client_id) : !is(claims, "aud", config->client_id))
-        return refuse(err, "aud", "is not this client: check the setting oidc-client-id");
+        return claims_refuse(err, "aud",
+                             "is not this client: check the setting oidc-client-id");
     bool needs_party = is_list && audience->count > 1;
     if ((needs_party || lr_json_get(claims, "azp") != NULL) &&
         !is(claims, "azp", config->client_id))
-        return refuse(err, "azp", "is not this client");
+        return claims_refuse(err, "azp", "is not this client");
     return LR_OK;
 }
 
@@ -128,12 +129,12 @@ static lr_code check_times(const struct router_oidc_config *config,
                          "setting oidc-clock-skew";
     int64_t at;
     if (!read_time(claims, "exp", &at))
-        return refuse(err, "exp", "is missing");
+        return claims_refuse(err, "exp", "is missing");
     if (at + config->skew_ms <= now_ms)
         return lr_fail(err, LR_UNAUTHENTICATED, "the ID token expired %lld s ago: %s",
                        (long long)(now_ms - at) / 1000, clocks);
     if (!read_time(claims, "iat", &at))
-        return refuse(err, "iat", "is missing");
+        return claims_refuse(err, "iat", "is missing");
     if (at > now_ms + config->skew_ms)
         return lr_fail(err, LR_UNAUTHENTICATED,
                        "the ID token was issued %lld s in the future: %s",
@@ -150,7 +151,7 @@ lr_code router_oidc_claims_check(const struct router_oidc_config *config,
 {
     struct lr_str text;
     if (!is(claims, "iss", config->issuer))
-        return refuse(err, "iss", "is not the setting oidc-issuer");
+        return claims_refuse(err, "iss", "is not the setting oidc-issuer");
     lr_code code = check_audience(config, claims, err);
     if (code == LR_OK)
         code = check_times(config, claims, now_ms, err);
@@ -158,9 +159,10 @@ lr_code router_oidc_claims_check(const struct router_oidc_config *config,
         return code;
     if (!lr_json_str(lr_json_get(claims, "nonce"), &text) ||
         !lr_str_eq_secret(text, lr_str_z(nonce)))
-        return refuse(err, "nonce", "is not the one of this sign-in: begin the sign-in again");
+        return claims_refuse(err, "nonce",
+                             "is not the one of this sign-in: begin the sign-in again");
     if (!lr_json_str(lr_json_get(claims, "sub"), &text) || text.len == 0 || text.len > 255)
-        return refuse(err, "sub", "must have 1 to 255 letters");
+        return claims_refuse(err, "sub", "must have 1 to 255 letters");
     return LR_OK;
 }
 
@@ -202,7 +204,7 @@ static enum router_role find_role(const struct router_oidc_config *config,
 }
 
 /* Control characters would reach the log. */
-static bool take_name(const struct lr_json *claims, const char *claim, char out[64])
+static bool claims_take_name(const struct lr_json *claims, const char *claim, char out[64])
 {
     struct lr_str text;
     if (!lr_json_str(lr_json_get(claims, claim), &text) || text.len == 0)
@@ -219,8 +221,9 @@ static bool take_any_name(const struct lr_json *claims, char out[64])
 {
     bool is_verified = true;
     (void)lr_json_bool(lr_json_get(claims, "email_verified"), &is_verified);
-    return (is_verified && take_name(claims, "email", out)) ||
-           take_name(claims, "preferred_username", out) || take_name(claims, "name", out);
+    return (is_verified && claims_take_name(claims, "email", out)) ||
+           claims_take_name(claims, "preferred_username", out) ||
+           claims_take_name(claims, "name", out);
 }
 
 lr_code router_oidc_person_read(const struct router_oidc_config *config,
@@ -231,7 +234,7 @@ lr_code router_oidc_person_read(const struct router_oidc_config *config,
     struct lr_str subject, other;
     *out = (struct router_oidc_person){0};
     if (!lr_json_str(lr_json_get(claims, "sub"), &subject))
-        return refuse(err, "sub", "is missing");
+        return claims_refuse(err, "sub", "is missing");
     if (userinfo != NULL &&
         (!lr_json_str(lr_json_get(userinfo, "sub"), &other) || !lr_str_eq(subject, other)))
         return lr_fail(err, LR_UNAUTHENTICATED,
@@ -241,8 +244,8 @@ lr_code router_oidc_person_read(const struct router_oidc_config *config,
     (void)snprintf(out->subject, sizeof(out->subject), "%.600s " LR_STR_FMT, config->issuer,
                    LR_STR_ARG(lr_str_sub(subject, 0, 255)));
     if (!take_any_name(claims, out->name) && !take_any_name(userinfo, out->name) &&
-        !take_name(claims, "sub", out->name))
-        return refuse(err, "sub", "must be a name");
+        !claims_take_name(claims, "sub", out->name))
+        return claims_refuse(err, "sub", "must be a name");
     out->role = find_role(config, groups);
     if (out->role != ROUTER_PUBLIC)
         return LR_OK;

@@ -66,7 +66,7 @@ void router_oidc_flow_make(struct lr_str cookie, struct router_oidc_flow *out)
     encode(digest, out->challenge);
 }
 
-static void add(struct lr_buf *out, const char *name, struct lr_str value)
+static void flow_add(struct lr_buf *out, const char *name, struct lr_str value)
 {
     if (out->len != 0 && out->data[out->len - 1] != '?')
         lr_buf_add_char(out, '&');
@@ -75,7 +75,7 @@ static void add(struct lr_buf *out, const char *name, struct lr_str value)
     hub_url_escape(out, value, false);
 }
 
-static void begin(struct lr_buf *out, const char *endpoint)
+static void flow_begin(struct lr_buf *out, const char *endpoint)
 {
     lr_buf_add_z(out, endpoint);
     if (strchr(endpoint, '?') == NULL)
@@ -87,15 +87,15 @@ void router_oidc_authorize_url(const struct router_oidc_config *config,
                                const struct router_oidc_flow *flow, const char *redirect_url,
                                struct lr_buf *out)
 {
-    begin(out, metadata->authorization);
-    add(out, "response_type", LR_STR_LIT("code"));
-    add(out, "client_id", lr_str_z(config->client_id));
-    add(out, "redirect_uri", lr_str_z(redirect_url));
-    add(out, "scope", lr_str_z(config->scopes));
-    add(out, "state", lr_str_z(flow->state));
-    add(out, "nonce", lr_str_z(flow->nonce));
-    add(out, "code_challenge", lr_str_z(flow->challenge));
-    add(out, "code_challenge_method", LR_STR_LIT("S256"));
+    flow_begin(out, metadata->authorization);
+    flow_add(out, "response_type", LR_STR_LIT("code"));
+    flow_add(out, "client_id", lr_str_z(config->client_id));
+    flow_add(out, "redirect_uri", lr_str_z(redirect_url));
+    flow_add(out, "scope", lr_str_z(config->scopes));
+    flow_add(out, "state", lr_str_z(flow->state));
+    flow_add(out, "nonce", lr_str_z(flow->nonce));
+    flow_add(out, "code_challenge", lr_str_z(flow->challenge));
+    flow_add(out, "code_challenge_method", LR_STR_LIT("S256"));
 }
 
 void router_oidc_token_form(const struct router_oidc_config *config,
@@ -103,22 +103,22 @@ void router_oidc_token_form(const struct router_oidc_config *config,
                             const struct router_oidc_flow *flow, const char *redirect_url,
                             struct lr_str code, struct lr_buf *out)
 {
-    add(out, "grant_type", LR_STR_LIT("authorization_code"));
-    add(out, "code", code);
-    add(out, "redirect_uri", lr_str_z(redirect_url));
-    add(out, "code_verifier", lr_str_z(flow->verifier));
+    flow_add(out, "grant_type", LR_STR_LIT("authorization_code"));
+    flow_add(out, "code", code);
+    flow_add(out, "redirect_uri", lr_str_z(redirect_url));
+    flow_add(out, "code_verifier", lr_str_z(flow->verifier));
     if (config->secret[0] != '\0' && metadata->takes_basic)
         return; /* both are in the header Authorization */
-    add(out, "client_id", lr_str_z(config->client_id));
+    flow_add(out, "client_id", lr_str_z(config->client_id));
     if (config->secret[0] != '\0')
-        add(out, "client_secret", lr_str_z(config->secret));
+        flow_add(out, "client_secret", lr_str_z(config->secret));
 }
 
 void router_oidc_logout_url(const struct router_oidc_config *config,
                             const struct router_oidc_metadata *metadata, const char *back_url,
                             struct lr_buf *out)
 {
-    begin(out, metadata->end_session);
-    add(out, "client_id", lr_str_z(config->client_id));
-    add(out, "post_logout_redirect_uri", lr_str_z(back_url));
+    flow_begin(out, metadata->end_session);
+    flow_add(out, "client_id", lr_str_z(config->client_id));
+    flow_add(out, "post_logout_redirect_uri", lr_str_z(back_url));
 }

@@ -77,7 +77,7 @@ lr_code router_oidc_init(struct router_oidc *o, const struct lr_settings *s, boo
 
 /* ---- the thread ---- */
 
-static void begin(struct router_oidc *o, struct router_oidc_task *task)
+static void oidc_begin(struct router_oidc *o, struct router_oidc_task *task)
 {
     struct lr_buf url;
     task->outcome = router_oidc_discover(&o->provider, &task->err);
@@ -98,7 +98,7 @@ static void run_task(struct router_oidc *o, struct router_oidc_task *task)
     if (atomic_load(&o->is_stopping))
         task->outcome = lr_fail(&task->err, LR_UNAVAILABLE, "this router is shutting down");
     else if (task->is_begin)
-        begin(o, task);
+        oidc_begin(o, task);
     else
         task->outcome = router_oidc_exchange(&o->provider, &task->flow, task->redirect_url,
                                              task->code, &task->person, &task->err);
@@ -111,7 +111,7 @@ static void note_logout(struct router_oidc *o)
     (void)pthread_mutex_unlock(&o->lock);
 }
 
-static void *run(void *arg)
+static void *oidc_run(void *arg)
 {
     struct router_oidc *o = arg;
     struct lr_error err;
@@ -147,7 +147,7 @@ lr_code router_oidc_start(struct router_oidc *o, struct lr_error *err)
     o->provider.cancel = &o->is_stopping;
     (void)pthread_mutex_init(&o->lock, NULL);
     (void)pthread_cond_init(&o->wake, NULL);
-    if (pthread_create(&o->thread, NULL, run, o) != 0)
+    if (pthread_create(&o->thread, NULL, oidc_run, o) != 0)
         return lr_fail(err, LR_OUT_OF_RAM, "cannot start the thread for sign-ins");
     o->is_running = true;
     return LR_OK;

@@ -36,8 +36,9 @@ static lr_code call(struct router_oidc_provider *p, struct hub_outbound_call *ca
     return code == LR_OK ? LR_OK : lr_fail_prefix(err, "%s of the OpenID provider", what);
 }
 
-static lr_code get(struct router_oidc_provider *p, const char *url, const char *what,
-                   size_t max_bytes, struct hub_outbound_reply *reply, struct lr_error *err)
+static lr_code provider_get(struct router_oidc_provider *p, const char *url, const char *what,
+                            size_t max_bytes, struct hub_outbound_reply *reply,
+                            struct lr_error *err)
 {
     static const char *const headers[] = {"Accept: application/json"};
     struct hub_outbound_call wanted = {
@@ -55,7 +56,7 @@ static lr_code fetch_keys(struct router_oidc_provider *p, struct lr_error *err)
 {
     struct hub_outbound_reply reply = {0};
     struct net_jwks *keys = NULL;
-    lr_code code = get(p, p->metadata.keys, "the keys", NET_JWKS_BYTES, &reply, err);
+    lr_code code = provider_get(p, p->metadata.keys, "the keys", NET_JWKS_BYTES, &reply, err);
     if (code == LR_OK && net_jwks_parse(lr_buf_str(&reply.body), &keys, err) != LR_OK)
         code =
             lr_fail_prefix(err, "the keys of the OpenID provider (%.300s)", p->metadata.keys);
@@ -78,7 +79,7 @@ static lr_code fetch_document(struct router_oidc_provider *p, struct lr_error *e
         issuer.len--;
     (void)snprintf(url, sizeof(url), LR_STR_FMT "/.well-known/openid-configuration",
                    LR_STR_ARG(issuer));
-    lr_code code = get(p, url, "the discovery document", 0, &reply, err);
+    lr_code code = provider_get(p, url, "the discovery document", 0, &reply, err);
     if (code == LR_OK)
         code = router_oidc_metadata_read(p->config, lr_buf_str(&reply.body), &metadata, err);
     hub_outbound_reply_free(&reply);

@@ -34,7 +34,8 @@ static uint32_t seconds_until_room(struct router_sched *s, const struct router_t
     return ms >= RETRY_MAX_S * 1000.0 ? RETRY_MAX_S : (uint32_t)(ms / 1000) + 1;
 }
 
-static enum router_refusal refuse(struct router_sched *s, struct router_ticket *t, size_t limit)
+static enum router_refusal admission_refuse(struct router_sched *s, struct router_ticket *t,
+                                            size_t limit)
 {
     t->retry_s = seconds_until_room(s, t, limit);
     if (t->schedule->pressure.state == ROUTER_OVER)
@@ -71,7 +72,7 @@ static bool push_out(struct router_sched *s, struct router_ticket *last, size_t 
 {
     if (last == NULL || last->is_again)
         return false;
-    router_sched_drop(s, last, refuse(s, last, limit));
+    router_sched_drop(s, last, admission_refuse(s, last, limit));
     return true;
 }
 
@@ -100,7 +101,8 @@ void router_sched_shed(struct router_sched *s, struct router_schedule *schedule)
 
 /* ---- may it wait ---- */
 
-static bool has_room(struct router_sched *s, const struct router_ticket *t, size_t limit)
+static bool admission_has_room(struct router_sched *s, const struct router_ticket *t,
+                               size_t limit)
 {
     struct router_schedule *schedule = t->schedule;
     if (t->priority == ROUTER_BATCH)
@@ -137,8 +139,8 @@ bool router_sched_enqueue(struct router_sched *s, struct router_ticket *t,
     if (!fits) {
         t->retry_s = seconds_until_room(s, t, limit);
         *why = ROUTER_REFUSE_BYTES;
-    } else if (!t->is_again && !has_room(s, t, limit)) {
-        *why = refuse(s, t, limit);
+    } else if (!t->is_again && !admission_has_room(s, t, limit)) {
+        *why = admission_refuse(s, t, limit);
         may_wait = false;
     }
     if (may_wait &&

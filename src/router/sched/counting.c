@@ -16,8 +16,8 @@ static const struct lr_machine machine = {
 };
 
 /* The only function that changes the state, and what follows from it. */
-static void move(struct router_counting *c, struct router_count_ask *ask,
-                 enum router_count_state state)
+static void counting_move(struct router_counting *c, struct router_count_ask *ask,
+                          enum router_count_state state)
 {
     if (!lr_machine_allows(&machine, "tokens", ask->state, state))
         return;
@@ -35,8 +35,8 @@ static struct router_count_ask *ask_of(struct router_waiter *waiter)
     return (struct router_count_ask *)waiter;
 }
 
-static bool has_room(const struct router_counting *c, const struct router_count_ask *ask,
-                     size_t bytes_max)
+static bool counting_has_room(const struct router_counting *c,
+                              const struct router_count_ask *ask, size_t bytes_max)
 {
     return c->waiting.count < ROUTER_COUNTS_WAITING &&
            router_queue_has_bytes(&c->waiting, ask->key, ask->waiter.bytes, bytes_max);
@@ -50,10 +50,10 @@ lr_code router_counting_enter(struct router_counting *c, struct router_count_ask
     *pushed_out = NULL;
     ask->since_ms = now_ms;
     if (c->running < ROUTER_COUNTS_RUNNING && c->waiting.count == 0) {
-        move(c, ask, ROUTER_COUNT_RUNNING);
+        counting_move(c, ask, ROUTER_COUNT_RUNNING);
         return LR_OK;
     }
-    if (!has_room(c, ask, bytes_max)) {
+    if (!counting_has_room(c, ask, bytes_max)) {
         struct router_waiter *other = router_queue_pushed_out(&c->waiting, ask->key, none);
         if (other == NULL)
             return lr_fail(err, LR_RATE_LIMITED,
@@ -61,17 +61,17 @@ lr_code router_counting_enter(struct router_counting *c, struct router_count_ask
                            "a moment",
                            c->waiting.count, ROUTER_COUNTS_WAITING);
         *pushed_out = ask_of(other);
-        move(c, *pushed_out, ROUTER_COUNT_REFUSED);
+        counting_move(c, *pushed_out, ROUTER_COUNT_REFUSED);
     }
     if (!router_queue_push(&c->waiting, &ask->waiter, ask->key, false))
         return lr_fail(err, LR_OUT_OF_RAM, "no memory for a request that waits");
-    move(c, ask, ROUTER_COUNT_WAITING);
+    counting_move(c, ask, ROUTER_COUNT_WAITING);
     return LR_OK;
 }
 
 void router_counting_leave(struct router_counting *c, struct router_count_ask *ask)
 {
-    move(c, ask, ROUTER_COUNT_OVER);
+    counting_move(c, ask, ROUTER_COUNT_OVER);
 }
 
 struct router_count_ask *router_counting_next(struct router_counting *c, uint64_t now_ms)
@@ -82,6 +82,6 @@ struct router_count_ask *router_counting_next(struct router_counting *c, uint64_
     (void)router_queue_pop(&c->waiting); /* turns the ring, too */
     struct router_count_ask *ask = ask_of(first);
     bool is_late = lr_elapsed(ask->since_ms, now_ms) >= ROUTER_COUNTS_WAIT_MS;
-    move(c, ask, is_late ? ROUTER_COUNT_REFUSED : ROUTER_COUNT_RUNNING);
+    counting_move(c, ask, is_late ? ROUTER_COUNT_REFUSED : ROUTER_COUNT_RUNNING);
     return ask;
 }

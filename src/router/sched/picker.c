@@ -15,7 +15,8 @@ enum { FULL_STEPS = 64 };
 static const double avoided_ms = 1e9;
 
 /* A live ticket that may not go beyond the slots counts live tickets only. */
-static bool has_room(const struct router_candidate *node, const struct router_demand *demand)
+static bool picker_has_room(const struct router_candidate *node,
+                            const struct router_demand *demand)
 {
     uint32_t slots = node->slots != 0 ? node->slots : ROUTER_SLOTS_UNKNOWN;
     uint32_t counted = node->inflight - (demand->is_batch ? 0 : node->batch);
@@ -25,10 +26,10 @@ static bool has_room(const struct router_candidate *node, const struct router_de
 
 bool router_has_room(const struct router_candidate *node)
 {
-    return has_room(node, &(struct router_demand){0});
+    return picker_has_room(node, &(struct router_demand){0});
 }
 
-static int compare(const void *a, const void *b)
+static int picker_compare(const void *a, const void *b)
 {
     double x = *(const double *)a, y = *(const double *)b;
     return (x > y) - (x < y);
@@ -45,7 +46,7 @@ static double median(const struct router_candidate *nodes, size_t count, bool pr
         if (value > 0)
             measured[n++] = value;
     }
-    qsort(measured, n, sizeof(measured[0]), compare);
+    qsort(measured, n, sizeof(measured[0]), picker_compare);
     return n != 0 ? measured[(n - 1) / 2] : fallback;
 }
 
@@ -76,7 +77,7 @@ size_t router_pick(struct router_candidate *nodes, size_t count,
     size_t best = ROUTER_NOBODY;
     for (size_t i = 0; i < count; i++) {
         nodes[i].cost = estimate(&nodes[i], demand, prefill, step);
-        if (has_room(&nodes[i], demand) &&
+        if (picker_has_room(&nodes[i], demand) &&
             (best == ROUTER_NOBODY || nodes[i].cost < nodes[best].cost))
             best = i;
     }

@@ -19,7 +19,7 @@
 /* A prompt that takes longer than this is not computed twice for another key. */
 static const double again_most_ms = 1000;
 
-static void tell(struct router_sched *s, struct router_ticket *victim)
+static void preempt_tell(struct router_sched *s, struct router_ticket *victim)
 {
     if (router_ticket_move(s, victim, ROUTER_TICKET_PREEMPTED))
         s->host->preempt(s->ctx, victim);
@@ -33,7 +33,7 @@ void router_sched_settle_swap(struct router_sched *s, struct router_ticket *t)
         return;
     for (struct router_ticket *v = t->replica->held; v != NULL; v = v->next_held)
         if (v->state == ROUTER_TICKET_SWAPPED && strcmp(v->name, t->swap) == 0)
-            tell(s, v);
+            preempt_tell(s, v);
     t->swap[0] = '\0';
 }
 
@@ -80,9 +80,9 @@ static bool may_leave(const struct router_ticket *t, const struct router_ticket 
            router_shares_gives(&t->schedule->shares, t->key, taker->key, slots, now);
 }
 
-static struct router_ticket *find(const struct router_ticket *taker,
-                                  const struct router_replica *replica, uint64_t slots,
-                                  uint64_t now)
+static struct router_ticket *preempt_find(const struct router_ticket *taker,
+                                          const struct router_replica *replica, uint64_t slots,
+                                          uint64_t now)
 {
     struct router_ticket *best = NULL;
     for (struct router_ticket *t = replica->held; t != NULL; t = t->next_held)
@@ -95,7 +95,8 @@ static struct router_ticket *find(const struct router_ticket *taker,
 bool router_sched_makes_way(const struct router_sched *s, const struct router_ticket *t,
                             const struct router_replica *replica, uint64_t slots)
 {
-    return s->preempts && replica->slots != 0 && find(t, replica, slots, s->now) != NULL;
+    return s->preempts && replica->slots != 0 &&
+           preempt_find(t, replica, slots, s->now) != NULL;
 }
 
 void router_sched_make_way(struct router_sched *s, struct router_ticket *t,
@@ -105,12 +106,12 @@ void router_sched_make_way(struct router_sched *s, struct router_ticket *t,
     if (!s->preempts || t->priority == ROUTER_BATCH || replica->slots == 0)
         return;
     while (needed > replica->slots + replica->preempting) {
-        struct router_ticket *victim = find(t, replica, slots, s->now);
+        struct router_ticket *victim = preempt_find(t, replica, slots, s->now);
         if (victim == NULL)
             return;
         victim->was_preempted = true;
         if (t->replica != replica || t->swap[0] != '\0' || victim->name[0] == '\0') {
-            tell(s, victim);
+            preempt_tell(s, victim);
         } else if (router_ticket_move(s, victim, ROUTER_TICKET_SWAPPED)) {
             (void)snprintf(t->swap, sizeof(t->swap), "%s", victim->name);
         }

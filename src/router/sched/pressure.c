@@ -23,7 +23,7 @@ static bool has_window(const struct router_pressure *p, uint64_t now_ms)
     return now_ms - p->since_ms >= WINDOW_MS && p->begun >= ROUTER_OVERLOAD_QUEUE;
 }
 
-static void look(struct router_pressure *p, size_t waiting, uint64_t now_ms)
+static void pressure_look(struct router_pressure *p, size_t waiting, uint64_t now_ms)
 {
     switch (p->state) {
     case ROUTER_CALM:
@@ -58,7 +58,7 @@ void router_pressure_came(struct router_pressure *p, bool is_refused, size_t wai
     } else if (waiting == 1) {
         p->is_moving = false;
     }
-    look(p, waiting, now_ms);
+    pressure_look(p, waiting, now_ms);
 }
 
 /* False: no slot came free for so long that something was the matter. */
@@ -72,7 +72,7 @@ static bool note_gap(struct router_pressure *p, double gap_ms)
 }
 
 /* More came than began, by more than what begins swings by the slots. */
-static void judge(struct router_pressure *p, uint64_t now_ms)
+static void pressure_judge(struct router_pressure *p, uint64_t now_ms)
 {
     if (p->state != ROUTER_WATCHED || p->came < p->begun + 2 * ROUTER_OVERLOAD_QUEUE + p->slots)
         return;
@@ -88,8 +88,8 @@ void router_pressure_begun(struct router_pressure *p, size_t waiting, uint64_t n
         restart(p, ROUTER_WATCHED, now_ms); /* what came meanwhile found no slot */
     p->begun_ms = now_ms;
     p->is_moving = waiting != 0;
-    judge(p, now_ms);
-    look(p, waiting, now_ms);
+    pressure_judge(p, now_ms);
+    pressure_look(p, waiting, now_ms);
 }
 
 static bool is_stalled(const struct router_pressure *p, uint64_t now_ms)

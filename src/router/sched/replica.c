@@ -8,7 +8,7 @@ enum {
 /* Moving averages: a new value counts a fifth. */
 static const double share_of_new = 0.2;
 
-static void average(double *value, double measured)
+static void replica_average(double *value, double measured)
 {
     if (measured > 0)
         *value = *value > 0 ? *value + share_of_new * (measured - *value) : measured;
@@ -29,9 +29,9 @@ static void average_prefill(struct router_replica *replica, const struct router_
 
 void router_replica_measure(struct router_replica *replica, const struct router_measure *m)
 {
-    average(&replica->load_ms, m->load_ms);
+    replica_average(&replica->load_ms, m->load_ms);
     average_prefill(replica, m);
-    average(&replica->step_ms, m->step_ms);
+    replica_average(&replica->step_ms, m->step_ms);
     replica->is_caching = replica->is_caching || m->found_cached;
 }
 

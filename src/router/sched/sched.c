@@ -80,8 +80,8 @@ size_t router_sched_candidates(struct router_sched *s, const struct router_sched
 /* SHARE: full for this key, perhaps not for a key that has less. */
 enum grant { GRANT_OK, GRANT_FULL, GRANT_SHARE, GRANT_NOBODY };
 
-static void choose(struct router_sched *s, struct router_ticket *t,
-                   const struct router_candidate *chosen, size_t count)
+static void sched_choose(struct router_sched *s, struct router_ticket *t,
+                         const struct router_candidate *chosen, size_t count)
 {
     t->node = chosen->node;
     t->replica = chosen->replica;
@@ -157,7 +157,7 @@ static enum grant try_grant(struct router_sched *s, struct router_ticket *t,
     }
     if (overtakes(s, t, &all[best], slots))
         return GRANT_SHARE;
-    choose(s, t, &all[best], count);
+    sched_choose(s, t, &all[best], count);
     if (is_turn)
         (void)router_queue_pop(router_ticket_queue(t));
     if (!router_ticket_move(s, t, to))

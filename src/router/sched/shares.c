@@ -26,7 +26,7 @@ static struct router_share *probe(struct router_share *all, size_t capacity, uin
     return &all[i];
 }
 
-static struct router_share *find(const struct router_shares *shares, uint64_t key)
+static struct router_share *shares_find(const struct router_shares *shares, uint64_t key)
 {
     if (shares->capacity == 0)
         return NULL;
@@ -35,7 +35,7 @@ static struct router_share *find(const struct router_shares *shares, uint64_t ke
 }
 
 /* Room for one more: keys that are away are forgotten, and half of the table stays free. */
-static bool make_room(struct router_shares *shares, uint64_t now)
+static bool shares_make_room(struct router_shares *shares, uint64_t now)
 {
     size_t active = 1, capacity = FIRST_CAPACITY;
     if (2 * (shares->count + 1) <= shares->capacity)
@@ -71,7 +71,8 @@ static double spent_by(const struct router_share *share, uint64_t now)
 }
 
 /* The sums forget as one, so that their quotient is an average from the first moment on. */
-static void settle(struct router_shares *shares, struct router_share *share, uint64_t now)
+static void shares_settle(struct router_shares *shares, struct router_share *share,
+                          uint64_t now)
 {
     if (now <= share->used_ms)
         return;
@@ -83,7 +84,7 @@ static void settle(struct router_shares *shares, struct router_share *share, uin
     share->used_ms = now;
 }
 
-static double average(const struct router_share *share, uint64_t now)
+static double shares_average(const struct router_share *share, uint64_t now)
 {
     double old = now > share->used_ms ? exp(-(double)(now - share->used_ms) / RECENT_MS) : 1;
     double time = share->time * old + (1 - old);
@@ -100,7 +101,7 @@ static void level(struct router_shares *shares, struct router_share *share, bool
                   uint64_t now)
 {
     double sum = 0, held = 0, apart = fmax(APART_ANSWERS * answer_ms(shares), APART_LEAST_MS);
-    settle(shares, share, now);
+    shares_settle(shares, share, now);
     for (size_t i = 0; i < shares->capacity; i++) {
         sum += shares->all[i].held * spent_by(&shares->all[i], now);
         held += shares->all[i].held;
@@ -113,9 +114,9 @@ static void level(struct router_shares *shares, struct router_share *share, bool
 
 void router_shares_see(struct router_shares *shares, uint64_t key, uint64_t now)
 {
-    struct router_share *share = find(shares, key);
+    struct router_share *share = shares_find(shares, key);
     bool is_new = share == NULL;
-    if (is_new && !make_room(shares, now))
+    if (is_new && !shares_make_room(shares, now))
         return;
     if (is_new) {
         share = probe(shares->all, shares->capacity, key);
@@ -142,7 +143,7 @@ struct share_state {
 static struct share_state state_of(const struct router_share *share,
                                    const struct router_share_round *round)
 {
-    double used = average(share, round->now);
+    double used = shares_average(share, round->now);
     double all = used * (double)round->active, slots = (double)round->slots;
     return (struct share_state){
         .kept = share->held - share->leaving,
@@ -155,12 +156,12 @@ static struct share_state state_of(const struct router_share *share,
 static struct share_state find_state(const struct router_shares *shares, uint64_t key,
                                      const struct router_share_round *round)
 {
-    const struct router_share *share = find(shares, key);
+    const struct router_share *share = shares_find(shares, key);
     return share != NULL ? state_of(share, round) : (struct share_state){.was_under = true};
 }
 
-static const struct router_share_round *look(struct router_shares *shares, uint64_t slots,
-                                             uint64_t now)
+static const struct router_share_round *shares_look(struct router_shares *shares,
+                                                    uint64_t slots, uint64_t now)
 {
     struct router_share_round *round = &shares->round;
     if (shares->has_round && round->now == now && round->slots == slots)
@@ -178,7 +179,7 @@ static const struct router_share_round *look(struct router_shares *shares, uint6
 bool router_shares_is_light(struct router_shares *shares, uint64_t key, uint64_t slots,
                             uint64_t now)
 {
-    const struct router_share_round *round = look(shares, slots, now);
+    const struct router_share_round *round = shares_look(shares, slots, now);
     struct share_state s = find_state(shares, key, round);
     return round->active <= 1 || (s.was_under && round->has_over) ||
            s.kept * round->active * (s.was_over ? 2 : 1) < slots;
@@ -187,7 +188,7 @@ bool router_shares_is_light(struct router_shares *shares, uint64_t key, uint64_t
 bool router_shares_gives(struct router_shares *shares, uint64_t from, uint64_t to,
                          uint64_t slots, uint64_t now)
 {
-    const struct router_share_round *round = look(shares, slots, now);
+    const struct router_share_round *round = shares_look(shares, slots, now);
     struct share_state giver = find_state(shares, from, round);
     struct share_state taker = find_state(shares, to, round);
     if (round->active <= 1 || giver.kept == 0)
@@ -200,19 +201,19 @@ bool router_shares_gives(struct router_shares *shares, uint64_t from, uint64_t t
 
 double router_shares_used(const struct router_shares *shares, uint64_t key, uint64_t now)
 {
-    const struct router_share *share = find(shares, key);
-    return share != NULL ? average(share, now) : 0;
+    const struct router_share *share = shares_find(shares, key);
+    return share != NULL ? shares_average(share, now) : 0;
 }
 
 double router_shares_account(const struct router_shares *shares, uint64_t key, uint64_t now)
 {
-    const struct router_share *share = find(shares, key);
+    const struct router_share *share = shares_find(shares, key);
     return share != NULL ? spent_by(share, now) / answer_ms(shares) : 0;
 }
 
 uint32_t router_shares_held(const struct router_shares *shares, uint64_t key)
 {
-    const struct router_share *share = find(shares, key);
+    const struct router_share *share = shares_find(shares, key);
     return share != NULL ? share->held : 0;
 }
 
@@ -220,22 +221,22 @@ uint32_t router_shares_held(const struct router_shares *shares, uint64_t key)
 
 void router_shares_hold(struct router_shares *shares, uint64_t key, uint64_t now)
 {
-    if (find(shares, key) == NULL) /* forgotten while its ticket waited */
+    if (shares_find(shares, key) == NULL) /* forgotten while its ticket waited */
         router_shares_see(shares, key, now);
-    struct router_share *share = find(shares, key);
+    struct router_share *share = shares_find(shares, key);
     if (share == NULL)
         return;
-    settle(shares, share, now);
+    shares_settle(shares, share, now);
     share->held++;
     shares->has_round = false;
 }
 
 void router_shares_release(struct router_shares *shares, uint64_t key, uint64_t now)
 {
-    struct router_share *share = find(shares, key);
+    struct router_share *share = shares_find(shares, key);
     if (share == NULL || share->held == 0)
         return;
-    settle(shares, share, now);
+    shares_settle(shares, share, now);
     share->held--;
     shares->has_round = false;
     if (++shares->ended >= ANSWERS_AVERAGED) {
@@ -246,7 +247,7 @@ void router_shares_release(struct router_shares *shares, uint64_t key, uint64_t 
 
 void router_shares_preempt(struct router_shares *shares, uint64_t key, bool is_leaving)
 {
-    struct router_share *share = find(shares, key);
+    struct router_share *share = shares_find(shares, key);
     if (share != NULL && is_leaving)
         share->leaving++;
     else if (share != NULL && share->leaving != 0)

@@ -62,33 +62,33 @@ static void unhold(struct router_sched *s, struct router_ticket *t)
     t->replica = NULL;
 }
 
-static void add(uint32_t *count, bool is_more)
+static void ticket_add(uint32_t *count, bool is_more)
 {
     *count = is_more ? *count + 1 : *count - 1;
 }
 
 static void set_leaving(struct router_ticket *t, bool is_leaving)
 {
-    add(&t->replica->preempting, is_leaving);
+    ticket_add(&t->replica->preempting, is_leaving);
     if (t->priority == ROUTER_LIVE)
         router_shares_preempt(&t->schedule->shares, t->key, is_leaving);
 }
 
 static void set_swapped(struct router_ticket *t, bool is_swapped)
 {
-    add(&t->replica->swapped, is_swapped);
+    ticket_add(&t->replica->swapped, is_swapped);
     if (t->priority == ROUTER_BATCH)
-        add(&t->replica->batch, !is_swapped);
+        ticket_add(&t->replica->batch, !is_swapped);
 }
 
-static void leave(struct router_sched *s, struct router_ticket *t)
+static void ticket_leave(struct router_sched *s, struct router_ticket *t)
 {
     s->waiting--;
     router_queue_remove(router_ticket_queue(t), &t->waiter);
 }
 
 /* On the list of the models that have tickets, or off it. */
-static void list(struct router_sched *s, struct router_schedule *schedule)
+static void ticket_list(struct router_sched *s, struct router_schedule *schedule)
 {
     bool is_busy = schedule->held != 0 || router_schedule_waiting(schedule) != 0;
     if (is_busy && schedule->busy_link == NULL)
@@ -99,13 +99,14 @@ static void list(struct router_sched *s, struct router_schedule *schedule)
 
 /* ---- moves ---- */
 
-static void change(struct router_sched *s, struct router_ticket *t, enum router_ticket_state to)
+static void ticket_change(struct router_sched *s, struct router_ticket *t,
+                          enum router_ticket_state to)
 {
     enum router_ticket_state from = t->state;
     bool was_swapped = from == ROUTER_TICKET_SWAPPED, is_swapped = to == ROUTER_TICKET_SWAPPED;
     t->state = to;
     if (from == ROUTER_TICKET_QUEUED)
-        leave(s, t);
+        ticket_leave(s, t);
     s->waiting += to == ROUTER_TICKET_QUEUED;
     if (router_ticket_holds(to) && !router_ticket_holds(from))
         hold(s, t);
@@ -115,15 +116,15 @@ static void change(struct router_sched *s, struct router_ticket *t, enum router_
         set_swapped(t, is_swapped);
     if (router_ticket_holds(from) && !router_ticket_holds(to))
         unhold(s, t);
-    list(s, t->schedule);
+    ticket_list(s, t->schedule);
 }
 
 /* Its owner waits for an answer only where it is in the queue. */
-static bool fail(struct router_sched *s, struct router_ticket *t)
+static bool ticket_fail(struct router_sched *s, struct router_ticket *t)
 {
     bool has_waited = t->state == ROUTER_TICKET_QUEUED;
     s->illegal_moves++;
-    change(s, t, has_waited ? ROUTER_TICKET_REFUSED : ROUTER_TICKET_IDLE);
+    ticket_change(s, t, has_waited ? ROUTER_TICKET_REFUSED : ROUTER_TICKET_IDLE);
     if (has_waited)
         s->host->refuse(s->ctx, t, ROUTER_REFUSE_DEFECT);
     return false;
@@ -133,7 +134,7 @@ bool router_ticket_move(struct router_sched *s, struct router_ticket *t,
                         enum router_ticket_state to)
 {
     if (!lr_machine_allows(&machine, t->name, t->state, to))
-        return fail(s, t);
-    change(s, t, to);
+        return ticket_fail(s, t);
+    ticket_change(s, t, to);
     return true;
 }

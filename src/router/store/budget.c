@@ -41,7 +41,7 @@ int64_t router_month_after(int64_t month)
 /* ---- in memory ---- */
 
 /* NULL: the month is neither of the two. */
-static struct router_month *find(struct router_budget *budget, int64_t month)
+static struct router_month *budget_find(struct router_budget *budget, int64_t month)
 {
     if (budget->months[0].month == month)
         return &budget->months[0];
@@ -49,9 +49,9 @@ static struct router_month *find(struct router_budget *budget, int64_t month)
 }
 
 /* The month that was not used last makes room for another one. */
-static struct router_month *enter(struct router_budget *budget, int64_t month)
+static struct router_month *budget_enter(struct router_budget *budget, int64_t month)
 {
-    const struct router_month *known = find(budget, month);
+    const struct router_month *known = budget_find(budget, month);
     struct router_month first = known != NULL ? *known : (struct router_month){.month = month};
     if (known != &budget->months[0]) {
         budget->months[1] = budget->months[0];
@@ -62,7 +62,7 @@ static struct router_month *enter(struct router_budget *budget, int64_t month)
 
 int64_t router_budget_used(struct router_budget *budget, int64_t wall_ms)
 {
-    const struct router_month *month = enter(budget, router_month_of(wall_ms));
+    const struct router_month *month = budget_enter(budget, router_month_of(wall_ms));
     int64_t used = month->known + month->pending;
     return used > 0 ? used : 0;
 }
@@ -71,15 +71,15 @@ int64_t router_budget_used(struct router_budget *budget, int64_t wall_ms)
 void router_budget_count(struct router_budget *budget, int64_t wall_ms, int64_t tokens)
 {
     int64_t number = router_month_of(wall_ms);
-    struct router_month *month = find(budget, number);
+    struct router_month *month = budget_find(budget, number);
     if (month == NULL)
-        month = enter(budget, number);
+        month = budget_enter(budget, number);
     month->pending += tokens;
 }
 
 void router_budget_written(struct router_budget *budget, int64_t wall_ms, int64_t tokens)
 {
-    struct router_month *month = find(budget, router_month_of(wall_ms));
+    struct router_month *month = budget_find(budget, router_month_of(wall_ms));
     if (month == NULL)
         return;
     /* Less is pending where the month was forgotten meanwhile. */
@@ -90,14 +90,14 @@ void router_budget_written(struct router_budget *budget, int64_t wall_ms, int64_
 void router_budget_set(struct router_budget *budget, int64_t month, int64_t known)
 {
     router_budget_keep(budget, month);
-    find(budget, month)->known = known;
+    budget_find(budget, month)->known = known;
 }
 
 void router_budget_keep(struct router_budget *budget, int64_t month)
 {
-    struct router_month *kept = find(budget, month);
+    struct router_month *kept = budget_find(budget, month);
     if (kept == NULL)
-        kept = enter(budget, month);
+        kept = budget_enter(budget, month);
     kept->is_read = true;
 }
 
@@ -134,7 +134,7 @@ struct reading {
     void *ctx;
 };
 
-static lr_code take_row(void *ctx, const struct router_row *row, struct lr_error *err)
+static lr_code budget_take_row(void *ctx, const struct router_row *row, struct lr_error *err)
 {
     const struct reading *r = ctx;
     struct router_month_row out = {.month = r->month,
@@ -156,14 +156,14 @@ lr_code router_month_read(struct router_sql *sql, int64_t month, const char *key
                           "SELECT key_id, model, requests, prompt_tokens, completion_tokens, "
                           "cached_tokens FROM usage_months WHERE month = $1 AND key_id = $2 "
                           "ORDER BY model LIMIT 1000",
-                          take_row, &reading, err, ROUTER_INT(month), ROUTER_Z(key));
+                          budget_take_row, &reading, err, ROUTER_INT(month), ROUTER_Z(key));
     return ROUTER_SQL(sql,
                       "SELECT key_id, '', CAST(SUM(requests) AS BIGINT), "
                       "CAST(SUM(prompt_tokens) AS BIGINT), "
                       "CAST(SUM(completion_tokens) AS BIGINT), "
                       "CAST(SUM(cached_tokens) AS BIGINT) FROM usage_months WHERE month = $1 "
                       "GROUP BY key_id",
-                      take_row, &reading, err, ROUTER_INT(month));
+                      budget_take_row, &reading, err, ROUTER_INT(month));
 }
 
 lr_code router_month_begin(struct router_sql *sql, struct lr_error *err)

@@ -11,7 +11,7 @@ enum {
 };
 static const char cut[] = "\"cut\":true";
 
-static void add(struct router_values *values, struct lr_str member)
+static void change_add(struct router_values *values, struct lr_str member)
 {
     size_t at = values->len != 0 ? values->len - 1 : 0; /* over the brace */
     if (values->is_cut)
@@ -26,7 +26,7 @@ static void add(struct router_values *values, struct lr_str member)
 }
 
 /* No character is cut in two. */
-static void put_text(struct lr_buf *out, struct lr_str text)
+static void change_put_text(struct lr_buf *out, struct lr_str text)
 {
     char own[TEXT_MAX + sizeof("...")];
     size_t len = text.len;
@@ -46,7 +46,7 @@ static void put_words(struct lr_buf *out, struct lr_str rest)
         if (bytes != 0)
             lr_buf_add_char(out, ',');
         bytes += one.len + 1;
-        put_text(out, bytes <= TEXT_MAX ? one : LR_STR_LIT("..."));
+        change_put_text(out, bytes <= TEXT_MAX ? one : LR_STR_LIT("..."));
     }
     lr_buf_add_char(out, ']');
 }
@@ -60,7 +60,7 @@ static void add_text(struct router_values *values, const char *name, const char 
     lr_buf_init(&member, MEMBER_MAX);
     lr_buf_addf(&member, "\"%s\":", name);
     put(&member, lr_str_z(text));
-    add(values, member.failed ? lr_str_z(cut) : lr_buf_str(&member));
+    change_add(values, member.failed ? lr_str_z(cut) : lr_buf_str(&member));
     lr_buf_free(&member);
 }
 
@@ -74,8 +74,8 @@ void router_change_text(struct router_change *c, const char *name, const char *b
 {
     if (are_equal(before, after))
         return;
-    add_text(&c->before, name, before, put_text);
-    add_text(&c->after, name, after, put_text);
+    add_text(&c->before, name, before, change_put_text);
+    add_text(&c->after, name, after, change_put_text);
 }
 
 void router_change_words(struct router_change *c, const char *name, const char *before,
@@ -91,7 +91,7 @@ static void add_raw(struct router_values *values, const char *name, const char *
 {
     char member[96];
     (void)snprintf(member, sizeof(member), "\"%s\":%s", name, value);
-    add(values, lr_str_z(member));
+    change_add(values, lr_str_z(member));
 }
 
 static void add_number(struct router_values *values, const char *name, int64_t number)

@@ -176,7 +176,7 @@ struct reading {
     size_t count;
 };
 
-static lr_code take_row(void *ctx, const struct router_row *row, struct lr_error *err)
+static lr_code history_take_row(void *ctx, const struct router_row *row, struct lr_error *err)
 {
     struct reading *r = ctx;
     r->row.slot_s = router_row_int(row, 0);
@@ -196,7 +196,8 @@ lr_code router_history_read(struct router_sql *sql, enum router_history_kind kin
                                               ROUTER_INT(q->until_s), ROUTER_TEXT(q->node),
                                               ROUTER_TEXT(q->model)};
     return router_sql_run(sql, kind_of(kind)->select, values,
-                          kind == ROUTER_HISTORY_REQUESTS ? 5 : 4, take_row, &reading, err);
+                          kind == ROUTER_HISTORY_REQUESTS ? 5 : 4, history_take_row, &reading,
+                          err);
 }
 
 struct naming {
@@ -205,7 +206,7 @@ struct naming {
     bool is_node;
 };
 
-static lr_code take_name(void *ctx, const struct router_row *row, struct lr_error *err)
+static lr_code history_take_name(void *ctx, const struct router_row *row, struct lr_error *err)
 {
     const struct naming *naming = ctx;
     (void)err;
@@ -220,7 +221,7 @@ lr_code router_history_names(struct router_sql *sql, const struct router_history
     lr_code code = ROUTER_SQL(sql,
                               "SELECT DISTINCT model FROM history WHERE level = $1 AND slot >= "
                               "$2 AND slot < $3 AND model <> '' ORDER BY model LIMIT 1000",
-                              take_name, &naming, err, ROUTER_INT(q->level),
+                              history_take_name, &naming, err, ROUTER_INT(q->level),
                               ROUTER_INT(q->since_s), ROUTER_INT(q->until_s));
     naming.is_node = true;
     if (code == LR_OK)
@@ -230,7 +231,7 @@ lr_code router_history_names(struct router_sql *sql, const struct router_history
                        "UNION ALL SELECT node, level, slot FROM history_gpus) AS both_tables "
                        "WHERE level = $1 AND slot >= $2 AND slot < $3 AND node <> '' ORDER "
                        "BY node LIMIT 1000",
-                       take_name, &naming, err, ROUTER_INT(q->level), ROUTER_INT(q->since_s),
-                       ROUTER_INT(q->until_s));
+                       history_take_name, &naming, err, ROUTER_INT(q->level),
+                       ROUTER_INT(q->since_s), ROUTER_INT(q->until_s));
     return code;
 }

@@ -56,7 +56,7 @@ static struct lr_str old_hash_of(const struct router_key *key)
     return lr_str((const char *)key->old_hash, sizeof(key->old_hash));
 }
 
-static bool grow(struct router_keys *keys)
+static bool keys_grow(struct router_keys *keys)
 {
     if (keys->count < keys->capacity)
         return true;
@@ -73,7 +73,7 @@ lr_code router_keys_add(struct router_keys *keys, const struct router_key *key,
                         struct lr_error *err)
 {
     struct router_key *copy = malloc(sizeof(*copy));
-    if (copy == NULL || !grow(keys) ||
+    if (copy == NULL || !keys_grow(keys) ||
         !lr_strmap_put(&keys->by_id, lr_str_z(key->id), copy, NULL)) {
         free(copy);
         return lr_fail(err, LR_OUT_OF_RAM, "no memory for a key");
@@ -155,8 +155,8 @@ void router_keys_merge(struct router_keys *keys, struct router_key *known,
 }
 
 /* The secret before the last rotation is good for a while; older ones are not. */
-static bool is_replaced(const struct router_key *key, const unsigned char hash[LR_SHA256_LEN],
-                        int64_t now_ms)
+static bool keys_is_replaced(const struct router_key *key,
+                             const unsigned char hash[LR_SHA256_LEN], int64_t now_ms)
 {
     return memcmp(key->hash, hash, LR_SHA256_LEN) != 0 &&
            (memcmp(key->old_hash, hash, LR_SHA256_LEN) != 0 || key->old_until_ms <= now_ms);
@@ -174,7 +174,7 @@ lr_code router_keys_check(const struct router_keys *keys, struct lr_str text, in
         return lr_fail(err, LR_UNAUTHENTICATED, "key %s (%s) was revoked", key->id, key->name);
     if (!router_key_is_good(key, now_ms))
         return lr_fail(err, LR_UNAUTHENTICATED, "key %s (%s) has expired", key->id, key->name);
-    if (is_replaced(key, hash, now_ms))
+    if (keys_is_replaced(key, hash, now_ms))
         return lr_fail(err, LR_UNAUTHENTICATED,
                        "this secret of key %s (%s) was replaced by a new one: use that",
                        key->id, key->name);
@@ -511,7 +511,7 @@ lr_code router_key_join(struct router_sql *sql, const struct router_key *key,
     return code == LR_OK && over > 0 ? router_key_fail_spent(key, err) : code;
 }
 
-static lr_code load_row(void *ctx, const struct router_row *row, struct lr_error *err)
+static lr_code keys_load_row(void *ctx, const struct router_row *row, struct lr_error *err)
 {
     struct router_keys *keys = ctx;
     struct router_key key = {0};
@@ -552,7 +552,7 @@ lr_code router_keys_load(struct router_keys *keys, struct router_sql *sql, struc
         "owner, label, addresses, tokens_per_month, tokens_per_month_soft, "
         "concurrent_requests, request_bytes, old_hash, old_until_ms, viewer, keep_texts FROM "
         "keys ORDER BY created_ms",
-        NULL, 0, load_row, keys, err);
+        NULL, 0, keys_load_row, keys, err);
 }
 
 static lr_code load_month(void *ctx, const struct router_month_row *row, struct lr_error *err)

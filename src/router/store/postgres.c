@@ -80,7 +80,7 @@ static lr_code load_library(struct lr_error *err)
     return LR_OK;
 }
 
-static lr_code fail(const struct pg *pg, const PGresult *result, struct lr_error *err)
+static lr_code postgres_fail(const struct pg *pg, const PGresult *result, struct lr_error *err)
 {
     const char *state = result != NULL ? pq.PQresultErrorField(result, PG_DIAG_SQLSTATE) : NULL;
     const char *text =
@@ -100,7 +100,7 @@ static lr_code fail(const struct pg *pg, const PGresult *result, struct lr_error
 
 /* ---- waiting, with a deadline ---- */
 
-static void give_up(struct pg *pg)
+static void postgres_give_up(struct pg *pg)
 {
     pq.PQfinish(pg->connection);
     pg->connection = NULL;
@@ -109,7 +109,7 @@ static void give_up(struct pg *pg)
 static lr_code fail_silent(struct pg *pg, const char *what, struct lr_error *err)
 {
     uint64_t now = lr_clock_ms(NULL);
-    give_up(pg);
+    postgres_give_up(pg);
     pg->base.gave_up_ms = now;
     return lr_fail(err, LR_UNAVAILABLE,
                    "PostgreSQL %s %s within %.1f s (setting database-timeout): look at the "
@@ -143,7 +143,7 @@ static void on_notice(void *arg, const char *text)
 
 static lr_code dial(struct pg *pg, struct lr_error *err)
 {
-    give_up(pg);
+    postgres_give_up(pg);
     pg->connection = pq.PQconnectStart(pg->url);
     const char *host = pq.PQhost(pg->connection), *database = pq.PQdb(pg->connection);
     (void)snprintf(pg->name, sizeof(pg->name), "\"%.40s\" at %.100s",
@@ -159,17 +159,17 @@ static lr_code dial(struct pg *pg, struct lr_error *err)
         state = pq.PQconnectPoll(pg->connection);
     }
     if (state != PGRES_POLLING_OK || pq.PQsetnonblocking(pg->connection, 1) != 0)
-        return fail(pg, NULL, err);
+        return postgres_fail(pg, NULL, err);
     return LR_OK;
 }
 
 /* The answer of one statement; NULL: err says why there is none. */
-static PGresult *ask(struct pg *pg, const char *text, const char *const *params, int count,
-                     struct lr_error *err)
+static PGresult *postgres_ask(struct pg *pg, const char *text, const char *const *params,
+                              int count, struct lr_error *err)
 {
     PGresult *result = NULL;
     if (pq.PQsendQueryParams(pg->connection, text, count, NULL, params, NULL, NULL, 0) != 1) {
-        (void)fail(pg, NULL, err);
+        (void)postgres_fail(pg, NULL, err);
         return NULL;
     }
     for (;;) {
@@ -189,22 +189,22 @@ static PGresult *ask(struct pg *pg, const char *text, const char *const *params,
         }
         if (unsent < 0 || pq.PQconsumeInput(pg->connection) != 1) {
             pq.PQclear(result);
-            (void)fail(pg, NULL, err);
+            (void)postgres_fail(pg, NULL, err);
             return NULL;
         }
     }
     if (result == NULL)
-        (void)fail(pg, NULL, err);
+        (void)postgres_fail(pg, NULL, err);
     return result;
 }
 
 static lr_code listen_for_words(struct pg *pg, struct lr_error *err)
 {
-    PGresult *result = ask(pg, "LISTEN llm_router", NULL, 0, err);
+    PGresult *result = postgres_ask(pg, "LISTEN llm_router", NULL, 0, err);
     if (result == NULL)
         return LR_UNAVAILABLE;
     lr_code code =
-        pq.PQresultStatus(result) == PGRES_COMMAND_OK ? LR_OK : fail(pg, result, err);
+        pq.PQresultStatus(result) == PGRES_COMMAND_OK ? LR_OK : postgres_fail(pg, result, err);
     pq.PQclear(result);
     return code;
 }
@@ -256,12 +256,12 @@ static lr_code pg_run(struct router_sql *sql, const char *text,
         }
     }
     if (code == LR_OK) {
-        PGresult *result = ask(pg, text, params, (int)count, err);
+        PGresult *result = postgres_ask(pg, text, params, (int)count, err);
         ExecStatusType status = pq.PQresultStatus(result);
         if (result == NULL)
             code = LR_UNAVAILABLE;
         else if (status != PGRES_COMMAND_OK && status != PGRES_TUPLES_OK)
-            code = fail(pg, result, err);
+            code = postgres_fail(pg, result, err);
         struct pg_row row = {.base.sql = sql, .result = result};
         int rows = code == LR_OK ? pq.PQntuples(result) : 0;
         for (row.index = 0; code == LR_OK && fn != NULL && row.index < rows; row.index++)
@@ -320,7 +320,7 @@ static lr_code pg_announce(struct router_sql *sql, struct lr_error *err)
 static void pg_close(struct router_sql *sql)
 {
     struct pg *pg = (struct pg *)(void *)sql;
-    give_up(pg);
+    postgres_give_up(pg);
     free(pg->url);
     free(pg);
 }

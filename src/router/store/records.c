@@ -78,7 +78,7 @@ size_t router_records_waiting(const struct router_records *records, enum router_
 
 /* Moves the rows down where at least half of the memory is free, so that a row is moved once
  * on average; else takes twice the memory. */
-static bool make_room(struct router_backlog *b, size_t bytes)
+static bool records_make_room(struct router_backlog *b, size_t bytes)
 {
     if (b->end < b->cap)
         return true;
@@ -102,7 +102,7 @@ bool router_records_add(struct router_records *records, enum router_record kind,
 {
     struct router_backlog *b = &records->of[kind];
     size_t bytes = kinds[kind].bytes;
-    if (b->end - b->first >= kinds[kind].max || !make_room(b, bytes))
+    if (b->end - b->first >= kinds[kind].max || !records_make_room(b, bytes))
         return false;
     memcpy(b->rows + b->end++ * bytes, row, bytes);
     return true;

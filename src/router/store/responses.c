@@ -157,8 +157,8 @@ static lr_code read_removed(void *ctx, const struct router_row *row, struct lr_e
 }
 
 /* Only the statement that removed the row counts its bytes: two routers may try at once. */
-static lr_code forget(struct router_sql *sql, struct lr_str id, const struct removed *removed,
-                      struct lr_error *err)
+static lr_code responses_forget(struct router_sql *sql, struct lr_str id,
+                                const struct removed *removed, struct lr_error *err)
 {
     if (!removed->is_found)
         return LR_OK;
@@ -181,7 +181,7 @@ lr_code router_response_delete(struct router_sql *sql, const struct router_respo
                               ROUTER_TEXT(view->key), ROUTER_INT(view->since_ms));
     if (code == LR_OK && !removed.is_found)
         code = fail_absent(id, err);
-    return code == LR_OK ? forget(sql, id, &removed, err) : code;
+    return code == LR_OK ? responses_forget(sql, id, &removed, err) : code;
 }
 
 static lr_code remove_any(struct router_sql *sql, const char *id, struct lr_error *err)
@@ -190,7 +190,7 @@ static lr_code remove_any(struct router_sql *sql, const char *id, struct lr_erro
     lr_code code =
         ROUTER_SQL(sql, "DELETE FROM responses WHERE id = $1 RETURNING key_id, bytes",
                    read_removed, &removed, err, ROUTER_Z(id));
-    return code == LR_OK ? forget(sql, lr_str_z(id), &removed, err) : code;
+    return code == LR_OK ? responses_forget(sql, lr_str_z(id), &removed, err) : code;
 }
 
 lr_code router_responses_expire(struct router_sql *sql, const char *key, struct lr_error *err)
@@ -291,7 +291,7 @@ struct chain {
     char previous[ROUTER_RESPONSE_ID]; /* of the first one; "": the chain is whole */
 };
 
-static lr_code measure(void *ctx, const struct router_row *row, struct lr_error *err)
+static lr_code responses_measure(void *ctx, const struct router_row *row, struct lr_error *err)
 {
     struct chain *chain = ctx;
     int64_t used_ms = router_row_int(row, 1);
@@ -343,7 +343,7 @@ lr_code router_responses_chain(struct router_sql *sql, const struct router_respo
     struct chain chain = {0};
     lr_code code =
         ROUTER_SQL(sql, CHAIN "SELECT previous, used_ms, bytes FROM chain ORDER BY depth DESC",
-                   measure, &chain, err, ROUTER_TEXT(id), ROUTER_TEXT(view->key),
+                   responses_measure, &chain, err, ROUTER_TEXT(id), ROUTER_TEXT(view->key),
                    ROUTER_INT(view->since_ms), ROUTER_INT(CHAIN_MAX));
     lr_str_copy(missing, ROUTER_RESPONSE_ID, chain.rows == 0 ? id : lr_str_z(chain.previous));
     if (code != LR_OK || missing[0] != '\0')

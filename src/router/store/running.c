@@ -31,7 +31,7 @@ struct look {
 };
 
 /* Without memory the row is met for the first time once more. */
-static lr_code take_row(void *ctx, const struct router_row *from, struct lr_error *err)
+static lr_code running_take_row(void *ctx, const struct router_row *from, struct lr_error *err)
 {
     struct look *look = ctx;
     struct router_running *running = look->running;
@@ -64,8 +64,8 @@ static lr_code fail_lost(struct router_sql *sql, struct lr_str id, int64_t beats
 }
 
 /* Forgets the rows that do not run any more. */
-static lr_code judge(struct router_running *running, struct router_sql *sql, bool *more,
-                     struct lr_error *err)
+static lr_code running_judge(struct router_running *running, struct router_sql *sql, bool *more,
+                             struct lr_error *err)
 {
     lr_code code = LR_OK;
     size_t failed = 0;
@@ -100,9 +100,9 @@ lr_code router_running_look(struct router_running *running, struct router_sql *s
     running->looked_ms = now_ms;
     lr_code code =
         ROUTER_SQL(sql, "SELECT id, beats FROM responses WHERE running = 1 AND beats > $1",
-                   take_row, &look, err, ROUTER_INT(0));
+                   running_take_row, &look, err, ROUTER_INT(0));
     if (code == LR_OK)
-        code = judge(running, sql, more, err);
+        code = running_judge(running, sql, more, err);
     if (code != LR_OK)
         return code;
     return ROUTER_SQL(sql,

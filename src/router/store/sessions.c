@@ -10,7 +10,7 @@ struct reading {
 };
 
 /* A row that cannot be read is no session. */
-static lr_code take_row(void *ctx, const struct router_row *row, struct lr_error *err)
+static lr_code sessions_take_row(void *ctx, const struct router_row *row, struct lr_error *err)
 {
     struct reading *reading = ctx;
     struct router_session_row *out = &reading->rows[reading->count];
@@ -99,7 +99,7 @@ lr_code router_session_read_all(struct router_sql *sql, struct router_session_ro
                               "SELECT " COLUMNS " FROM (SELECT " COLUMNS
                               " FROM sessions ORDER BY used_ms DESC LIMIT $1) AS newest "
                               "ORDER BY made_ms",
-                              take_row, &reading, err, ROUTER_INT(most));
+                              sessions_take_row, &reading, err, ROUTER_INT(most));
     *count = reading.count;
     return code;
 }
@@ -111,13 +111,13 @@ lr_code router_session_read(struct router_sql *sql, const unsigned char hash[LR_
     struct reading reading = {.rows = out, .most = 1};
     char text[LR_SHA256_HEX_LEN + 1];
     lr_sha256_hex(hash, text);
-    lr_code code = ROUTER_SQL(sql, "SELECT " COLUMNS " FROM sessions WHERE hash = $1", take_row,
-                              &reading, err, ROUTER_Z(text));
+    lr_code code = ROUTER_SQL(sql, "SELECT " COLUMNS " FROM sessions WHERE hash = $1",
+                              sessions_take_row, &reading, err, ROUTER_Z(text));
     *is_found = reading.count == 1;
     return code;
 }
 
-static lr_code take_name(void *ctx, const struct router_row *row, struct lr_error *err)
+static lr_code sessions_take_name(void *ctx, const struct router_row *row, struct lr_error *err)
 {
     (void)err;
     lr_str_copy(ctx, ROUTER_FLEET_NAME + 1, router_row_text(row, 0));
@@ -135,6 +135,6 @@ lr_code router_fleet_name(struct router_sql *sql, char out[ROUTER_FLEET_NAME + 1
                               "CONFLICT (name) DO NOTHING",
                               NULL, NULL, err, ROUTER_Z(drawn));
     return code == LR_OK ? router_sql_run(sql, "SELECT value FROM facts WHERE name = 'fleet'",
-                                          NULL, 0, take_name, out, err)
+                                          NULL, 0, sessions_take_name, out, err)
                          : code;
 }

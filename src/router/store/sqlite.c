@@ -53,7 +53,7 @@ static const char *advice(int rc)
     }
 }
 
-static lr_code fail(struct lite *lite, int rc, const char *what, struct lr_error *err)
+static lr_code sqlite_fail(struct lite *lite, int rc, const char *what, struct lr_error *err)
 {
     lr_code code = (rc & 0xff) == SQLITE_CONSTRAINT ? LR_CONFLICT : LR_UNAVAILABLE;
     if ((rc & 0xff) == SQLITE_BUSY)
@@ -63,8 +63,8 @@ static lr_code fail(struct lite *lite, int rc, const char *what, struct lr_error
                    advice(rc));
 }
 
-static lr_code prepare(struct lite *lite, const char *text, sqlite3_stmt **out,
-                       struct lr_error *err)
+static lr_code sqlite_prepare(struct lite *lite, const char *text, sqlite3_stmt **out,
+                              struct lr_error *err)
 {
     for (size_t i = 0; i < lite->kept_count; i++)
         if (lite->kept[i].text == text) {
@@ -77,7 +77,7 @@ static lr_code prepare(struct lite *lite, const char *text, sqlite3_stmt **out,
     }
     int rc = sqlite3_prepare_v3(lite->db, text, -1, SQLITE_PREPARE_PERSISTENT, out, NULL);
     if (rc != SQLITE_OK)
-        return fail(lite, rc, text, err);
+        return sqlite_fail(lite, rc, text, err);
     lite->kept[lite->kept_count].text = text;
     lite->kept[lite->kept_count++].statement = *out;
     return LR_OK;
@@ -119,7 +119,7 @@ static lr_code lite_run(struct router_sql *sql, const char *text,
     struct lite *lite = (struct lite *)(void *)sql;
     struct lite_row row = {.base.sql = sql};
     lite->called_ms = lr_clock_ms(NULL);
-    lr_code code = prepare(lite, text, &row.statement, err);
+    lr_code code = sqlite_prepare(lite, text, &row.statement, err);
     if (code != LR_OK)
         return code;
     bind(row.statement, values, count);
@@ -128,7 +128,7 @@ static lr_code lite_run(struct router_sql *sql, const char *text,
         if (fn != NULL)
             code = fn(ctx, &row.base, err);
     if (code == LR_OK && rc != SQLITE_DONE)
-        code = fail(lite, rc, "running a statement", err);
+        code = sqlite_fail(lite, rc, "running a statement", err);
     (void)sqlite3_reset(row.statement);
     (void)sqlite3_clear_bindings(row.statement);
     return code;
@@ -189,7 +189,7 @@ lr_code router_sqlite_open(const char *path, uint32_t timeout_ms, struct router_
     int rc =
         sqlite3_open_v2(path, &lite->db,
                         SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOMUTEX, NULL);
-    lr_code code = rc == SQLITE_OK ? LR_OK : fail(lite, rc, "opening", err);
+    lr_code code = rc == SQLITE_OK ? LR_OK : sqlite_fail(lite, rc, "opening", err);
     if (code == LR_OK)
         (void)sqlite3_busy_handler(lite->db, on_busy, lite);
     for (size_t i = 0; code == LR_OK && i < sizeof(setup) / sizeof(setup[0]); i++)

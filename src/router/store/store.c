@@ -177,7 +177,7 @@ static void post_done(void *arg)
 
 /* A connection that was lost while nobody used it shows here; nothing was done yet, so it
  * is simply tried again.  Not where the timeout is spent already. */
-static lr_code begin(struct router_sql *sql, struct lr_error *err)
+static lr_code store_begin(struct router_sql *sql, struct lr_error *err)
 {
     uint64_t gave_up_ms = sql->gave_up_ms;
     lr_code code = router_sql_plain(sql, sql->backend->begin, err);
@@ -189,7 +189,7 @@ static lr_code begin(struct router_sql *sql, struct lr_error *err)
 static lr_code in_transaction(struct router_sql *sql, router_store_fn fn, void *arg, bool tells,
                               struct lr_error *err)
 {
-    lr_code code = begin(sql, err);
+    lr_code code = store_begin(sql, err);
     if (code != LR_OK)
         return code;
     LR_FAILPOINT("store.begun");
@@ -245,7 +245,7 @@ static void log_audit(const struct router_audit *a)
 }
 
 /* The timeout of another call passed while this work waited. */
-static bool is_hopeless(const struct router_store *store, const struct work *work)
+static bool store_is_hopeless(const struct router_store *store, const struct work *work)
 {
     return work->submitted_ms <= store->sql->gave_up_ms;
 }
@@ -261,7 +261,7 @@ static lr_code fail_with_others(struct router_store *store, struct lr_error *err
 static void do_work(struct router_store *store, struct work *work)
 {
     lr_code code;
-    if (is_hopeless(store, work)) {
+    if (store_is_hopeless(store, work)) {
         code = fail_with_others(store, &work->err);
     } else {
         code = in_transaction(store->sql, run_work, work, !work->is_quiet, &work->err);
@@ -403,7 +403,7 @@ static void do_first(struct router_store *store)
     (void)pthread_mutex_lock(&store->lock);
 }
 
-static void *run(void *arg)
+static void *store_run(void *arg)
 {
     struct router_store *store = arg;
     uint64_t flushed_ms = 0;
@@ -414,7 +414,7 @@ static void *run(void *arg)
             (void)wait_ms(store, FLUSH_MS);
         if (store->first != NULL)
             do_first(store);
-        while (store->first != NULL && is_hopeless(store, store->first))
+        while (store->first != NULL && store_is_hopeless(store, store->first))
             do_first(store);
         if (store->is_closing)
             continue;
@@ -437,7 +437,7 @@ static void *run(void *arg)
 
 lr_code router_store_start(struct router_store *store, struct lr_error *err)
 {
-    if (pthread_create(&store->thread, NULL, run, store) != 0)
+    if (pthread_create(&store->thread, NULL, store_run, store) != 0)
         return lr_fail(err, LR_OUT_OF_RAM, "cannot start the database's thread");
     store->is_running = true;
     return LR_OK;
@@ -513,7 +513,7 @@ static void submit(struct router_store *store, struct work wanted)
     (void)pthread_mutex_unlock(&store->lock);
 }
 
-static struct router_audit describe(const struct router_action *action)
+static struct router_audit store_describe(const struct router_action *action)
 {
     struct router_audit a = {.time_ms = lr_clock_wall_ms(NULL)};
     LR_COPY(a.actor, lr_str_z(action->by.id));
@@ -538,7 +538,7 @@ void router_store_act(struct router_store *store, const struct router_action *ac
                                 .loop = loop,
                                 .arg = arg,
                                 .is_audited = action != NULL,
-                                .audit = action != NULL ? describe(action)
+                                .audit = action != NULL ? store_describe(action)
                                                         : (struct router_audit){0}});
 }
 
@@ -570,7 +570,7 @@ void router_store_usage(struct router_store *store, const struct router_usage *r
 
 void router_store_audit(struct router_store *store, const struct router_action *action)
 {
-    struct router_audit a = describe(action);
+    struct router_audit a = store_describe(action);
     (void)pthread_mutex_lock(&store->lock);
     bool kept = router_records_add(&store->records, ROUTER_AUDIT, &a);
     (void)pthread_mutex_unlock(&store->lock);

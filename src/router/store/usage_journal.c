@@ -103,9 +103,10 @@ static void remove_file(struct router_sql *sql, const char *path, const char *id
     (void)ignored; /* a row of some bytes stays */
 }
 
-static lr_code read_file(struct router_sql *sql, const char *path,
-                         char id[sizeof(((struct router_usage_journal_file *)0)->id)],
-                         size_t *count, struct lr_error *err)
+static lr_code
+usage_journal_read_file(struct router_sql *sql, const char *path,
+                        char id[sizeof(((struct router_usage_journal_file *)0)->id)],
+                        size_t *count, struct lr_error *err)
 {
     struct lr_file_map map;
     lr_code code = lr_file_map(path, &map, err);
@@ -138,7 +139,7 @@ static size_t recover_file(struct router_usage_journal *journal, struct router_s
     unsigned bit = 1U << i;
     if (!lr_file_exists(path))
         return 0;
-    lr_code code = read_file(sql, path, id, &count, &err);
+    lr_code code = usage_journal_read_file(sql, path, id, &count, &err);
     if (code == LR_CONFLICT || code == LR_UNSUPPORTED)
         journal->left |= bit;
     if (code == LR_OK) {
@@ -154,8 +155,8 @@ static size_t recover_file(struct router_usage_journal *journal, struct router_s
 
 /* ---- this process's ---- */
 
-static lr_code make(struct router_usage_journal *journal, struct router_sql *sql,
-                    struct router_usage_journal_file **out, struct lr_error *err)
+static lr_code usage_journal_make(struct router_usage_journal *journal, struct router_sql *sql,
+                                  struct router_usage_journal_file **out, struct lr_error *err)
 {
     void *memory;
     lr_random_base62(journal->id, sizeof(journal->id) - 1);
@@ -214,12 +215,12 @@ bool router_usage_journal_was_here(const char *folder, char path[LR_PATH_MAX])
     return is_here;
 }
 
-static lr_code begin(struct router_usage_journal *journal, struct router_sql *sql,
-                     struct router_usage_journal_file **out, struct lr_error *err)
+static lr_code usage_journal_begin(struct router_usage_journal *journal, struct router_sql *sql,
+                                   struct router_usage_journal_file **out, struct lr_error *err)
 {
     *out = NULL;
     return journal->lock.fd >= 0
-               ? make(journal, sql, out, err)
+               ? usage_journal_make(journal, sql, out, err)
                : lr_fail(err, LR_CONFLICT, "all %d journals are in use", ROUTER_JOURNALS);
 }
 
@@ -229,7 +230,7 @@ void router_usage_journal_open(struct router_usage_journal *journal, struct rout
     struct lr_error err;
     *journal = (struct router_usage_journal){.lock.fd = -1};
     (void)visit(journal, sql, folder);
-    if (begin(journal, sql, &journal->file, &err) != LR_OK)
+    if (usage_journal_begin(journal, sql, &journal->file, &err) != LR_OK)
         lr_log_warn(NULL,
                     "store.no_journal reason=%s (usage of the last moment is lost if this "
                     "process is killed)",
@@ -242,7 +243,7 @@ bool router_usage_journal_look(struct router_usage_journal *journal, struct rout
 {
     struct router_usage_journal_file *made;
     size_t count = visit(journal, sql, folder);
-    if (journal->file == NULL && begin(journal, sql, &made, NULL) == LR_OK) {
+    if (journal->file == NULL && usage_journal_begin(journal, sql, &made, NULL) == LR_OK) {
         (void)pthread_mutex_lock(lock);
         journal->file = made;
         (void)pthread_mutex_unlock(lock);

@@ -4,7 +4,7 @@
 
 /* ---- values of variables ---- */
 
-static bool decode(struct lr_str text, char *out, size_t size)
+static bool otlp_decode(struct lr_str text, char *out, size_t size)
 {
     size_t len = 0;
     for (size_t i = 0; i < text.len; i++) {
@@ -32,10 +32,10 @@ lr_code router_otlp_pairs_read(const char *what, struct lr_str text,
             continue;
         size_t equals = lr_str_find_char(part, '=');
         if (equals == LR_STR_NONE || equals == 0 || out->count == ROUTER_OTLP_ATTRIBUTES ||
-            !decode(lr_str_trim(lr_str_sub(part, 0, equals)), out->all[out->count].name,
-                    sizeof(out->all[0].name)) ||
-            !decode(lr_str_trim(lr_str_sub(part, equals + 1, part.len)),
-                    out->all[out->count].value, sizeof(out->all[0].value)))
+            !otlp_decode(lr_str_trim(lr_str_sub(part, 0, equals)), out->all[out->count].name,
+                         sizeof(out->all[0].name)) ||
+            !otlp_decode(lr_str_trim(lr_str_sub(part, equals + 1, part.len)),
+                         out->all[out->count].value, sizeof(out->all[0].value)))
             return lr_fail(err, LR_INVALID_ARGUMENT,
                            "%s must be a list name=value,name=value of at most %d short values",
                            what, ROUTER_OTLP_ATTRIBUTES);
@@ -91,7 +91,7 @@ void router_trace_parent_write(const unsigned char id[16], uint64_t span, bool i
 
 /* ---- attributes ---- */
 
-static void begin_value(struct lr_json_writer *w, const char *key)
+static void otlp_begin_value(struct lr_json_writer *w, const char *key)
 {
     lr_json_begin_object(w);
     lr_json_member_z(w, "key", key);
@@ -104,11 +104,11 @@ static void end_value(struct lr_json_writer *w)
     lr_json_end_object(w);
 }
 
-static void put_text(struct lr_json_writer *w, const char *key, const char *value)
+static void otlp_put_text(struct lr_json_writer *w, const char *key, const char *value)
 {
     if (value == NULL || value[0] == '\0')
         return;
-    begin_value(w, key);
+    otlp_begin_value(w, key);
     lr_json_member_z(w, "stringValue", value);
     end_value(w);
 }
@@ -118,14 +118,14 @@ static void put_number(struct lr_json_writer *w, const char *key, uint64_t value
 {
     char text[24];
     (void)snprintf(text, sizeof(text), "%llu", (unsigned long long)value);
-    begin_value(w, key);
+    otlp_begin_value(w, key);
     lr_json_member_z(w, "intValue", text);
     end_value(w);
 }
 
 static void put_flag(struct lr_json_writer *w, const char *key, bool value)
 {
-    begin_value(w, key);
+    otlp_begin_value(w, key);
     lr_json_member_bool(w, "boolValue", value);
     end_value(w);
 }
@@ -186,8 +186,8 @@ static void put_calls(struct lr_json_writer *w, const struct router_trace *t)
         put_time(w, "timeUnixNano", t, t->calls[i].at_ns);
         lr_json_member_z(w, "name", "gen_ai.tool.call");
         lr_json_member_array(w, "attributes");
-        put_text(w, "gen_ai.tool.name", t->calls[i].name);
-        put_text(w, "gen_ai.tool.type", "function");
+        otlp_put_text(w, "gen_ai.tool.name", t->calls[i].name);
+        otlp_put_text(w, "gen_ai.tool.type", "function");
         lr_json_end_array(w);
         lr_json_end_object(w);
     }
@@ -200,10 +200,10 @@ static void put_request(struct lr_json_writer *w, const struct router_trace *t)
     (void)snprintf(name, sizeof(name), "%s%s%s", t->operation, model[0] != '\0' ? " " : "",
                    model);
     begin_span(w, t, t->root, t->parent, name, KIND_SERVER, t->begun_ns, t->ended_ns);
-    put_text(w, "gen_ai.operation.name", t->operation);
-    put_text(w, "gen_ai.provider.name", "llm-router");
-    put_text(w, "gen_ai.request.model", t->asked_model);
-    put_text(w, "gen_ai.response.model", t->model);
+    otlp_put_text(w, "gen_ai.operation.name", t->operation);
+    otlp_put_text(w, "gen_ai.provider.name", "llm-router");
+    otlp_put_text(w, "gen_ai.request.model", t->asked_model);
+    otlp_put_text(w, "gen_ai.response.model", t->model);
     if (t->choices > 1)
         put_number(w, "gen_ai.request.choice.count", t->choices);
     if (t->model[0] != '\0') {
@@ -213,17 +213,17 @@ static void put_request(struct lr_json_writer *w, const struct router_trace *t)
     }
     if (t->first_ns != 0)
         put_number(w, "llm_router.time_to_first_token_us", (t->first_ns - t->begun_ns) / 1000);
-    put_text(w, "http.request.method", "POST");
-    put_text(w, "http.route", t->path);
-    put_text(w, "url.path", t->path);
+    otlp_put_text(w, "http.request.method", "POST");
+    otlp_put_text(w, "http.route", t->path);
+    otlp_put_text(w, "url.path", t->path);
     put_number(w, "http.response.status_code", (uint64_t)t->status);
     put_flag(w, "llm_router.stream", t->is_stream);
-    put_text(w, "llm_router.key", t->key);
-    put_text(w, "llm_router.request_id", t->request_id);
+    otlp_put_text(w, "llm_router.key", t->key);
+    otlp_put_text(w, "llm_router.request_id", t->request_id);
     if (t->spans_left_out != 0)
         put_number(w, "llm_router.spans_left_out", t->spans_left_out);
     if (t->error != LR_OK)
-        put_text(w, "error.type", lr_code_word(t->error, word));
+        otlp_put_text(w, "error.type", lr_code_word(t->error, word));
     if (t->call_count != 0)
         put_calls(w, t);
     end_span(w, t->error != LR_OK && lr_code_http(t->error) >= 500);
@@ -238,11 +238,11 @@ static void put_span(struct lr_json_writer *w, const struct router_trace *t,
                s->ended_ns);
     if (t->choices > 1)
         put_number(w, "llm_router.choice", s->choice);
-    put_text(w, "gen_ai.request.model", t->model);
-    put_text(w, "llm_router.node", s->node);
+    otlp_put_text(w, "gen_ai.request.model", t->model);
+    otlp_put_text(w, "llm_router.node", s->node);
     if (s->kind == ROUTER_SPAN_DECODE)
         put_number(w, "gen_ai.usage.output_tokens", s->tokens);
-    put_text(w, "error.type", s->fate);
+    otlp_put_text(w, "error.type", s->fate);
     end_span(w, s->fate != NULL);
 }
 
@@ -251,11 +251,11 @@ static void put_resource(struct lr_json_writer *w, const char *service,
 {
     lr_json_member_object(w, "resource");
     lr_json_member_array(w, "attributes");
-    put_text(w, "service.name", service);
-    put_text(w, "service.version", version);
+    otlp_put_text(w, "service.name", service);
+    otlp_put_text(w, "service.version", version);
     for (size_t i = 0; i < resource->count; i++)
         if (strcmp(resource->all[i].name, "service.name") != 0)
-            put_text(w, resource->all[i].name, resource->all[i].value);
+            otlp_put_text(w, resource->all[i].name, resource->all[i].value);
     lr_json_end_array(w);
     lr_json_end_object(w);
 }

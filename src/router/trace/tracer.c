@@ -309,8 +309,8 @@ static bool wait_ms(struct router_tracer *t, uint64_t ms, size_t enough)
     return ends;
 }
 
-static void deliver(struct router_tracer *t, struct hub_outbound *http,
-                    struct router_trace *batch)
+static void tracer_deliver(struct router_tracer *t, struct hub_outbound *http,
+                           struct router_trace *batch)
 {
     struct lr_buf body;
     bool is_taken = false, ends = false;
@@ -328,7 +328,7 @@ static void deliver(struct router_tracer *t, struct hub_outbound *http,
     lr_buf_free(&body);
 }
 
-static void *run(void *arg)
+static void *tracer_run(void *arg)
 {
     struct router_tracer *t = arg;
     struct hub_outbound http = {0};
@@ -344,7 +344,7 @@ static void *run(void *arg)
         if (batch != NULL && is_late)
             atomic_fetch_add(&t->dropped, free_batch(batch));
         else if (batch != NULL)
-            deliver(t, &http, batch);
+            tracer_deliver(t, &http, batch);
         else if (ends)
             break;
     }
@@ -359,7 +359,7 @@ lr_code router_tracer_start(struct router_tracer *t, struct lr_error *err)
     t->last = &t->first;
     (void)pthread_mutex_init(&t->lock, NULL);
     lr_cond_init(&t->wake);
-    if (pthread_create(&t->thread, NULL, run, t) != 0)
+    if (pthread_create(&t->thread, NULL, tracer_run, t) != 0)
         return lr_fail(err, LR_OUT_OF_RAM, "cannot start the thread for traces");
     t->is_running = true;
     return LR_OK;
