@@ -124,7 +124,7 @@ static void check_node(struct cli_checks *c, const struct lr_settings *s, bool i
     cli_check(c, code == LR_OK, "the router's URL", err.text);
 }
 
-static void check_listen(struct cli_checks *c, const struct lr_settings *s)
+static void config_check_listen(struct cli_checks *c, const struct lr_settings *s)
 {
     for (size_t i = 0; i < lr_settings_list_count(s, "listen"); i++) {
         struct net_listener listener;
@@ -156,7 +156,7 @@ static lr_code run_check(const struct lr_settings *s, struct lr_error *err)
                 slash[slash == folder] = '\0';
             cli_check_folder(&c, "the folder of the log file", slash != NULL ? folder : ".");
         }
-        check_listen(&c, checked);
+        config_check_listen(&c, checked);
         check_tls(&c, checked);
         if (!is_node)
             check_router(&c, checked);

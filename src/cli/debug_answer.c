@@ -183,8 +183,9 @@ static lr_code read_answer(struct lr_arena *arena, const struct question *q, str
 
 /* ---- many answers ---- */
 
-static lr_code choose(struct lr_arena *arena, const char *dir, const struct lr_json *line,
-                      struct question *q, struct lr_error *err)
+static lr_code debug_answer_choose(struct lr_arena *arena, const char *dir,
+                                   const struct lr_json *line, struct question *q,
+                                   struct lr_error *err)
 {
     struct lr_str name, form, text = {0};
     char path[LR_PATH_MAX];
@@ -214,7 +215,7 @@ static lr_code answer_line(const char *dir, struct lr_str text, struct lr_buf *o
     lr_arena_init(&arena, TREE_MAX);
     lr_code code = lr_json_parse(&arena, text, NULL, &line, err);
     if (code == LR_OK)
-        code = choose(&arena, dir, line, &q, err);
+        code = debug_answer_choose(&arena, dir, line, &q, err);
     if (code == LR_OK) {
         const struct lr_json *control = lr_json_get(line, "control_tokens");
         q.tools = lr_json_get(line, "tools");

@@ -186,8 +186,8 @@ static bool is_folder(const char *path)
     return lr_stat(path, &st) && st.kind == LR_KIND_FOLDER;
 }
 
-static lr_code run(const struct lr_settings *settings, struct lr_error *err,
-                   lr_code (*work)(struct job *, const struct lr_settings *))
+static lr_code debug_tokenize_run(const struct lr_settings *settings, struct lr_error *err,
+                                  lr_code (*work)(struct job *, const struct lr_settings *))
 {
     const char *path = lr_settings_str(settings, "tokenizer");
     struct tokenizer *t = NULL;
@@ -222,12 +222,12 @@ static lr_code run(const struct lr_settings *settings, struct lr_error *err,
 
 static lr_code run_tokenize(const struct lr_settings *settings, struct lr_error *err)
 {
-    return run(settings, err, tokenize);
+    return debug_tokenize_run(settings, err, tokenize);
 }
 
 static lr_code run_detokenize(const struct lr_settings *settings, struct lr_error *err)
 {
-    return run(settings, err, detokenize);
+    return debug_tokenize_run(settings, err, detokenize);
 }
 
 static const struct lr_setting tokenize_flags[] = {

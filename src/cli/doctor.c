@@ -181,7 +181,8 @@ struct reach {
     char why[300];
 };
 
-static void on_answer(void *arg, const struct lr_error *err, const struct net_reply *reply)
+static void doctor_on_answer(void *arg, const struct lr_error *err,
+                             const struct net_reply *reply)
 {
     struct reach *r = arg;
     r->status = err == NULL ? reply->status : 0;
@@ -205,7 +206,7 @@ static void reach(struct reach *r, const char *url)
     if (code == LR_OK)
         code = net_client_create(r->loop, &(struct net_client_config){0}, &client, &err);
     if (code == LR_OK)
-        code = net_fetch(client, &config, on_answer, r, NULL, &err);
+        code = net_fetch(client, &config, doctor_on_answer, r, NULL, &err);
     if (code == LR_OK)
         net_loop_run(r->loop);
     else
@@ -215,7 +216,7 @@ static void reach(struct reach *r, const char *url)
 }
 
 /* True for a server of llm-router: it reports its uptime or asks for a secret. */
-static bool is_ours(uint16_t port)
+static bool doctor_is_ours(uint16_t port)
 {
     char url[64];
     struct reach r;
@@ -234,7 +235,7 @@ static void check_port(struct cli_checks *c, uint16_t port, const char *who)
     bool is_free = fd >= 0;
     if (is_free)
         lr_socket_close(fd);
-    bool is_running = !is_free && is_ours(port);
+    bool is_running = !is_free && doctor_is_ours(port);
     (void)snprintf(text, sizeof(text), "port %u for the %s%s", port, who,
                    is_running ? " (it is running)" : "");
     cli_check(c, is_free || is_running, text,
@@ -310,7 +311,7 @@ static void check_files_of_tls(struct cli_checks *c, const struct lr_settings *s
         cli_check(c, false, "tls-cert and tls-key", "they go together: give both or none");
 }
 
-static lr_code run(const struct lr_settings *s, struct lr_error *err)
+static lr_code doctor_run(const struct lr_settings *s, struct lr_error *err)
 {
     struct cli_checks c = {0};
     unsigned parts = parts_of(s);
@@ -348,5 +349,5 @@ const struct cli_command cli_command_doctor = {
         "TLS, key and version. With --device it computes the demo model on that device, in\n"
         "seconds, and says whether the result is right.",
     .flags = {flags, sizeof(flags) / sizeof(flags[0])},
-    .run = run,
+    .run = doctor_run,
 };

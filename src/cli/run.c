@@ -12,8 +12,8 @@
 static const struct lr_setting flags[] = {CLI_REMOTE_FLAGS, CLI_TALK_FLAGS};
 
 /* The model's id and state, from its name. */
-static lr_code look_up(const struct lr_settings *s, const char *name, char id[CLI_ID_MAX],
-                       bool *is_loaded, struct lr_error *err)
+static lr_code run_look_up(const struct lr_settings *s, const char *name, char id[CLI_ID_MAX],
+                           bool *is_loaded, struct lr_error *err)
 {
     struct cli_answer a;
     struct lr_buf path;
@@ -42,7 +42,7 @@ static lr_code cmd_run_prepare(const struct lr_settings *s, const char *name,
             code = cli_follow(s, id, "", CLI_GOAL_FILES, stderr, err);
     }
     if (code == LR_OK)
-        code = look_up(s, id, id, &is_loaded, err);
+        code = run_look_up(s, id, id, &is_loaded, err);
     if (code != LR_OK || is_loaded)
         return code;
     code = cli_load(s, id, "", err);

@@ -296,7 +296,7 @@ static void on_node(void *arg, const char *node_id)
 
 /* ---- life ---- */
 
-static void end(struct up *up)
+static void up_end(struct up *up)
 {
     net_timer_stop(up->timer);
     up->timer = NULL;
@@ -320,7 +320,7 @@ static void stop(struct up *up)
                 up);
 }
 
-static void on_signal(void *arg)
+static void up_on_signal(void *arg)
 {
     struct up *up = arg;
     if (up->is_stopping) {
@@ -336,11 +336,11 @@ static void on_signal(void *arg)
 }
 
 /* Sent to reload, or because the terminal window of `up` was closed. */
-static void on_hup(void *arg)
+static void up_on_hup(void *arg)
 {
     struct up *up = arg;
     if (up->has_terminal && !isatty(STDIN_FILENO)) {
-        on_signal(arg);
+        up_on_signal(arg);
         return;
     }
     net_settings_reload();
@@ -361,7 +361,7 @@ static void on_node_ended(struct up *up, uint64_t now)
     up->restart_at_ms = now + RESTART_MS;
 }
 
-static void on_timer(void *arg)
+static void up_on_timer(void *arg)
 {
     struct up *up = arg;
     uint64_t now = lr_clock_ms(NULL);
@@ -371,7 +371,7 @@ static void on_timer(void *arg)
         if (!has_ended && now >= up->kill_at_ms)
             lr_subprocess_close(&up->node);
         if (has_ended || up->node.pid == 0)
-            end(up);
+            up_end(up);
         return;
     }
     if (was_alive && has_ended && !up->is_stopping)
@@ -399,7 +399,7 @@ static bool names_cpu(const char *device)
            devices.is_cpu;
 }
 
-static lr_code start(struct up *up, struct lr_error *err)
+static lr_code up_start(struct up *up, struct lr_error *err)
 {
     char admin_key[64];
     struct net_loop *loop = net_loops_get(up->loops, 0);
@@ -412,7 +412,7 @@ static lr_code start(struct up *up, struct lr_error *err)
     if (names_cpu(lr_settings_str(up->settings, "device")))
         router_allow_cpu_nodes(up->router);
     router_on_node(up->router, on_node, up);
-    code = net_signals_start(loop, on_signal, on_hup, up, &up->signals, err);
+    code = net_signals_start(loop, up_on_signal, up_on_hup, up, &up->signals, err);
     if (code == LR_OK)
         code = router_start(up->router, admin_key, err);
     if (code != LR_OK)
@@ -423,12 +423,12 @@ static lr_code start(struct up *up, struct lr_error *err)
     code = start_node(up, err);
     if (code != LR_OK)
         return code;
-    up->timer = net_timer_start(loop, LOOK_MS, LOOK_MS, on_timer, up);
+    up->timer = net_timer_start(loop, LOOK_MS, LOOK_MS, up_on_timer, up);
     net_service_ready(loop, &up->watchdog);
     return LR_OK;
 }
 
-static lr_code check_listen(const struct lr_settings *s, struct lr_error *err)
+static lr_code up_check_listen(const struct lr_settings *s, struct lr_error *err)
 {
     struct net_listeners listeners;
     lr_code code = net_settings_listeners(s, &listeners, err);
@@ -458,7 +458,7 @@ static lr_code check_models(const struct lr_settings *s, struct lr_error *err)
     return LR_OK;
 }
 
-static lr_code run(const struct lr_settings *settings, struct lr_error *err)
+static lr_code up_run(const struct lr_settings *settings, struct lr_error *err)
 {
     struct up up = {.settings = settings, .code = LR_OK};
     (void)snprintf(up.data_dir, sizeof(up.data_dir), "%s",
@@ -467,7 +467,7 @@ static lr_code run(const struct lr_settings *settings, struct lr_error *err)
     up.has_terminal = isatty(STDIN_FILENO);
     lr_code code = lr_log_open(lr_settings_str(settings, "log-file"), err);
     if (code == LR_OK)
-        code = check_listen(settings, err);
+        code = up_check_listen(settings, err);
     if (code == LR_OK)
         code = check_models(settings, err);
     if (code == LR_OK)
@@ -476,7 +476,7 @@ static lr_code run(const struct lr_settings *settings, struct lr_error *err)
         code = net_loops_create((unsigned)lr_settings_int(settings, "threads"), &up.loops, err);
     if (code != LR_OK)
         return code;
-    code = start(&up, err);
+    code = up_start(&up, err);
     if (code == LR_OK)
         code = net_loops_run(up.loops, err);
     lr_subprocess_close(&up.node);
@@ -500,5 +500,5 @@ const struct cli_command cli_command_up = {
         "serves\n"
         "a small demo model. Needs a GPU, or --device cpu for a first try.",
     .shared = true,
-    .run = run,
+    .run = up_run,
 };

@@ -12,7 +12,7 @@
 enum { CONNECT_MS = 5000, ANSWER_MS = 10000, TEXT = 700 };
 
 /* NULL: the error was printed. */
-static struct addrinfo *look_up(struct cli_checks *c, const struct net_url *url)
+static struct addrinfo *check_router_look_up(struct cli_checks *c, const struct net_url *url)
 {
     struct addrinfo hints = {.ai_socktype = SOCK_STREAM}, *found = NULL;
     char port[8], text[TEXT], advice[TEXT], address[64] = "";
@@ -104,7 +104,7 @@ void cli_check_way(struct cli_checks *c, const struct lr_settings *s)
         cli_check(c, false, "the URL of the router", err.text);
         return;
     }
-    struct addrinfo *list = look_up(c, &url);
+    struct addrinfo *list = check_router_look_up(c, &url);
     bool goes_on = list != NULL && check_connection(c, &url, list);
     if (list != NULL)
         freeaddrinfo(list);
