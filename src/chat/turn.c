@@ -82,7 +82,7 @@ static struct lr_buf end(struct chat_turn *t)
     return out;
 }
 
-static void finish(struct chat_turn *t)
+static void turn_finish(struct chat_turn *t)
 {
     lr_code status = chat_response_status(t->response);
     struct lr_buf out = end(t);
@@ -99,7 +99,7 @@ static void keep_failure(struct chat_turn *t, const struct lr_error *err)
         (void)t->sink->keep(t->owner, &record);
 }
 
-static void fail(struct chat_turn *t, const struct chat_error *e)
+static void turn_fail(struct chat_turn *t, const struct chat_error *e)
 {
     struct chat_error told = *e;
     if (chat_turn_is_over(t) || t->state == CHAT_TURN_KEEPING)
@@ -121,7 +121,7 @@ static void fail(struct chat_turn *t, const struct chat_error *e)
 
 void chat_turn_fail(struct chat_turn *t, const struct lr_error *err)
 {
-    fail(t, &(struct chat_error){.error = *err});
+    turn_fail(t, &(struct chat_error){.error = *err});
 }
 
 void chat_turn_fail_at(struct chat_turn *t, uint32_t index, const struct lr_error *err)
@@ -149,7 +149,7 @@ bool chat_turn_read(struct chat_turn *t, struct lr_str body, struct lr_str *mode
     struct chat_error bad;
     if (chat_request_read(t->arena, body, &t->root, model, &bad) == LR_OK)
         return move(t, CHAT_TURN_READ);
-    fail(t, &bad);
+    turn_fail(t, &bad);
     return false;
 }
 
@@ -160,7 +160,7 @@ bool chat_turn_find_stored(struct chat_turn *t, struct chat_wanted *out)
     if (t->codec->find_stored == NULL ||
         t->codec->find_stored(t->arena, t->root, out, &bad) == LR_OK)
         return true;
-    fail(t, &bad);
+    turn_fail(t, &bad);
     return false;
 }
 
@@ -169,7 +169,7 @@ bool chat_turn_parse(struct chat_turn *t)
     struct chat_error bad;
     if (chat_request_check(t->arena, t->codec, t->root, &t->terms, &t->request, &bad) == LR_OK)
         return move(t, CHAT_TURN_PARSED);
-    fail(t, &bad);
+    turn_fail(t, &bad);
     return false;
 }
 
@@ -356,7 +356,7 @@ void chat_turn_kept(struct chat_turn *t, bool is_kept)
     if (t->state != CHAT_TURN_KEEPING)
         return;
     chat_response_complete(t->response, is_kept, &t->out);
-    finish(t);
+    turn_finish(t);
 }
 
 static void keep(struct chat_turn *t)
@@ -375,7 +375,7 @@ static void keep(struct chat_turn *t)
 void chat_turn_flush(struct chat_turn *t)
 {
     if (is_running(t) && chat_response_is_complete(t->response)) {
-        finish(t);
+        turn_finish(t);
         return;
     }
     if (start_some(t) && t->request->stream && t->out.len != 0)

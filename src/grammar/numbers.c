@@ -181,7 +181,8 @@ static void add_multiple(struct grammar_build *b, struct demands *d, const struc
         grammar_schema_unsupported(b, "a \"multipleOf\" this large or of so many digits");
 }
 
-static void add_part(struct grammar_build *b, struct demands *d, const struct schema_part *p)
+static void numbers_add_part(struct grammar_build *b, struct demands *d,
+                             const struct schema_part *p)
 {
     struct schema_words w;
     bool open, negative = p->kind == PART_BREAKS;
@@ -417,7 +418,7 @@ uint32_t grammar_schema_number(struct grammar_build *b, const struct schema_alte
     d.whole = (a->types & TYPE_FRACTION) == 0;
     d.broken = (a->types & TYPE_INTEGER) == 0;
     for (uint32_t i = 0; i < a->count && b->code == LR_OK; i++)
-        add_part(b, &d, &a->parts[i]);
+        numbers_add_part(b, &d, &a->parts[i]);
     if (b->code != LR_OK)
         return 0;
     if (d.never)

@@ -69,7 +69,8 @@ static void add_lengths(struct grammar_build *b, struct dfa_text *t,
     t->max = max < t->max ? max : t->max;
 }
 
-static void add_part(struct grammar_build *b, struct dfa_text *t, const struct schema_part *p)
+static void strings_add_part(struct grammar_build *b, struct dfa_text *t,
+                             const struct schema_part *p)
 {
     struct schema_words w;
     struct lr_str text;
@@ -113,7 +114,7 @@ bool grammar_schema_text(struct grammar_build *b, const struct schema_part *part
     out->count = out->min = 0;
     out->max = DFA_UNBOUNDED;
     for (uint32_t i = 0; i < count && b->code == LR_OK; i++)
-        add_part(b, out, &parts[i]);
+        strings_add_part(b, out, &parts[i]);
     return b->code == LR_OK;
 }
 

@@ -224,7 +224,7 @@ static bool is_digit(char c)
     return c >= '0' && c <= '9';
 }
 
-static bool is_name_char(char c)
+static bool lexer_is_name_char(char c)
 {
     return is_digit(c) || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_' ||
            (unsigned char)c >= 0x80;
@@ -496,9 +496,9 @@ static struct token next_in_tag(struct lexer *lx)
         advance_to(lx, float_end);
         return t;
     }
-    if (is_name_char(c)) {
+    if (lexer_is_name_char(c)) {
         size_t name_end = lx->at;
-        while (name_end < lx->source.len && is_name_char(lx->source.ptr[name_end]))
+        while (name_end < lx->source.len && lexer_is_name_char(lx->source.ptr[name_end]))
             name_end++;
         struct token t = {.kind = T_NAME,
                           .line = lx->line,

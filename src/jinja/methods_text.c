@@ -47,8 +47,8 @@ METHOD(method_casefold)
 
 /* ---- stripping ---- */
 
-static struct value strip(struct run *run, struct value self, struct value chars,
-                          unsigned sides)
+static struct value methods_text_strip(struct run *run, struct value self, struct value chars,
+                                       unsigned sides)
 {
     struct text *set = NULL;
     if (is_given(chars) && chars.kind != K_NONE &&
@@ -59,17 +59,17 @@ static struct value strip(struct run *run, struct value self, struct value chars
 
 METHOD(method_strip)
 {
-    return strip(run, self, args[0], STRIP_LEFT | STRIP_RIGHT);
+    return methods_text_strip(run, self, args[0], STRIP_LEFT | STRIP_RIGHT);
 }
 
 METHOD(method_lstrip)
 {
-    return strip(run, self, args[0], STRIP_LEFT);
+    return methods_text_strip(run, self, args[0], STRIP_LEFT);
 }
 
 METHOD(method_rstrip)
 {
-    return strip(run, self, args[0], STRIP_RIGHT);
+    return methods_text_strip(run, self, args[0], STRIP_RIGHT);
 }
 
 METHOD(method_removeprefix)

@@ -123,7 +123,7 @@ static lr_code check_apart(const struct added *a, struct lr_error *err)
     return LR_OK;
 }
 
-static lr_code finish(struct added_matcher *m, struct lr_error *err)
+static lr_code added_finish(struct added_matcher *m, struct lr_error *err)
 {
     if (m->count != 0)
         qsort(m->tokens, m->count, sizeof(*m->tokens), by_text);
@@ -192,9 +192,9 @@ static lr_code read_all(struct added *a, struct vocab *v, const struct lr_json *
                 return rc;
         }
     }
-    lr_code rc = finish(&a->matchers[0], err);
+    lr_code rc = added_finish(&a->matchers[0], err);
     if (rc == LR_OK)
-        rc = finish(&a->matchers[1], err);
+        rc = added_finish(&a->matchers[1], err);
     return rc == LR_OK ? check_apart(a, err) : rc;
 }
 

@@ -88,7 +88,7 @@ static lr_code replace(struct decode_run *run, const struct decode_step *s, stru
     return LR_OK;
 }
 
-static void strip(const struct decode_step *s, struct lr_str text, struct lr_buf *out)
+static void decoding_strip(const struct decode_step *s, struct lr_str text, struct lr_buf *out)
 {
     struct lr_str letter = s->pattern;
     for (uint64_t i = 0; i < s->start && text.len >= letter.len &&
@@ -246,7 +246,7 @@ static lr_code push(struct decode_run *run, uint32_t at, struct lr_str text)
         rc = replace(run, s, text, &state->made);
         break;
     case DECODE_STRIP:
-        strip(s, text, &state->made);
+        decoding_strip(s, text, &state->made);
         break;
     case DECODE_METASPACE:
         replace_all(&state->made, text, s->pattern,

@@ -92,7 +92,7 @@ static lr_code read_merge(struct loading *l, size_t *left_len)
     return rc;
 }
 
-static lr_code make_room(struct loading *l)
+static lr_code merges_make_room(struct loading *l)
 {
     struct merges *m = l->m;
     if (m->count == TOKENIZER_MAX_MERGES)
@@ -117,7 +117,7 @@ static lr_code add_merge(struct loading *l, size_t left_len)
 {
     const char *bytes = l->bytes.data;
     size_t len = l->bytes.len;
-    lr_code rc = make_room(l);
+    lr_code rc = merges_make_room(l);
     if (rc != LR_OK)
         return rc;
     if (l->bytes.failed)

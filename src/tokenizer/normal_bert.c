@@ -32,7 +32,7 @@ static lr_code clean(const struct normal_step *s, struct normal_io *io)
     return LR_OK;
 }
 
-static lr_code finish(const struct normal_step *s, struct normal_io *io)
+static lr_code normal_bert_finish(const struct normal_step *s, struct normal_io *io)
 {
     struct lr_str text = io->text;
     size_t kept = 0, len;
@@ -83,7 +83,7 @@ static lr_code bert(const struct normal_step *s, struct normal_io *io)
     if (rc == LR_OK && s->forms != NULL)
         rc = part(s->forms->apply, s->forms, &inner, &out[1], &marks[1]);
     if (rc == LR_OK)
-        rc = finish(s, &inner);
+        rc = normal_bert_finish(s, &inner);
     for (int i = 0; i < 2; i++) {
         lr_buf_free(&out[i]);
         lr_buf_free(&marks[i]);

@@ -34,7 +34,7 @@ static lr_code strip_accents(const struct normal_step *s, struct normal_io *io)
     return LR_OK;
 }
 
-static lr_code strip(const struct normal_step *s, struct normal_io *io)
+static lr_code normal_load_strip(const struct normal_step *s, struct normal_io *io)
 {
     struct lr_str text = io->text;
     size_t from = 0, to = text.len, len;
@@ -127,7 +127,7 @@ static lr_code read_strip_accents(struct normal_step *s, const struct lr_json *j
 static lr_code read_strip(struct normal_step *s, const struct lr_json *json,
                           struct lr_error *err)
 {
-    s->apply = strip;
+    s->apply = normal_load_strip;
     lr_code rc =
         tokenizer_read_flag(json, "normalizer: Strip", "strip_left", true, &s->left, err);
     return rc == LR_OK ? tokenizer_read_flag(json, "normalizer: Strip", "strip_right", true,

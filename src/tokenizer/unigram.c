@@ -56,7 +56,7 @@ static void find_paths(const struct encoding *e, struct lr_str text, double *sum
 }
 
 /* One token, or an unknown part that is written as bytes. */
-static lr_code add_part(struct encoding *e, struct lr_str part, uint32_t id)
+static lr_code unigram_add_part(struct encoding *e, struct lr_str part, uint32_t id)
 {
     const struct tokenizer *t = e->t;
     if (id != t->unigram.unknown) {
@@ -105,7 +105,7 @@ static lr_code add_tokens(struct encoding *e, struct lr_str text, const uint64_t
         size_t end = at + (size_t)(paths[at] >> 32);
         while (id == unknown && end < text.len && (uint32_t)paths[end] == unknown)
             end += (size_t)(paths[end] >> 32); /* unknown neighbours are one part */
-        rc = add_part(e, lr_str(text.ptr + at, end - at), id);
+        rc = unigram_add_part(e, lr_str(text.ptr + at, end - at), id);
         at = end;
     }
     return rc;

@@ -12,7 +12,7 @@ void *tokenizer_table_alloc(size_t bytes)
 }
 
 /* Ids need not come in order; the table grows by doubling up to the limit. */
-static lr_code make_room(struct vocab *v, uint32_t id, struct lr_error *err)
+static lr_code vocab_make_room(struct vocab *v, uint32_t id, struct lr_error *err)
 {
     if (id < v->capacity)
         return LR_OK;
@@ -37,7 +37,7 @@ lr_code tokenizer_vocab_add(struct vocab *v, uint64_t id, struct lr_str bytes, u
     if (bytes.len > TOKENIZER_MAX_TOKEN)
         return lr_fail(err, LR_MODEL_CORRUPT, "token %llu has %zu bytes; up to %d are possible",
                        (unsigned long long)id, bytes.len, TOKENIZER_MAX_TOKEN);
-    lr_code rc = make_room(v, (uint32_t)id, err);
+    lr_code rc = vocab_make_room(v, (uint32_t)id, err);
     if (rc != LR_OK)
         return rc;
     struct token *token = &v->tokens[id];

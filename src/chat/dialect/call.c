@@ -160,7 +160,7 @@ static void named_byte(struct chat_calls *p, char c)
     }
 }
 
-static bool is_name_char(char c)
+static bool call_is_name_char(char c)
 {
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
            c == '_' || c == '-' || c == '.' || c == ':' || c == '/';
@@ -185,7 +185,7 @@ static void bare_name_byte(struct chat_calls *p, char c)
         return;
     }
     lr_buf_add_char(&p->text, c);
-    if (!is_name_char(c) || p->text.len > CHAT_CALLS_HEADER_MAX)
+    if (!call_is_name_char(c) || p->text.len > CHAT_CALLS_HEADER_MAX)
         chat_calls_give_up(p, 1);
 }
 

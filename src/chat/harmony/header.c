@@ -27,7 +27,7 @@ static bool is_letter(char c)
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
 }
 
-static bool is_name_char(char c)
+static bool header_is_name_char(char c)
 {
     return is_letter(c) || (c >= '0' && c <= '9') || c == '_' || c == '.' || c == '-' ||
            c == ':' || c == '/';
@@ -154,7 +154,7 @@ static struct lr_str recipient_value(struct lr_str s, size_t at, size_t *end)
 {
     size_t from = harmony_header_skip_blanks(s, at + strlen("to="));
     size_t to = from;
-    while (to < s.len && is_name_char(s.ptr[to]))
+    while (to < s.len && header_is_name_char(s.ptr[to]))
         to++;
     *end = to;
     while (to > from && !isalnum((unsigned char)s.ptr[to - 1]) && s.ptr[to - 1] != '_')
