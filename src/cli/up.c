@@ -176,7 +176,7 @@ static void greet_clients(const struct up *up, const char *model)
                  needs_key ? ", env_key=\"LLM_ROUTER_KEY\"" : "");
 }
 
-static void greet(struct up *up, const struct router_glance *g)
+static void greet(struct up *up, const struct router_best_model *g)
 {
     bool is_usual = strcmp(up->url, "http://127.0.0.1:11680") == 0;
     bool needs_key = lr_settings_bool(up->settings, "require-key");
@@ -197,7 +197,7 @@ static void greet(struct up *up, const struct router_glance *g)
     (void)fflush(stdout);
 }
 
-static void greet_empty(struct up *up, const struct router_glance *g)
+static void greet_empty(struct up *up, const struct router_best_model *g)
 {
     bool has_one = g->model[0] != '\0';
     up->is_greeted = true;
@@ -249,13 +249,13 @@ static void adopt_again(struct up *up)
 
 static void look_at_models(struct up *up)
 {
-    struct router_glance g;
+    struct router_best_model g;
     bool named = lr_settings_list_count(up->settings, "model") != 0 ||
                  lr_settings_has(up->settings, "engine") || up->serves_demo;
     bool is_done = up->is_greeted && (up->has_model || !named);
     if (is_done || !atomic_load(&up->has_joined))
         return;
-    up->has_model = router_glance(up->router, &g) || up->has_model;
+    up->has_model = router_best_model(up->router, &g) || up->has_model;
     if (!up->has_model && g.can_run)
         adopt_again(up);
     if (up->is_greeted || (!up->has_model && g.can_run && up->adoptions < ADOPTIONS_MAX))

@@ -67,13 +67,13 @@ void router_adopt_models(struct router *router, const char *node_id, router_want
 /* What a newcomer wants to see: the first model that is registered, and its state; one that can
  * run before one that cannot.  False: none is; where a node has one that cannot run, *out says
  * which and why. */
-struct router_glance {
+struct router_best_model {
     char model[256];
     char state[16];
     char reason[384];
     bool can_run, is_loaded;
 };
-bool router_glance(struct router *router, struct router_glance *out);
+bool router_best_model(struct router *router, struct router_best_model *out);
 
 /* For `llm-router config check`: whether the settings of `router` or `up` are allowed together.
  * Nothing is created or changed. */

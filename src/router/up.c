@@ -21,13 +21,13 @@ static int rank(const struct router_replica *replica, bool is_registered)
     return replica->is_loaded ? 4 : replica->can_run ? 3 : 1;
 }
 
-bool router_glance(struct router *r, struct router_glance *out)
+bool router_best_model(struct router *r, struct router_best_model *out)
 {
     const struct router_node *node;
     const struct router_replica *replica;
     int best = -1;
     bool found = false;
-    *out = (struct router_glance){0};
+    *out = (struct router_best_model){0};
     router_lock(r);
     for (size_t at = 0; (node = router_nodes_next(&r->nodes, &at)) != NULL;) {
         if (!router_node_serves(node, NULL))

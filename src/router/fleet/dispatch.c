@@ -184,7 +184,7 @@ static void dispatch_deliver(void *arg)
     struct router_ticket *t = arg;
     struct lr_error refusal;
     router_dispatch_lock(t->dispatch);
-    bool granted = router_sched_heard(&t->dispatch->sched, t);
+    bool granted = router_sched_acknowledge(&t->dispatch->sched, t);
     refusal = t->refusal;
     router_dispatch_unlock(t->dispatch);
     t->on_ready(t, granted ? NULL : &refusal);

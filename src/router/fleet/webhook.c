@@ -222,7 +222,7 @@ static lr_code webhook_ask(struct router_sql *sql, void *arg, struct lr_error *e
                         : router_told_end(sql, own, &told, err);
     }
     if (code == LR_OK && w->sends && w->router_count != 0)
-        code = router_told_inherit(sql, own, alive, w->router_count, err);
+        code = router_told_claim_orphans(sql, own, alive, w->router_count, err);
     w->told_count = 0;
     if (code == LR_OK)
         code = router_told_read(sql, own, take_told, w, err);

@@ -1,7 +1,7 @@
 /* router/http/api_models.c - /v1/models, /v0/models, what nodes ask, explain. */
 #include "router/fleet/reasons.h"
 #include "router/http/api.h"
-#include "router/http/outlook.h"
+#include "router/http/availability.h"
 #include "router/http/state.h"
 #include "wire/reply.h"
 
@@ -24,9 +24,10 @@ static uint64_t context_of(const struct router_replica *replica)
     return replica->max_context != 0 ? replica->max_context : replica->context_tokens;
 }
 
-struct router_outlook router_look(const struct router *r, const struct router_model *model)
+struct router_availability router_model_availability(const struct router *r,
+                                                     const struct router_model *model)
 {
-    struct router_outlook out = {.state = "absent", .reason = "no online node has it"};
+    struct router_availability out = {.state = "absent", .reason = "no online node has it"};
     struct lr_str folded = lr_str_z(model->folded);
     const struct router_node *node;
     for (size_t at = 0; (node = router_nodes_next(&r->nodes, &at)) != NULL;) {
@@ -59,7 +60,7 @@ struct router_outlook router_look(const struct router *r, const struct router_mo
 
 /* A node's own words name its folders. */
 static const char *reason_for(const struct router_caller *caller,
-                              const struct router_outlook *o)
+                              const struct router_availability *o)
 {
     if (o->reason[0] == '\0')
         return NULL;
@@ -80,7 +81,7 @@ static void put_aliases(struct lr_json_writer *w, const struct router_model *m)
 /* name: the model's id, or an alias. */
 static void put_v1_model(struct lr_json_writer *w, const struct router_caller *caller,
                          const struct router_model *m, struct lr_str name,
-                         const struct router_outlook *o)
+                         const struct router_availability *o)
 {
     struct lr_str id = lr_str_z(m->id);
     size_t slash = lr_str_find_char(id, '/');
@@ -116,7 +117,7 @@ void router_each_name(struct router *r, struct net_request *req, router_name_fn 
     bool wants_all = router_wants(req, "all");
     router_lock(r);
     for (size_t i = 0; (model = router_registry_at(&r->registry, i)) != NULL; i++) {
-        struct router_outlook o = router_look(r, model);
+        struct router_availability o = router_model_availability(r, model);
         if ((!wants_all && !o.can_run) ||
             router_key_check_model(caller->key, lr_str_z(model->id), NULL) != LR_OK)
             continue;
@@ -130,7 +131,7 @@ void router_each_name(struct router *r, struct net_request *req, router_name_fn 
 }
 
 static void put_name(void *ctx, const struct router_model *model, struct lr_str name,
-                     const struct router_outlook *o)
+                     const struct router_availability *o)
 {
     struct net_request *req = ctx;
     struct lr_json_writer *w = &router_access(req)->json.writer;
@@ -156,7 +157,7 @@ lr_code router_api_v1_model(struct router *r, struct net_request *req, struct lr
     router_lock(r);
     lr_code code = router_find_for_caller(r, req, router_access(req)->match.tail, &model, err);
     if (code == LR_OK) {
-        struct router_outlook o = router_look(r, model);
+        struct router_availability o = router_model_availability(r, model);
         put_v1_model(router_answer_begin(req), &router_access(req)->caller, model,
                      lr_str_z(model->id), &o);
     }
@@ -203,7 +204,7 @@ static void put_replica(struct lr_json_writer *w, const struct router_node *node
 
 /* How many nodes have it in which state, instead of each node: a list of a thousand models on
  * a hundred nodes stays small. */
-static void put_counts(struct lr_json_writer *w, const struct router_outlook *o)
+static void put_counts(struct lr_json_writer *w, const struct router_availability *o)
 {
     LR_JSON_MEMBERS(w, LR_UINT("inflight", o->inflight),
                     LR_UINT("weight_bytes", o->weight_bytes));
@@ -227,7 +228,7 @@ static void put_nodes(struct lr_json_writer *w, const struct router *r,
 static void put_v0_model(struct lr_json_writer *w, const struct router *r,
                          const struct router_model *m, bool is_brief)
 {
-    struct router_outlook o = router_look(r, m);
+    struct router_availability o = router_model_availability(r, m);
     lr_json_begin_object(w);
     LR_JSON_MEMBERS(w, LR_TEXT("id", m->id), LR_TEXT("source", m->source),
                     LR_TEXT("format", m->format[0] != '\0' ? m->format : NULL),

@@ -6,7 +6,7 @@
 
 #include "base/sha256.h"
 #include "router/http/api.h"
-#include "router/http/outlook.h"
+#include "router/http/availability.h"
 #include "router/http/state.h"
 
 /* Clients ask for the version to learn which routes there are: these are those of this release
@@ -34,13 +34,13 @@ static void put_digest(struct lr_json_writer *w, const struct router_model *m)
     lr_json_member_z(w, "digest", m->manifest_sha256[0] != '\0' ? m->manifest_sha256 : hex);
 }
 
-static const char *family_of(const struct router_outlook *o)
+static const char *family_of(const struct router_availability *o)
 {
     return o->best != NULL ? o->best->architecture : "";
 }
 
 static void put_details(struct lr_json_writer *w, const struct router_model *m,
-                        const struct router_outlook *o)
+                        const struct router_availability *o)
 {
     const char *format = m->format[0] != '\0' || o->best == NULL ? m->format : o->best->format;
     lr_json_member_object(w, "details");
@@ -61,7 +61,7 @@ static void put_time(struct lr_json_writer *w, const struct router_model *m)
 }
 
 static void put_model(struct lr_json_writer *w, const struct router_model *m,
-                      struct lr_str name, const struct router_outlook *o)
+                      struct lr_str name, const struct router_availability *o)
 {
     LR_JSON_MEMBERS(w, LR_STR("name", name), LR_STR("model", name));
     put_time(w, m);
@@ -71,7 +71,7 @@ static void put_model(struct lr_json_writer *w, const struct router_model *m,
 }
 
 static void put_tag(void *ctx, const struct router_model *m, struct lr_str name,
-                    const struct router_outlook *o)
+                    const struct router_availability *o)
 {
     struct lr_json_writer *w = ctx;
     lr_json_begin_object(w);
@@ -81,7 +81,7 @@ static void put_tag(void *ctx, const struct router_model *m, struct lr_str name,
 
 /* By id only: an alias is no further model in memory. */
 static void put_loaded(void *ctx, const struct router_model *m, struct lr_str name,
-                       const struct router_outlook *o)
+                       const struct router_availability *o)
 {
     struct lr_json_writer *w = ctx;
     if (!o->is_loaded || !lr_str_eq_z(name, m->id))
@@ -125,7 +125,7 @@ lr_code router_ollama_name(const struct lr_json *body, struct lr_str *out, struc
 /* Lock held. */
 static void put_show(struct router *r, struct router_model *m, struct lr_json_writer *w)
 {
-    struct router_outlook o = router_look(r, m);
+    struct router_availability o = router_model_availability(r, m);
     const struct router_prompt_info *info = router_model_info(
         m, &r->nodes.infos, router_nodes_info(&r->nodes, lr_str_z(m->folded)));
     char key[160];

@@ -18,7 +18,7 @@
 #include "base/machine.h"
 #include "chat/codec.h"
 #include "router/http/api.h"
-#include "router/http/outlook.h"
+#include "router/http/availability.h"
 #include "router/http/state.h"
 
 enum {
@@ -136,7 +136,7 @@ static bool has_online_node(const struct router *r)
 
 /* Lock held.  The line for what nodes do with the model now; false: nothing that leads on. */
 static bool write_progress(struct pulling *p, const struct router_model *m,
-                           const struct router_outlook *o)
+                           const struct router_availability *o)
 {
     struct lr_json_writer w;
     char text[LR_SHA256_HEX_LEN + 16];
@@ -165,7 +165,7 @@ static lr_code api_pull_look(struct pulling *p, uint64_t now, bool *is_ready,
     const struct router_model *m = router_registry_find(&r->registry, lr_str_z(p->id));
     if (m == NULL)
         return lr_fail(err, LR_NOT_FOUND, "the model \"%.200s\" was deleted", p->id);
-    struct router_outlook o = router_look(r, m);
+    struct router_availability o = router_model_availability(r, m);
     *is_ready = o.is_ready;
     if (o.is_ready)
         return LR_OK;

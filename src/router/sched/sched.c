@@ -277,7 +277,7 @@ enum router_admission router_sched_arrive(struct router_sched *s, struct router_
     return ROUTER_WAITING;
 }
 
-bool router_sched_heard(struct router_sched *s, struct router_ticket *t)
+bool router_sched_acknowledge(struct router_sched *s, struct router_ticket *t)
 {
     bool is_granted = t->state == ROUTER_TICKET_GRANTED;
     (void)router_ticket_move(s, t, is_granted ? ROUTER_TICKET_RUNNING : ROUTER_TICKET_IDLE);

@@ -65,7 +65,7 @@ struct router_sched_host {
                        const struct router_ticket *ticket, struct router_candidate *out,
                        size_t capacity);
     /* A ticket that waited has a slot (GRANTED), or is refused (REFUSED); the host calls
-     * router_sched_heard when the owner knows. */
+     * router_sched_acknowledge when the owner knows. */
     void (*send)(void *ctx, struct router_ticket *ticket);
     void (*refuse)(void *ctx, struct router_ticket *ticket, enum router_refusal why);
     /* The owner of the ticket is to stop its generation, give the slot back and come again:
@@ -107,7 +107,7 @@ enum router_admission router_sched_arrive(struct router_sched *s, struct router_
                                           enum router_refusal *why);
 
 /* The owner knows that its ticket was granted (then true: it is RUNNING) or refused. */
-bool router_sched_heard(struct router_sched *s, struct router_ticket *ticket);
+bool router_sched_acknowledge(struct router_sched *s, struct router_ticket *ticket);
 
 enum router_outcome {
     ROUTER_ENDED,     /* the node did its work, or the client left */

@@ -111,8 +111,8 @@ static lr_code look_at_router(void *ctx, const struct router_row *row, struct lr
 }
 
 /* One router at a time: the next call finds the next one. */
-lr_code router_told_inherit(struct router_sql *sql, const char *router,
-                            const char *const *alive, size_t count, struct lr_error *err)
+lr_code router_told_claim_orphans(struct router_sql *sql, const char *router,
+                                  const char *const *alive, size_t count, struct lr_error *err)
 {
     struct others others = {.alive = alive, .count = count};
     lr_code code = ROUTER_SQL(sql, "SELECT DISTINCT router FROM alert_told WHERE router <> $1",

@@ -79,7 +79,7 @@ static int teardown(void **state)
     for (size_t i = 0; i < TICKETS; i++) {
         (void)router_sched_withdraw(&sched, &tickets[i]);
         if (tickets[i].state == ROUTER_TICKET_GRANTED)
-            (void)router_sched_heard(&sched, &tickets[i]);
+            (void)router_sched_acknowledge(&sched, &tickets[i]);
     }
     for (size_t i = 0; i < TICKETS; i++)
         router_sched_release(&sched, &tickets[i], ROUTER_LOST, NULL, now_ms);

@@ -102,7 +102,7 @@ static void a_router_inherits_the_alerts_of_those_that_are_gone(void **state)
     open_at("b", 7, "x");
     open_at("gone", 7, "x");
     open_at("gone", 8, "x");
-    assert_int_equal(router_told_inherit(sql, "a", alive, 2, &err), LR_OK);
+    assert_int_equal(router_told_claim_orphans(sql, "a", alive, 2, &err), LR_OK);
     assert_int_equal(told_at("gone"), 0);
     assert_int_equal(told_at("a"), 2);
     assert_int_equal(told_at("b"), 1);

@@ -186,11 +186,11 @@ static void hear_all(void)
         a->is_told = false;
         switch (a->ticket.state) {
         case ROUTER_TICKET_GRANTED:
-            (void)router_sched_heard(&w.sched, &a->ticket);
+            (void)router_sched_acknowledge(&w.sched, &a->ticket);
             enter(a);
             break;
         case ROUTER_TICKET_REFUSED:
-            (void)router_sched_heard(&w.sched, &a->ticket);
+            (void)router_sched_acknowledge(&w.sched, &a->ticket);
             refuse(a);
             break;
         case ROUTER_TICKET_SWAPPED:

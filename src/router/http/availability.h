@@ -1,7 +1,8 @@
-/* router/http/outlook.h - what a client may expect of a model, over all nodes (api_models.c).
+/* router/http/availability.h - what a client may expect of a model, over all nodes
+ * (api_models.c).
  */
-#ifndef ROUTER_HTTP_OUTLOOK_H
-#define ROUTER_HTTP_OUTLOOK_H
+#ifndef ROUTER_HTTP_AVAILABILITY_H
+#define ROUTER_HTTP_AVAILABILITY_H
 
 #include "router/fleet/registry.h"
 #include "router/http/api.h"
@@ -9,7 +10,7 @@
 enum { ROUTER_MODEL_STATES = 10 };
 
 /* Borrowed from the router while its lock is held. */
-struct router_outlook {
+struct router_availability {
     bool can_run;  /* at least one online node can run it */
     bool is_ready; /* files verified and engine resolved on one */
     bool is_loaded;
@@ -24,7 +25,8 @@ struct router_outlook {
 };
 
 /* Lock held. */
-struct router_outlook router_look(const struct router *r, const struct router_model *model);
+struct router_availability router_model_availability(const struct router *r,
+                                                     const struct router_model *model);
 
 /* Lock held.  NOT_FOUND: unknown, or not for this caller, which err does not tell apart. */
 lr_code router_find_for_caller(struct router *r, struct net_request *req, struct lr_str id,
@@ -33,7 +35,7 @@ lr_code router_find_for_caller(struct router *r, struct net_request *req, struct
 /* Takes the lock, and calls fn for each name, alias or id, of the models that this caller may
  * use; with ?all=true also for those that no node can run. */
 typedef void router_name_fn(void *ctx, const struct router_model *model, struct lr_str name,
-                            const struct router_outlook *outlook);
+                            const struct router_availability *availability);
 void router_each_name(struct router *r, struct net_request *req, router_name_fn *fn, void *ctx);
 
 #endif
