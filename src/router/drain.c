@@ -157,7 +157,7 @@ void router_offer(struct router *r, net_loop_fn done, void *arg)
     r->on_left = done;
     r->on_left_arg = arg;
     r->handover = (struct router_handover){
-        .memory = router_memory_of(r),
+        .memory = router_known_nodes_of(r),
         .lock = &r->lock,
         .server = r->server,
         .folder = lr_settings_str(r->settings, "data-dir"),

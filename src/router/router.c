@@ -524,14 +524,14 @@ lr_code router_serve(struct router *r, struct lr_error *err)
     return code;
 }
 
-struct router_memory router_memory_of(struct router *r)
+struct router_known_nodes router_known_nodes_of(struct router *r)
 {
-    return (struct router_memory){.nodes = &r->nodes};
+    return (struct router_known_nodes){.nodes = &r->nodes};
 }
 
 /* The last step of a start that takes over: from here on clients are this router's.  Until the
  * router before has ended it may still write into the database. */
-static lr_code finish_takeover(struct router *r, const struct router_memory *memory,
+static lr_code finish_takeover(struct router *r, const struct router_known_nodes *memory,
                                struct lr_error *err)
 {
     lr_code code = router_takeover_finish(&r->takeover, memory, err);
@@ -568,7 +568,7 @@ lr_code router_start(struct router *r, char admin_key[64], struct lr_error *err)
                 r->keys.count);
     router_store_on_change(r->store, router_sync, &r->sync);
     router_store_on_usage(r->store, router_sync_usage, &r->sync);
-    struct router_memory memory = router_memory_of(r);
+    struct router_known_nodes memory = router_known_nodes_of(r);
     if (router_takeover_is_preparing(&r->takeover))
         code = finish_takeover(r, &memory, err);
     else

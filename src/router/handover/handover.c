@@ -6,10 +6,10 @@
 #include "base/os/file.h"
 #include "base/passing.h"
 #include "base/service.h"
-#include "router/handover/words.h"
+#include "router/handover/message.h"
 
 enum {
-    ASK_MS = 5000,            /* for the new router's first words */
+    ASK_MS = 5000,            /* for the new router's first message */
     PREPARE_MS = 120000,      /* for its start, with the steps of a large database */
     MEMORY_BYTES = 512 << 20, /* of what is passed on */
 };
@@ -65,7 +65,7 @@ void router_handover_stop(struct router_handover *h)
         (void)lr_unlink(path);
 }
 
-/* ---- words ---- */
+/* ---- messages ---- */
 
 static lr_code answer(struct router_handover *h, const struct lr_buf *text, const int *fds,
                       size_t count, struct lr_error *err)
@@ -105,16 +105,17 @@ static lr_code offer(struct router_handover *h, struct lr_error *err)
     return code;
 }
 
-static lr_code check_words(const struct router_handover *h, const struct router_words *words,
-                           struct lr_error *err)
+static lr_code check_message(const struct router_handover *h,
+                             const struct router_handover_message *message,
+                             struct lr_error *err)
 {
-    bool has_secret =
-        h->secret[0] != '\0' && lr_str_eq_secret(lr_str_z(words->secret), lr_str_z(h->secret));
-    if (words->protocol != ROUTER_HANDOVER_PROTOCOL)
+    bool has_secret = h->secret[0] != '\0' &&
+                      lr_str_eq_secret(lr_str_z(message->secret), lr_str_z(h->secret));
+    if (message->protocol != ROUTER_HANDOVER_PROTOCOL)
         return lr_fail(err, LR_UNSUPPORTED,
                        "llm-router %s speaks protocol %llu of the handover, the running router "
                        "(llm-router %s) protocol %d: stop the running router first",
-                       words->version, (unsigned long long)words->protocol, h->version,
+                       message->version, (unsigned long long)message->protocol, h->version,
                        ROUTER_HANDOVER_PROTOCOL);
     if (!has_secret && (h->own == 0 || h->pid != h->own))
         return lr_fail(err, LR_PERMISSION_DENIED,
@@ -122,8 +123,8 @@ static lr_code check_words(const struct router_handover *h, const struct router_
                        "of " ROUTER_HANDOVER_SECRET_NAME
                        " in the data folder: send SIGUSR2 to the "
                        "running router, or stop it first",
-                       words->version, (long)h->pid);
-    return words->only_left && !h->was_left
+                       message->version, (long)h->pid);
+    return message->only_left && !h->was_left
                ? lr_fail(err, LR_CONFLICT, "a router runs in this folder: give --takeover")
                : LR_OK;
 }
@@ -148,7 +149,7 @@ static lr_code write_memory(struct router_handover *h, int *file, struct lr_erro
     *file = -1;
     lr_buf_init(&memory, MEMORY_BYTES);
     (void)pthread_mutex_lock(h->lock);
-    router_memory_write(&h->memory, &memory);
+    router_known_nodes_write(&h->memory, &memory);
     (void)pthread_mutex_unlock(h->lock);
     lr_code code = memory.failed ? lr_fail(err, LR_OUT_OF_RAM, "no memory for what is given")
                                  : lr_passing_file(lr_buf_str(&memory), file, err);
@@ -203,12 +204,12 @@ static void welcome(struct router_handover *h, uint64_t now)
 static lr_code handover_hear(struct router_handover *h, const struct lr_passed *heard,
                              uint64_t now, struct lr_error *err)
 {
-    struct router_words words;
-    lr_code code = router_words_read(heard, &words, err);
+    struct router_handover_message message;
+    lr_code code = router_handover_message_read(heard, &message, err);
     if (code != LR_OK)
         return code;
     if (h->state == ROUTER_HANDOVER_ASKED) {
-        code = check_words(h, &words, err);
+        code = check_message(h, &message, err);
         if (code != LR_OK)
             handover_refuse(h, err);
         else
@@ -216,18 +217,18 @@ static lr_code handover_hear(struct router_handover *h, const struct lr_passed *
         if (code != LR_OK)
             return code;
         lr_log_info(NULL, "router.handover_offered pid=%ld version=%s", (long)h->pid,
-                    words.version);
+                    message.version);
         handover_move(h, ROUTER_HANDOVER_OFFERED, now);
         return LR_OK;
     }
-    if (!words.is_ready)
+    if (!message.is_ready)
         return lr_fail(err, LR_INVALID_ARGUMENT, "the new router did not say that it is ready");
     code = handover_give(h, err);
     if (code != LR_OK)
         return code;
     handover_move(h, ROUTER_HANDOVER_GIVEN, now);
     h->given = h->pid;
-    h->says_bye = words.says_bye;
+    h->says_bye = message.says_bye;
     lr_log_info(NULL, "router.handed_over pid=%ld", (long)h->pid);
     lr_service_tell("MAINPID=%ld", (long)h->pid);
     h->on_given(h->arg);
@@ -244,12 +245,13 @@ void router_handover_forget(struct router_handover *h)
 static bool is_bye(struct router_handover *h, bool *has_ended)
 {
     struct lr_passed heard;
-    struct router_words words;
+    struct router_handover_message message;
     lr_code code = lr_passing_receive(h->peer, false, &heard, NULL);
     *has_ended = code == LR_UNAVAILABLE;
     for (size_t i = 0; code == LR_OK && i < heard.count; i++) /* nothing that was asked for */
         (void)close(heard.fds[i]);
-    return code == LR_OK && router_words_read(&heard, &words, NULL) == LR_OK && words.is_bye;
+    return code == LR_OK && router_handover_message_read(&heard, &message, NULL) == LR_OK &&
+           message.is_bye;
 }
 
 /* A router of the release before says no "bye": whether it was killed is not known. */

@@ -23,7 +23,7 @@
  * was killed, and the old router takes its place back (docs/adr/0092).  "bye" is said by a
  * router that stops, or that gives way to the next one.
  *
- *   ALONE --a connection--> ASKED --its words--> OFFERED --"ready"--> GIVEN --"bye"--> OVER
+ *   ALONE --a connection--> ASKED --its message--> OFFERED --"ready"--> GIVEN --"bye"--> OVER
  *     ^                       |                     |                   |
  *     +-------- an end -------+---------------------+---- an end -------+
  *
@@ -57,7 +57,7 @@
 
 #include "base/file.h"
 #include "net/server.h"
-#include "router/handover/memory.h"
+#include "router/handover/known_nodes.h"
 #include "router/handover/secret.h"
 
 /* ---- the old router ---- */
@@ -72,7 +72,7 @@ enum router_handover_state {
 
 struct router_handover {
     /* Borrowed; set once. */
-    struct router_memory memory;
+    struct router_known_nodes memory;
     pthread_mutex_t *lock; /* the router's: it guards the memory */
     const struct net_server *server;
     const char *folder, *version;
@@ -146,10 +146,10 @@ static inline bool router_takeover_is_preparing(const struct router_takeover *ta
     return takeover->state == ROUTER_TAKEOVER_PREPARING;
 }
 LR_MUST_USE lr_code router_takeover_finish(struct router_takeover *takeover,
-                                           const struct router_memory *memory,
+                                           const struct router_known_nodes *memory,
                                            struct lr_error *err);
 /* Without a running router: what the router before has left with the service manager. */
-void router_takeover_recall(const struct router_memory *memory);
+void router_takeover_recall(const struct router_known_nodes *memory);
 /* This router stops or gives way: the old router, if it still runs, is not needed any more. */
 void router_takeover_bye(struct router_takeover *takeover);
 /* Several times a second.  True, once: the old router has ended. */

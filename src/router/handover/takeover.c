@@ -8,8 +8,8 @@
 #include "base/passing.h"
 #include "base/service.h"
 #include "router/handover/handover.h"
+#include "router/handover/message.h"
 #include "router/handover/secret.h"
-#include "router/handover/words.h"
 
 enum { ANSWER_MS = 60000 }; /* the old router looks often, but its machine may be busy */
 
@@ -46,35 +46,37 @@ static lr_code takeover_fail(struct router_takeover *t, struct lr_error *err)
                           (long)t->pid);
 }
 
-static lr_code say(struct router_takeover *t, struct lr_str text, struct router_words *words,
-                   struct lr_passed *heard, struct lr_error *err)
+static lr_code say(struct router_takeover *t, struct lr_str text,
+                   struct router_handover_message *message, struct lr_passed *heard,
+                   struct lr_error *err)
 {
     lr_code code = lr_passing_send(t->peer, text, NULL, 0, err);
     if (code == LR_OK)
         code = lr_passing_receive(t->peer, true, heard, err);
-    return code == LR_OK ? router_words_read(heard, words, err) : code;
+    return code == LR_OK ? router_handover_message_read(heard, message, err) : code;
 }
 
-static lr_code take_offer(struct router_takeover *t, const struct router_words *words,
+static lr_code take_offer(struct router_takeover *t,
+                          const struct router_handover_message *message,
                           struct lr_passed *heard, struct lr_error *err)
 {
-    size_t at = words->listeners.count;
-    if (words->protocol != ROUTER_HANDOVER_PROTOCOL || words->locks < 1 || words->locks > 2 ||
-        heard->count != at + words->locks)
+    size_t at = message->listeners.count;
+    if (message->protocol != ROUTER_HANDOVER_PROTOCOL || message->locks < 1 ||
+        message->locks > 2 || heard->count != at + message->locks)
         return lr_fail(err, LR_INVALID_ARGUMENT,
                        "the offer of the running router has %zu descriptors for %zu sockets",
                        heard->count, at);
-    t->listeners = words->listeners;
+    t->listeners = message->listeners;
     for (size_t i = 0; i < at; i++) {
         t->is_shared = t->is_shared || t->listeners.all[i].is_shared;
         t->listeners.all[i].is_shared = true; /* until the old router has given way */
         t->listeners.all[i].fd = heard->fds[i];
     }
     t->data_lock.fd = heard->fds[at];
-    if (words->locks == 2)
+    if (message->locks == 2)
         t->database_lock.fd = heard->fds[at + 1];
     heard->count = 0;
-    memcpy(t->version, words->version, sizeof(t->version));
+    memcpy(t->version, message->version, sizeof(t->version));
     return LR_OK;
 }
 
@@ -86,7 +88,7 @@ void router_takeover_init(struct router_takeover *t)
 lr_code router_takeover_ask(struct router_takeover *t, const char *folder, const char *version,
                             bool only_left, struct lr_error *err)
 {
-    struct router_words words;
+    struct router_handover_message message;
     struct lr_passed heard = {.count = 0};
     struct lr_json_writer w;
     struct lr_buf text;
@@ -103,12 +105,12 @@ lr_code router_takeover_ask(struct router_takeover *t, const char *folder, const
     lr_json_writer_init(&w, &text);
     LR_JSON_ITEM(&w, LR_UINT("protocol", ROUTER_HANDOVER_PROTOCOL), LR_TEXT("version", version),
                  LR_TEXT("secret", secret), LR_FLAG("only_left", only_left));
-    code = say(t, lr_buf_str(&text), &words, &heard, err);
+    code = say(t, lr_buf_str(&text), &message, &heard, err);
     lr_buf_free(&text);
-    if (code == LR_OK && only_left && !words.was_left) /* the release before does not ask */
+    if (code == LR_OK && only_left && !message.was_left) /* the release before does not ask */
         code = lr_fail(err, LR_CONFLICT, "it is in service");
     if (code == LR_OK)
-        code = take_offer(t, &words, &heard, err);
+        code = take_offer(t, &message, &heard, err);
     for (size_t i = 0; i < heard.count; i++)
         (void)close(heard.fds[i]);
     if (code != LR_OK)
@@ -143,7 +145,7 @@ static void drop_sockets(struct router_takeover *t)
     }
 }
 
-static void read_memory(const struct router_memory *memory, int fd)
+static void read_memory(const struct router_known_nodes *memory, int fd)
 {
     struct lr_file_map map;
     struct lr_error err;
@@ -151,11 +153,11 @@ static void read_memory(const struct router_memory *memory, int fd)
         lr_log_warn(NULL, "router.memory_not_taken reason=%s", err.text);
         return;
     }
-    router_memory_read(memory, lr_str((const char *)map.data, map.len), lr_clock_ms(NULL));
+    router_known_nodes_read(memory, lr_str((const char *)map.data, map.len), lr_clock_ms(NULL));
     lr_file_unmap(&map);
 }
 
-void router_takeover_recall(const struct router_memory *memory)
+void router_takeover_recall(const struct router_known_nodes *memory)
 {
     int fd = lr_service_take_stored();
     if (fd < 0)
@@ -164,14 +166,14 @@ void router_takeover_recall(const struct router_memory *memory)
     (void)close(fd);
 }
 
-lr_code router_takeover_finish(struct router_takeover *t, const struct router_memory *memory,
-                               struct lr_error *err)
+lr_code router_takeover_finish(struct router_takeover *t,
+                               const struct router_known_nodes *memory, struct lr_error *err)
 {
-    struct router_words words;
+    struct router_handover_message message;
     struct lr_passed heard = {.count = 0};
     lr_code code =
-        say(t, LR_STR_LIT("{\"ready\":true,\"says_bye\":true}"), &words, &heard, err);
-    if (code == LR_OK && !words.is_go)
+        say(t, LR_STR_LIT("{\"ready\":true,\"says_bye\":true}"), &message, &heard, err);
+    if (code == LR_OK && !message.is_go)
         code = lr_fail(err, LR_UPSTREAM, "the running router did not give way");
     if (code == LR_OK && heard.count != 0)
         read_memory(memory, heard.fds[0]);

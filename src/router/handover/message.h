@@ -1,6 +1,6 @@
-/* router/handover/words.h - the texts of a handover.  Unknown members are ignored. */
-#ifndef ROUTER_HANDOVER_WORDS_H
-#define ROUTER_HANDOVER_WORDS_H
+/* router/handover/message.h - the texts of a handover.  Unknown members are ignored. */
+#ifndef ROUTER_HANDOVER_MESSAGE_H
+#define ROUTER_HANDOVER_MESSAGE_H
 
 #include "base/passing.h"
 #include "net/listen.h"
@@ -9,7 +9,7 @@
 enum { ROUTER_HANDOVER_PROTOCOL = 1 };
 #define ROUTER_HANDOVER_NAME "router.sock"
 
-struct router_words {
+struct router_handover_message {
     uint64_t protocol; /* 0: not said */
     char version[32];
     char secret[64]; /* of a new router (secret.h); "": it shows none */
@@ -24,7 +24,8 @@ struct router_words {
 
 /* UNAVAILABLE with the text of "error" where the other router refuses.  INVALID_ARGUMENT: no
  * object. */
-LR_MUST_USE lr_code router_words_read(const struct lr_passed *message, struct router_words *out,
-                                      struct lr_error *err);
+LR_MUST_USE lr_code router_handover_message_read(const struct lr_passed *message,
+                                                 struct router_handover_message *out,
+                                                 struct lr_error *err);
 
 #endif

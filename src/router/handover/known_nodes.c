@@ -1,4 +1,4 @@
-#include "router/handover/memory.h"
+#include "router/handover/known_nodes.h"
 
 #include "base/json.h"
 #include "base/log.h"
@@ -101,7 +101,7 @@ static void known_nodes_write_node(const struct router_node *node, struct lr_buf
     lr_arena_free(&arena);
 }
 
-void router_memory_write(const struct router_memory *memory, struct lr_buf *out)
+void router_known_nodes_write(const struct router_known_nodes *memory, struct lr_buf *out)
 {
     const struct router_node *node;
     lr_buf_add_z(out, "{}\n");
@@ -113,7 +113,7 @@ void router_memory_write(const struct router_memory *memory, struct lr_buf *out)
 
 /* The node joins once more at its next heartbeat: events that its alerts stand on come with
  * that join. */
-static void read_node(const struct router_memory *memory, struct lr_arena *arena,
+static void read_node(const struct router_known_nodes *memory, struct lr_arena *arena,
                       struct lr_str where, struct lr_str line, uint64_t now_ms)
 {
     const struct lr_json *v = NULL;
@@ -137,7 +137,8 @@ static void read_node(const struct router_memory *memory, struct lr_arena *arena
         lr_log_warn(NULL, "router.node_not_taken_over url=%s reason=%s", text, err.text);
 }
 
-void router_memory_read(const struct router_memory *memory, struct lr_str text, uint64_t now_ms)
+void router_known_nodes_read(const struct router_known_nodes *memory, struct lr_str text,
+                             uint64_t now_ms)
 {
     struct lr_arena arena;
     struct lr_str line, where = {0};

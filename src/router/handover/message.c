@@ -1,8 +1,8 @@
-#include "router/handover/words.h"
+#include "router/handover/message.h"
 
 #include "base/json.h"
 
-static bool messages_read_flag(const struct lr_json *v, const char *key)
+static bool message_read_flag(const struct lr_json *v, const char *key)
 {
     bool value;
     return lr_json_bool(lr_json_get(v, key), &value) && value;
@@ -10,7 +10,7 @@ static bool messages_read_flag(const struct lr_json *v, const char *key)
 
 static void read_listener(const struct lr_json *v, struct net_listeners *out)
 {
-    struct net_listener l = {.fd = -1, .is_shared = messages_read_flag(v, "shared")};
+    struct net_listener l = {.fd = -1, .is_shared = message_read_flag(v, "shared")};
     struct lr_str host;
     uint64_t port;
     if (out->count == NET_LISTENERS_MAX || !lr_json_str(lr_json_get(v, "host"), &host) ||
@@ -21,13 +21,13 @@ static void read_listener(const struct lr_json *v, struct net_listeners *out)
     out->all[out->count++] = l;
 }
 
-lr_code router_words_read(const struct lr_passed *message, struct router_words *out,
-                          struct lr_error *err)
+lr_code router_handover_message_read(const struct lr_passed *message,
+                                     struct router_handover_message *out, struct lr_error *err)
 {
     struct lr_arena arena;
     const struct lr_json *v = NULL, *list;
     struct lr_str text;
-    *out = (struct router_words){0};
+    *out = (struct router_handover_message){0};
     lr_arena_init(&arena, 1 << 20);
     lr_code code = lr_json_parse(&arena, lr_str(message->text, message->len), NULL, &v, err);
     if (code == LR_OK && v->type != LR_JSON_OBJECT)
@@ -41,12 +41,12 @@ lr_code router_words_read(const struct lr_passed *message, struct router_words *
         if (lr_json_str(lr_json_get(v, "secret"), &text))
             LR_COPY(out->secret, text);
         (void)lr_json_u64(lr_json_get(v, "locks"), &out->locks);
-        out->is_ready = messages_read_flag(v, "ready");
-        out->is_go = messages_read_flag(v, "go");
-        out->only_left = messages_read_flag(v, "only_left");
-        out->was_left = messages_read_flag(v, "was_left");
-        out->says_bye = messages_read_flag(v, "says_bye");
-        out->is_bye = messages_read_flag(v, "bye");
+        out->is_ready = message_read_flag(v, "ready");
+        out->is_go = message_read_flag(v, "go");
+        out->only_left = message_read_flag(v, "only_left");
+        out->was_left = message_read_flag(v, "was_left");
+        out->says_bye = message_read_flag(v, "says_bye");
+        out->is_bye = message_read_flag(v, "bye");
         list = lr_json_get(v, "listeners");
         for (uint32_t i = 0; lr_json_is(list, LR_JSON_ARRAY) && i < list->count; i++)
             read_listener(&list->items[i], &out->listeners);
