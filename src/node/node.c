@@ -107,7 +107,7 @@ static lr_code choose_device(struct node *node, struct lr_error *err)
                        gpu != NULL ? wanted : "vulkan");
     if (code == LR_OK && is_vulkan) {
         node_pools_replace(&models->pools, models->devices.gpus, models->devices.count);
-        node_look_open(models);
+        node_device_refresh_open(models);
     }
     return code;
 }
@@ -230,8 +230,8 @@ lr_code node_create(struct net_loop *loop, const struct lr_settings *settings,
     if (code == LR_OK)
         node_counts_open(&node->models.counts, lr_settings_str(settings, "data-dir"));
     if (code == LR_OK)
-        code =
-            node_router_link_create(&node->storage, settings, node->secret, &node->link, err);
+        code = node_membership_create(&node->storage, settings, node->secret, &node->membership,
+                                      err);
     if (code != LR_OK) {
         node_destroy(node);
         return code;
@@ -249,8 +249,8 @@ void node_destroy(struct node *node)
 {
     if (node == NULL)
         return;
-    node_look_close(&node->models);
-    node_router_link_destroy(node->link);
+    node_device_refresh_close(&node->models);
+    node_membership_destroy(node->membership);
     net_server_destroy(node->server);
     net_bus_free(&node->events);
     node_storage_close(&node->storage);

@@ -66,7 +66,7 @@ static void drain_step(struct run *run)
         node_model_unload(m, "the node is shutting down");
         node_counter_end(m);
     }
-    bool may_leave = node_router_link_has_told(node->link) ||
+    bool may_leave = node_membership_has_told(node->membership) ||
                      node_now(models) - run->drain_began_ms >= SAY_GOODBYE_MS;
     if (has_workers(models) || !may_leave)
         return;
@@ -312,7 +312,7 @@ lr_code node_run(const struct lr_settings *settings, struct lr_error *err)
     if (code == LR_OK) {
         start_timers(&run);
         preload(run.node);
-        node_router_link_start(run.node->link, port);
+        node_membership_start(run.node->membership, port);
         (void)printf("listening on port %u\n", port);
         (void)fflush(stdout);
         net_service_ready(loop, &run.watchdog);

@@ -40,7 +40,7 @@ enum node_peer_state {
 enum node_peer_word { NODE_PEER_JOIN, NODE_PEER_HEARTBEAT };
 
 struct node_peer {
-    struct node_router_link *link;
+    struct node_membership *membership;
     char router[300];          /* URL; "": this place is free */
     struct node_source source; /* what it has registered */
     enum node_peer_state state;

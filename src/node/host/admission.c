@@ -258,7 +258,7 @@ void node_plan_room(const struct node_models *models, uint32_t pool, uint64_t ne
                 out->claims[out->count++] = (struct node_claim){
                     .owner = w,
                     .bytes = held_of(w, pool),
-                    .reclaimable = w->pool == pool ? node_grant_reclaimable(w) : 0,
+                    .reclaimable = w->pool == pool ? node_kv_limit_reclaimable(w) : 0,
                     .measured = w->pool == pool ? w->measured : 0,
                     /* An extra replica goes before the only one of another model. */
                     .last_used_ms = node_replica_is_extra(w->replica) ? 0 : m->last_used_ms,
@@ -350,7 +350,7 @@ static void admission_make_room(struct node_model *model)
     model->wants_room = true;
     model->room_pool = pool;
     model->wants_room_seq = model->queue != NULL ? model->queue->seq : models->next_seq;
-    (void)node_grant_reclaim(&room); /* each answer leads back here */
+    (void)node_kv_limit_reclaim(&room); /* each answer leads back here */
     for (size_t i = 0; i < room.count; i++) {
         const struct node_worker *owner = room.claims[i].owner;
         struct node_replica *victim = owner->replica;
@@ -532,11 +532,11 @@ void node_admit(struct node_model *model)
         model->short_pools = 0;
         node_breaker_try(&model->breaker);
         node_model_move(model, NODE_MODEL_STARTING, NULL);
-        model->awaits_look = is_on_device(model) &&
-                             (was_short || has_told_others(&model->models->pools)) &&
-                             node_look(model->models);
+        model->awaits_refresh = is_on_device(model) &&
+                                (was_short || has_told_others(&model->models->pools)) &&
+                                node_device_refresh(model->models);
     }
-    if (model->state != NODE_MODEL_STARTING || model->probe != NULL || model->awaits_look)
+    if (model->state != NODE_MODEL_STARTING || model->probe != NULL || model->awaits_refresh)
         return;
     const char *artifact = node_artifact_of(model);
     if (artifact != NULL && node_is_directml(artifact, &err)) {

@@ -44,7 +44,7 @@ static void opened(struct node_worker *w, const struct wire_frame *frame)
     bool is_candidate = w == w->replica->candidate;
     node_worker_move(w, is_candidate ? NODE_WORKER_PROVING : NODE_WORKER_READY);
     w->opened_ms = node_now(w->models);
-    node_grant_begin(w);
+    node_kv_limit_begin(w);
     model->load_ms = w->opened_ms - w->started_ms;
     lr_log_info(NULL,
                 "worker.ready model=%s pid=%d engine=%s version=%s ms=%" PRIu64
@@ -215,11 +215,11 @@ static void frames_on_frame(struct node_worker *w, const struct wire_frame *fram
     case WIRE_TICK:
         (void)!wire_tick_decode(frame->body, &w->stats, NULL);
         step_survived(w);
-        node_grant_settle(w, false);
+        node_kv_limit_settle(w, false);
         break;
     case WIRE_LIMITED:
         if (wire_u64_decode(frame->body, &limit, NULL) == LR_OK)
-            node_grant_settle(w, limit == w->kv_sent);
+            node_kv_limit_settle(w, limit == w->kv_sent);
         break;
     case WIRE_ENTER:
         frames_enter(w, frame);

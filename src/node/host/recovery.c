@@ -115,7 +115,7 @@ static bool takes_request(struct node_model *model)
         return node_breaker_takes_request(&model->breaker, node_now(model->models));
     /* A look at the memory is no try: it is free.  A list of Vulkan's devices that comes later
      * leads back to this model (node_admit_waiting). */
-    (void)node_look(model->models);
+    (void)node_device_refresh(model->models);
     node_measure(model->models);
     return has_room_again(model);
 }

@@ -53,7 +53,7 @@ static bool both_fit(const struct node_replica *replica)
     /* What is reclaimed is there after a step at most: long before the candidate has read its
      * files. */
     if (room.plan == NODE_PLAN_RECLAIM)
-        (void)node_grant_reclaim(&room);
+        (void)node_kv_limit_reclaim(&room);
     return room.plan <= NODE_PLAN_RECLAIM;
 }
 

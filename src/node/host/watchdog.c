@@ -146,9 +146,9 @@ void node_memory_watch(struct node_models *models, uint64_t now_ms)
         bool over = node_ledger_over(&pool->state);
         alert(models, pool, over);
         if (over && pool->is_listed)
-            (void)node_look(models); /* other programs may have left */
+            (void)node_device_refresh(models); /* other programs may have left */
         /* Caches shrink before models go. */
-        if (!node_grant_watch(models, i) && over)
+        if (!node_kv_limit_watch(models, i) && over)
             relieve(models, i, now_ms);
     }
 }

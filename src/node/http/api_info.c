@@ -223,7 +223,7 @@ lr_code node_api_model_delete(struct node *node, struct net_request *req, struct
 lr_code node_api_heartbeat(struct node *node, struct net_request *req, struct lr_error *err)
 {
     (void)err;
-    node_router_link_hurry(node->link);
+    node_membership_hurry(node->membership);
     net_respond(req, 200, "application/json", LR_STR_LIT("{}"));
     return LR_OK;
 }

@@ -1,7 +1,7 @@
 /* node/http/probes.c - how the node fares: GET /health for routers, /livez and /readyz for
  * supervisors and load balancers. */
 #include "net/probe.h"
-#include "node/fleet/router_link.h"
+#include "node/fleet/membership.h"
 #include "node/http/api.h"
 
 enum { BODY_BYTES = 64 << 10 };
@@ -35,7 +35,7 @@ lr_code node_api_health(struct node *node, struct net_request *req, struct lr_er
     if (stalled != NULL)
         lr_json_member_z(w, "model", stalled->id);
     lr_json_member_z(w, "device", node->models.devices.kind);
-    node_router_link_put(node->link, w);
+    node_membership_put(node->membership, w);
     LR_JSON_MEMBERS(w, LR_UINT("models_ready", ready),
                     LR_UINT("requests", node->models.generations.used),
                     LR_UINT("uptime_ms", node_now(&node->models) - node->started_ms));
@@ -62,7 +62,7 @@ lr_code node_api_readyz(struct node *node, struct net_request *req, struct lr_er
     struct net_check checks[] = {
         {"accepting", true, !node->models.is_draining, "the node is shutting down",
          "none: its requests go to other nodes"},
-        {"router", true, node_router_link_is_joined(node->link),
+        {"router", true, node_membership_is_joined(node->membership),
          "no router that the node has joined answers",
          "look for router. lines in the node's log; check --router, the join token and the "
          "network"},

@@ -9,7 +9,7 @@
 #include "base/settings.h"
 #include "net/bus.h"
 #include "node/fetch/storage.h"
-#include "node/fleet/router_link.h"
+#include "node/fleet/membership.h"
 #include "node/models/models.h"
 #include "node/workers/engines.h"
 
@@ -33,7 +33,7 @@ struct node {
     struct node_engines engines;
     struct node_launcher launcher;
     struct node_storage storage;
-    struct node_router_link *link; /* owned */
+    struct node_membership *membership; /* owned */
 };
 
 /* node.c: reads settings, scans engines and models, starts nothing.  `loop` is borrowed and

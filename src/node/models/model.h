@@ -99,7 +99,7 @@ struct node_model {
     uint64_t refused_pools; /* GPUs that its engine cannot use, whatever memory they have: too
                              * old, for instance (node_pool_bit) */
     struct node_library *refused_by; /* reference: the version that said so; NULL: none */
-    bool awaits_look;                /* STARTING: for Vulkan's list (look.h) */
+    bool awaits_refresh;             /* STARTING: for Vulkan's list (device_refresh.h) */
     bool wants_probe; /* the need is of an earlier load, and the free memory may have changed */
 
     bool is_pinned;

@@ -12,11 +12,11 @@
 #include "net/loop.h"
 #include "node/models/batch.h"
 #include "node/models/counts.h"
+#include "node/models/device_refresh.h"
 #include "node/models/devices.h"
-#include "node/models/grant.h"
-#include "node/models/look.h"
-#include "node/models/memory.h"
+#include "node/models/kv_limit.h"
 #include "node/models/model.h"
+#include "node/models/pools.h"
 
 struct node_storage;
 
@@ -52,12 +52,12 @@ struct node_models {
 
     struct node_model *first; /* owned by the storage */
     struct node_pools pools;
-    struct node_look look;             /* at those that Vulkan lists */
-    struct lr_slots generations;       /* struct node_generation by its id */
-    uint64_t next_seq;                 /* of generations, in order of arrival */
-    struct node_batch batch;           /* answers that wait for the end of a read */
-    struct lr_buf scratch;             /* one frame being encoded */
-    struct chat_prefix_index prefixes; /* of workers; made when first needed */
+    struct node_device_refresh refresh; /* at those that Vulkan lists */
+    struct lr_slots generations;        /* struct node_generation by its id */
+    uint64_t next_seq;                  /* of generations, in order of arrival */
+    struct node_batch batch;            /* answers that wait for the end of a read */
+    struct lr_buf scratch;              /* one frame being encoded */
+    struct chat_prefix_index prefixes;  /* of workers; made when first needed */
     struct {
         uint64_t requests, tokens, errors, cancelled, worker_starts, worker_deaths,
             watchdog_kills, evictions, reloads, alerts;

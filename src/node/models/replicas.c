@@ -417,7 +417,7 @@ static void replicas_grow(struct node_model *m, uint32_t missing, uint64_t now,
         if (room.plan != NODE_PLAN_FITS) {
             m->wants_extra = true; /* nobody takes meanwhile what others give back */
             m->extra_pool = pool;
-            (void)node_grant_reclaim(&room);
+            (void)node_kv_limit_reclaim(&room);
             (void)snprintf(why, NODE_REASON_MAX,
                            "a replica waits for KV memory that other models give back");
             return;

@@ -63,7 +63,7 @@ struct node_worker {
     uint32_t pool;     /* the replica's when it was started */
     uint64_t base;     /* bytes that it was started with */
     uint64_t reserved; /* bytes in the ledger: with the KV limit instead of the stated KV */
-    uint64_t kv_limit; /* KV memory that it may hold (node/models/grant.h) */
+    uint64_t kv_limit; /* KV memory that it may hold (node/models/kv_limit.h) */
     uint64_t kv_sent;  /* the limit that it was told last */
     bool awaits_kv;    /* it has not answered that yet */
     uint64_t measured; /* bytes the system says it uses */

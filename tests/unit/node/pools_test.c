@@ -266,13 +266,13 @@ static void add_card_beside(uint64_t others)
     add_card_and_integrated(1, 1); /* sets the kind of devices */
     game_card.budget = game_card.memory - others;
     node_pools_replace(&all.pools, &game_card, 1);
-    all.look.begin = begin_list;
+    all.refresh.begin = begin_list;
 }
 
 static void is_listed_with(uint64_t others)
 {
     game_card.budget = game_card.memory - others;
-    node_looked(&all, &game_card, 1);
+    node_device_refreshed(&all, &game_card, 1);
 }
 
 static void memory_that_a_game_has_given_back_is_found_before_a_load(void **state)
@@ -307,7 +307,7 @@ static void a_load_asks_for_one_list_and_lists_are_ten_seconds_apart(void **stat
     lr_fake_clock_advance_ms(&time_, 10000);
     node_model_load(model);
     assert_int_equal(lists, 2);
-    node_looked(&all, NULL, 0); /* the list could not be read */
+    node_device_refreshed(&all, NULL, 0); /* the list could not be read */
     probed(14 * GB);
     assert_int_equal(model->state, NODE_MODEL_WAITING);
 }
@@ -414,15 +414,15 @@ static void open_list(void)
 {
     add_card_beside(14 * GB);
     assert_int_equal(net_loop_create(&all.loop, NULL), LR_OK);
-    node_look_open(&all);
-    assert_true(node_look(&all));
-    assert_true(node_look(&all)); /* the same one */
+    node_device_refresh_open(&all);
+    assert_true(node_device_refresh(&all));
+    assert_true(node_device_refresh(&all)); /* the same one */
 }
 
 static void stop_when_listed(void *arg)
 {
     (void)arg;
-    if (!all.look.is_running)
+    if (!all.refresh.is_running)
         net_loop_stop(all.loop);
 }
 
@@ -433,7 +433,7 @@ static void a_list_is_read_while_the_loop_goes_on(void **state)
     (void)net_timer_start(all.loop, 1, 1, stop_when_listed, NULL);
     net_loop_run(all.loop);
     assert_int_equal(all.pools.pool[1].state.used, 4 * GB);
-    node_look_close(&all);
+    node_device_refresh_close(&all);
     net_loop_destroy(all.loop);
 }
 
@@ -441,7 +441,7 @@ static void a_node_that_ends_while_a_list_is_read_does_not_use_it(void **state)
 {
     (void)state;
     open_list();
-    node_look_close(&all);
+    node_device_refresh_close(&all);
     net_loop_destroy(all.loop); /* waits for the list */
     assert_int_equal(all.pools.pool[1].state.used, 14 * GB);
 }

@@ -324,7 +324,7 @@ static void is_full(struct node_worker *w)
 {
     w->stats.kv_bytes = w->stats.kv_bytes_in_use = w->kv_limit;
     w->stats.kv_bytes_reclaimable = 0;
-    node_grant_settle(w, true);
+    node_kv_limit_settle(w, true);
 }
 
 static void kv_memory_grows_while_a_model_waits_for_memory_of_another_gpu(void **state)
@@ -335,10 +335,10 @@ static void kv_memory_grows_while_a_model_waits_for_memory_of_another_gpu(void *
     models[1].wants_room = true; /* as long as others must leave there */
     models[1].room_pool = w->pool;
     is_full(w);
-    (void)node_grant_watch(&all, w->pool);
+    (void)node_kv_limit_watch(&all, w->pool);
     assert_int_equal(w->kv_limit, 100 * MB);
     models[1].room_pool = 3 - w->pool;
-    (void)node_grant_watch(&all, w->pool);
+    (void)node_kv_limit_watch(&all, w->pool);
     assert_int_equal(w->kv_limit, 150 * MB);
     models[1].wants_room = false;
 }
@@ -352,7 +352,7 @@ static void kv_memory_grows_while_a_replica_waits_for_memory_of_another_gpu(void
     assert_int_not_equal(one->pool, two->pool);
     for (size_t i = 0; i < 8; i++) {
         is_full(two);
-        (void)node_grant_watch(&all, two->pool);
+        (void)node_kv_limit_watch(&all, two->pool);
     }
     is_full(two);
     assert_true(two->reserved > 900ull * MB);
@@ -367,15 +367,15 @@ static void kv_memory_grows_while_a_replica_waits_for_memory_of_another_gpu(void
     assert_int_equal(two->proc->last, WIRE_LIMIT_KV);
 
     is_full(one);
-    (void)node_grant_watch(&all, one->pool);
+    (void)node_kv_limit_watch(&all, one->pool);
     assert_int_equal(one->kv_limit, 150 * MB);
 
     /* What the other model gives back is not the other model's again. */
     two->stats.kv_bytes = two->kv_sent;
     two->stats.kv_bytes_in_use = two->kv_sent;
-    node_grant_settle(two, true);
+    node_kv_limit_settle(two, true);
     uint64_t given = two->kv_limit;
-    (void)node_grant_watch(&all, two->pool);
+    (void)node_kv_limit_watch(&all, two->pool);
     assert_int_equal(two->kv_limit, given);
     watch();
     assert_int_equal(model->replicas[1].pool, two->pool);

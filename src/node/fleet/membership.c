@@ -1,4 +1,4 @@
-#include "node/fleet/router_link.h"
+#include "node/fleet/membership.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -36,7 +36,7 @@ struct identity {
     char secret[NODE_SECRET_MAX];
 };
 
-struct node_router_link {
+struct node_membership {
     const struct lr_settings *settings; /* borrowed, as the next three */
     struct node_storage *storage;
     struct node_models *models;
@@ -105,83 +105,86 @@ static lr_code open_identity(struct identity *out, const char *data_dir, struct 
 /* ---- life ---- */
 
 /* What is needed to talk to routers. */
-static lr_code membership_prepare(struct node_router_link *link, struct lr_error *err)
+static lr_code membership_prepare(struct node_membership *membership, struct lr_error *err)
 {
-    const struct lr_settings *s = link->settings;
+    const struct lr_settings *s = membership->settings;
     const char *data_dir = lr_settings_str(s, "data-dir");
     struct net_url url;
     struct net_tls *tls = NULL;
-    lr_code code = net_url_parse(link->router, &url, err);
+    lr_code code = net_url_parse(membership->router, &url, err);
     if (code == LR_OK)
-        code = lr_settings_secret(s, "token", link->token, sizeof(link->token), err);
+        code =
+            lr_settings_secret(s, "token", membership->token, sizeof(membership->token), err);
     if (code == LR_OK)
-        code = open_identity(&link->identity, data_dir, err);
+        code = open_identity(&membership->identity, data_dir, err);
     if (code == LR_OK)
-        code = lr_path_join(link->routers_file, data_dir, LR_STR_LIT("node-routers.json"), err);
+        code = lr_path_join(membership->routers_file, data_dir, LR_STR_LIT("node-routers.json"),
+                            err);
     if (code == LR_OK)
         code = net_settings_client_tls(s, &tls, err);
     if (code == LR_OK)
-        code = net_client_create(link->models->loop, &(struct net_client_config){.tls = tls},
-                                 &link->client, err);
+        code =
+            net_client_create(membership->models->loop, &(struct net_client_config){.tls = tls},
+                              &membership->client, err);
     net_tls_destroy(tls);
     if (code == LR_OK)
-        link->registry = node_registry_create(link->storage, link->client, link->secret);
-    if (code == LR_OK && link->secret[0] == '\0')
-        memcpy(link->secret, link->identity.secret, NODE_SECRET_MAX);
+        membership->registry =
+            node_registry_create(membership->storage, membership->client, membership->secret);
+    if (code == LR_OK && membership->secret[0] == '\0')
+        memcpy(membership->secret, membership->identity.secret, NODE_SECRET_MAX);
     return code;
 }
 
-lr_code node_router_link_create(struct node_storage *storage,
-                                const struct lr_settings *settings,
-                                char secret[NODE_SECRET_MAX], struct node_router_link **out,
-                                struct lr_error *err)
+lr_code node_membership_create(struct node_storage *storage, const struct lr_settings *settings,
+                               char secret[NODE_SECRET_MAX], struct node_membership **out,
+                               struct lr_error *err)
 {
     const char *name = lr_settings_str(settings, "node-name");
-    struct node_router_link *link = *out = net_alloc(sizeof(*link));
-    link->settings = settings;
-    link->storage = storage;
-    link->models = storage->models;
-    link->secret = secret;
-    link->epoch = 1 + lr_random_below(UINT64_C(1) << 50);
-    link->router = lr_settings_str(settings, "router");
-    lr_buf_init(&link->body, BODY_BYTES);
+    struct node_membership *membership = *out = net_alloc(sizeof(*membership));
+    membership->settings = settings;
+    membership->storage = storage;
+    membership->models = storage->models;
+    membership->secret = secret;
+    membership->epoch = 1 + lr_random_below(UINT64_C(1) << 50);
+    membership->router = lr_settings_str(settings, "router");
+    lr_buf_init(&membership->body, BODY_BYTES);
     if (name != NULL)
-        (void)snprintf(link->name, sizeof(link->name), "%s", name);
-    else if (!lr_host_name(link->name, sizeof(link->name) - 1))
-        (void)snprintf(link->name, sizeof(link->name), "node");
-    return link->router != NULL ? membership_prepare(link, err) : LR_OK;
+        (void)snprintf(membership->name, sizeof(membership->name), "%s", name);
+    else if (!lr_host_name(membership->name, sizeof(membership->name) - 1))
+        (void)snprintf(membership->name, sizeof(membership->name), "node");
+    return membership->router != NULL ? membership_prepare(membership, err) : LR_OK;
 }
 
-void node_router_link_destroy(struct node_router_link *link)
+void node_membership_destroy(struct node_membership *membership)
 {
-    if (link == NULL)
+    if (membership == NULL)
         return;
-    net_timer_stop(link->timer);
-    node_registry_destroy(link->registry);
-    net_client_destroy(link->client);
-    lr_buf_free(&link->body);
-    free(link);
+    net_timer_stop(membership->timer);
+    node_registry_destroy(membership->registry);
+    net_client_destroy(membership->client);
+    lr_buf_free(&membership->body);
+    free(membership);
 }
 
 /* ---- talking ---- */
 
 static bool write_body(struct node_peer *peer)
 {
-    struct node_router_link *link = peer->link;
+    struct node_membership *membership = peer->membership;
     struct wire_join join = {
-        .node_id = lr_str_z(link->identity.id),
-        .name = lr_str_z(link->name),
-        .url = lr_str_z(lr_settings_str(link->settings, "advertise")),
-        .port = link->port,
-        .has_tls = lr_settings_str(link->settings, "tls-cert") != NULL,
-        .secret = lr_str_z(link->secret),
-        .state.epoch = link->epoch,
+        .node_id = lr_str_z(membership->identity.id),
+        .name = lr_str_z(membership->name),
+        .url = lr_str_z(lr_settings_str(membership->settings, "advertise")),
+        .port = membership->port,
+        .has_tls = lr_settings_str(membership->settings, "tls-cert") != NULL,
+        .secret = lr_str_z(membership->secret),
+        .state.epoch = membership->epoch,
     };
     peer->telling_events = peer->told_events;
     return peer->word == NODE_PEER_JOIN
-               ? node_report_join(link->models, &join, &link->body)
-               : node_report_heartbeat(link->models, link->epoch, peer->protocol,
-                                       &peer->telling_events, &link->body);
+               ? node_report_join(membership->models, &join, &membership->body)
+               : node_report_heartbeat(membership->models, membership->epoch, peer->protocol,
+                                       &peer->telling_events, &membership->body);
 }
 
 static void say_trouble(struct node_peer *peer, const char *what, const char *why)
@@ -215,11 +218,11 @@ static void say_refused(struct node_peer *peer, const struct net_reply *reply)
 /* ---- which routers there are ---- */
 
 /* url "": a free place. */
-static struct node_peer *find_peer(struct node_router_link *link, struct lr_str url)
+static struct node_peer *find_peer(struct node_membership *membership, struct lr_str url)
 {
     for (size_t i = 0; i < PEERS_MAX; i++)
-        if (lr_str_eq_z(url, link->peers[i].router))
-            return &link->peers[i];
+        if (lr_str_eq_z(url, membership->peers[i].router))
+            return &membership->peers[i];
     return NULL;
 }
 
@@ -233,22 +236,22 @@ static void forget_peer(struct node_peer *peer)
     lr_log_info(NULL, "router.forgotten router=%s", peer->router);
     if (peer->call != NULL)
         net_call_cancel(peer->call);
-    node_registry_forget(peer->link->registry, &peer->source);
+    node_registry_forget(peer->membership->registry, &peer->source);
     *peer = (struct node_peer){0};
 }
 
 /* False: the router is known, its URL is none, or there is no place for it. */
-static bool add_peer(struct node_router_link *link, struct lr_str url)
+static bool add_peer(struct node_membership *membership, struct lr_str url)
 {
     struct net_url parsed;
     char text[300];
-    struct node_peer *peer = find_peer(link, (struct lr_str){0});
-    if (peer == NULL || url.len >= sizeof(text) || find_peer(link, url) != NULL)
+    struct node_peer *peer = find_peer(membership, (struct lr_str){0});
+    if (peer == NULL || url.len >= sizeof(text) || find_peer(membership, url) != NULL)
         return false;
     (void)snprintf(text, sizeof(text), LR_STR_FMT, LR_STR_ARG(url));
     if (net_url_parse(text, &parsed, NULL) != LR_OK)
         return false;
-    *peer = (struct node_peer){.link = link};
+    *peer = (struct node_peer){.membership = membership};
     memcpy(peer->router, text, sizeof(text));
     peer->source.url = peer->router;
     return true;
@@ -256,7 +259,7 @@ static bool add_peer(struct node_router_link *link, struct lr_str url)
 
 /* Writes the URL that the operator named, then the routers that it told of.  A node that starts
  * while the named router is away joins the others. */
-static void remember_routers(struct node_router_link *link)
+static void remember_routers(struct node_membership *membership)
 {
     struct lr_error err;
     struct lr_buf text;
@@ -265,31 +268,32 @@ static void remember_routers(struct node_router_link *link)
     lr_json_writer_init(&w, &text);
     lr_json_begin_array(&w);
     for (size_t i = 0; i < PEERS_MAX; i++)
-        if (link->peers[i].router[0] != '\0')
-            lr_json_put_z(&w, link->peers[i].router);
+        if (membership->peers[i].router[0] != '\0')
+            lr_json_put_z(&w, membership->peers[i].router);
     lr_json_end_array(&w);
     lr_code code =
-        text.failed ? lr_fail(&err, LR_OUT_OF_RAM, "no memory for the list of routers")
-                    : lr_file_write_atomic(link->routers_file, lr_buf_str(&text), 0600, &err);
+        text.failed
+            ? lr_fail(&err, LR_OUT_OF_RAM, "no memory for the list of routers")
+            : lr_file_write_atomic(membership->routers_file, lr_buf_str(&text), 0600, &err);
     if (code != LR_OK)
         lr_log_warn(NULL, "router.not_remembered reason=%s", err.text);
     lr_buf_free(&text);
 }
 
 /* Adds the routers of the last run.  A list of another named router is of another fleet. */
-static void recall_routers(struct node_router_link *link)
+static void recall_routers(struct node_membership *membership)
 {
     struct lr_arena arena;
     struct lr_str text, url;
     const struct lr_json *list = NULL;
     lr_arena_init(&arena, 64 << 10);
-    if (lr_file_read(&arena, link->routers_file, ROUTERS_BYTES, &text, NULL) == LR_OK &&
+    if (lr_file_read(&arena, membership->routers_file, ROUTERS_BYTES, &text, NULL) == LR_OK &&
         lr_json_parse(&arena, text, NULL, &list, NULL) == LR_OK &&
         list->type == LR_JSON_ARRAY && list->count != 0 && lr_json_str(&list->items[0], &url) &&
-        lr_str_eq_z(url, link->peers[0].router)) {
+        lr_str_eq_z(url, membership->peers[0].router)) {
         for (uint32_t i = 1; i < list->count; i++)
             if (lr_json_str(&list->items[i], &url))
-                (void)add_peer(link, url);
+                (void)add_peer(membership, url);
     }
     lr_arena_free(&arena);
 }
@@ -308,12 +312,12 @@ static bool membership_is_named(const struct wire_fleet_reply *reply,
  * either.  The router that the operator named stays. */
 static void learn_routers(struct node_peer *peer, const struct wire_fleet_reply *reply)
 {
-    struct node_router_link *link = peer->link;
+    struct node_membership *membership = peer->membership;
     bool has_changed = false;
     if (!reply->names_routers)
         return;
     for (size_t i = 1; i < PEERS_MAX; i++) {
-        struct node_peer *other = &link->peers[i];
+        struct node_peer *other = &membership->peers[i];
         if (other->router[0] != '\0' && other != peer && !answers(other) &&
             !membership_is_named(reply, other)) {
             forget_peer(other);
@@ -323,9 +327,9 @@ static void learn_routers(struct node_peer *peer, const struct wire_fleet_reply 
     /* A router alone names itself as it sees itself, which may differ from the address we
      * were given: nothing to learn. */
     for (size_t i = 0; reply->router_count > 1 && i < reply->router_count; i++)
-        has_changed = add_peer(link, reply->routers[i]) || has_changed;
+        has_changed = add_peer(membership, reply->routers[i]) || has_changed;
     if (has_changed)
-        remember_routers(link);
+        remember_routers(membership);
 }
 
 /* A router of another protocol than before begins with a join, too: it is another process.  A
@@ -335,7 +339,7 @@ static void agree(struct node_peer *peer, const struct wire_fleet_reply *reply)
     uint32_t common = wire_protocol_common(reply->protocol);
     peer->protocol = common != 0 ? common : WIRE_PROTOCOL_FIRST;
     lr_log_info(NULL, "router.joined router=%s node=%s protocol=%u", peer->router,
-                peer->link->identity.id, peer->protocol);
+                peer->membership->identity.id, peer->protocol);
 }
 
 static void take_reply(struct node_peer *peer, struct lr_str text)
@@ -348,7 +352,7 @@ static void take_reply(struct node_peer *peer, struct lr_str text)
             agree(peer, &reply);
         if (reply.must_join)
             node_peer_move(peer, NODE_PEER_OUTDATED);
-        node_registry_heard(peer->link->registry, &peer->source, &reply);
+        node_registry_heard(peer->membership->registry, &peer->source, &reply);
         learn_routers(peer, &reply);
     }
     lr_arena_free(&arena);
@@ -360,7 +364,7 @@ static void take_reply(struct node_peer *peer, struct lr_str text)
  * that share its database. */
 static bool has_token(const struct node_peer *peer)
 {
-    return peer == &peer->link->peers[0] && peer->link->token[0] != '\0';
+    return peer == &peer->membership->peers[0] && peer->membership->token[0] != '\0';
 }
 
 static void on_accepted(struct node_peer *peer, const struct net_reply *reply)
@@ -400,7 +404,7 @@ static void membership_on_reply(void *arg, const struct lr_error *err,
          * and one that is started anew is back.  Who leaves misses nobody. */
         if (answers(peer))
             node_peer_move(peer, NODE_PEER_SILENT);
-        else if (!peer->link->models->is_draining)
+        else if (!peer->membership->models->is_draining)
             say_trouble(peer, peer->word == NODE_PEER_JOIN ? "join" : "heartbeat", err->text);
     } else if (reply->status == 200) {
         on_accepted(peer, reply);
@@ -414,7 +418,7 @@ static void membership_on_reply(void *arg, const struct lr_error *err,
 
 static void speak(struct node_peer *peer)
 {
-    struct node_router_link *link = peer->link;
+    struct node_membership *membership = peer->membership;
     char url[600];
     struct lr_error err;
     bool join = peer->word == NODE_PEER_JOIN;
@@ -424,17 +428,18 @@ static void speak(struct node_peer *peer)
         (void)snprintf(url, sizeof(url), "%s/v0/nodes/join", peer->router);
     else
         (void)snprintf(url, sizeof(url), "%s/v0/nodes/%s/heartbeat", peer->router,
-                       link->identity.id);
+                       membership->identity.id);
     struct net_call_config config = {
         .url = url,
-        .bearer = peer->state == NODE_PEER_TOKEN ? link->token : link->secret,
+        .bearer = peer->state == NODE_PEER_TOKEN ? membership->token : membership->secret,
         .content_type = "application/json",
-        .body = lr_buf_str(&link->body),
+        .body = lr_buf_str(&membership->body),
         .connect_timeout_ms = CALL_MS,
         .response_timeout_ms = join ? JOIN_MS : CALL_MS,
         .max_response_bytes = 1 << 20,
     };
-    if (net_fetch(link->client, &config, membership_on_reply, peer, &peer->call, &err) != LR_OK)
+    if (net_fetch(membership->client, &config, membership_on_reply, peer, &peer->call, &err) !=
+        LR_OK)
         say_trouble(peer, "call", err.text);
 }
 
@@ -454,58 +459,59 @@ static void look_after(struct node_peer *peer, uint64_t now, uint64_t models, ui
 
 static void membership_on_timer(void *arg)
 {
-    struct node_router_link *link = arg;
-    uint64_t now = node_now(link->models);
-    uint64_t models = node_report_signature(link->models, false),
-             states = node_report_signature(link->models, true);
+    struct node_membership *membership = arg;
+    uint64_t now = node_now(membership->models);
+    uint64_t models = node_report_signature(membership->models, false),
+             states = node_report_signature(membership->models, true);
     for (size_t i = 0; i < PEERS_MAX; i++)
-        if (link->peers[i].router[0] != '\0')
-            look_after(&link->peers[i], now, models, states);
+        if (membership->peers[i].router[0] != '\0')
+            look_after(&membership->peers[i], now, models, states);
 }
 
-void node_router_link_start(struct node_router_link *link, uint16_t port)
+void node_membership_start(struct node_membership *membership, uint16_t port)
 {
-    link->port = port;
-    if (link->router == NULL)
+    membership->port = port;
+    if (membership->router == NULL)
         return;
-    struct lr_str url = lr_str_z(link->router);
+    struct lr_str url = lr_str_z(membership->router);
     while (url.len != 0 && url.ptr[url.len - 1] == '/')
         url.len--;
-    (void)add_peer(link, url);
-    recall_routers(link);
-    link->timer = net_timer_start(link->models->loop, 1, LOOK_MS, membership_on_timer, link);
+    (void)add_peer(membership, url);
+    recall_routers(membership);
+    membership->timer =
+        net_timer_start(membership->models->loop, 1, LOOK_MS, membership_on_timer, membership);
 }
 
-bool node_router_link_has_told(const struct node_router_link *link)
+bool node_membership_has_told(const struct node_membership *membership)
 {
-    uint64_t states = node_report_signature(link->models, true);
+    uint64_t states = node_report_signature(membership->models, true);
     for (size_t i = 0; i < PEERS_MAX; i++) {
-        const struct node_peer *peer = &link->peers[i];
+        const struct node_peer *peer = &membership->peers[i];
         if (node_peer_is_joined(peer) && (peer->call != NULL || peer->told_signature != states))
             return false;
     }
     return true;
 }
 
-bool node_router_link_is_joined(const struct node_router_link *link)
+bool node_membership_is_joined(const struct node_membership *membership)
 {
-    bool is_joined = link->router == NULL;
+    bool is_joined = membership->router == NULL;
     for (size_t i = 0; i < PEERS_MAX; i++)
-        is_joined = is_joined || answers(&link->peers[i]);
+        is_joined = is_joined || answers(&membership->peers[i]);
     return is_joined;
 }
 
-void node_router_link_put(const struct node_router_link *link, struct lr_json_writer *w)
+void node_membership_put(const struct node_membership *membership, struct lr_json_writer *w)
 {
-    if (link->router == NULL)
+    if (membership->router == NULL)
         return;
-    lr_json_member_z(w, "node_id", link->identity.id);
-    lr_json_member_u64(w, "epoch", link->epoch);
+    lr_json_member_z(w, "node_id", membership->identity.id);
+    lr_json_member_u64(w, "epoch", membership->epoch);
 }
 
-void node_router_link_hurry(struct node_router_link *link)
+void node_membership_hurry(struct node_membership *membership)
 {
     for (size_t i = 0; i < PEERS_MAX; i++)
-        link->peers[i].next_ms = 0;
-    membership_on_timer(link);
+        membership->peers[i].next_ms = 0;
+    membership_on_timer(membership);
 }

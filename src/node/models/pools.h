@@ -1,10 +1,10 @@
-/* node/models/memory.h - how much memory there is: RAM from the kernel, VRAM from NVML or
+/* node/models/pools.h - how much memory there is: RAM from the kernel, VRAM from NVML or
  * Vulkan.
  *
  * Pool 0 is always RAM; the others are GPUs.  Thread: the node's loop.
  */
-#ifndef NODE_MODELS_MEMORY_H
-#define NODE_MODELS_MEMORY_H
+#ifndef NODE_MODELS_POOLS_H
+#define NODE_MODELS_POOLS_H
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -1,4 +1,4 @@
-#include "node/models/memory.h"
+#include "node/models/pools.h"
 
 #include <stdio.h>
 #include <stdlib.h>

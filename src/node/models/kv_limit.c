@@ -1,4 +1,4 @@
-#include "node/models/grant.h"
+#include "node/models/kv_limit.h"
 
 #include <inttypes.h>
 
@@ -32,12 +32,12 @@ static void send_limit(struct node_worker *w, uint64_t bytes)
     (void)node_proc_send(w->proc, lr_buf_str(&models->scratch));
 }
 
-void node_grant_begin(struct node_worker *w)
+void node_kv_limit_begin(struct node_worker *w)
 {
     w->kv_limit = w->kv_sent = w->need.kv;
 }
 
-uint64_t node_grant_reclaimable(const struct node_worker *w)
+uint64_t node_kv_limit_reclaimable(const struct node_worker *w)
 {
     const struct lr_engine_stats *s = &w->stats;
     if (!is_elastic(w) || s->kv_bytes == 0)
@@ -55,7 +55,7 @@ static bool wants_more(const struct node_worker *w)
            used > w->kv_limit / 4 * 3;
 }
 
-void node_grant_settle(struct node_worker *w, bool answered)
+void node_kv_limit_settle(struct node_worker *w, bool answered)
 {
     if (!is_elastic(w))
         return;
@@ -68,10 +68,10 @@ void node_grant_settle(struct node_worker *w, bool answered)
     if (gives || answered) /* also where it gave nothing: then another model must go */
         node_admit_waiting(w->models);
     else if (wants_more(w))
-        (void)node_grant_watch(w->models, w->pool);
+        (void)node_kv_limit_watch(w->models, w->pool);
 }
 
-bool node_grant_reclaim(const struct node_room *room)
+bool node_kv_limit_reclaim(const struct node_room *room)
 {
     bool is_awaited = false;
     for (size_t i = 0; i < room->count; i++) {
@@ -110,7 +110,7 @@ static uint64_t raise_limit(struct node_worker *w, uint64_t spare)
     return spare - more;
 }
 
-bool node_grant_watch(struct node_models *models, uint32_t pool)
+bool node_kv_limit_watch(struct node_models *models, uint32_t pool)
 {
     static struct node_room room;
     const struct node_pool_state *state = &models->pools.pool[pool].state;
@@ -126,7 +126,7 @@ bool node_grant_watch(struct node_models *models, uint32_t pool)
     uint64_t margin = capacity == state->cap ? 0 : state->total / 100;
     if (held > capacity) {
         node_plan_room(models, pool, margin, &room);
-        return node_grant_reclaim(&room);
+        return node_kv_limit_reclaim(&room);
     }
     uint64_t spare = capacity - held > margin ? capacity - held - margin : 0;
     for (size_t i = 0; i < room.count && !is_room_wanted(models, pool); i++)

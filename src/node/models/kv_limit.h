@@ -1,4 +1,4 @@
-/* node/models/grant.h - how much KV memory each worker may hold.
+/* node/models/kv_limit.h - how much KV memory each worker may hold.
  *
  * A worker starts with the KV memory that its engine stated.  Where the engine can change the
  * size (lr_engine_need.kv_most), the node raises the limit while the worker uses most of it and
@@ -13,8 +13,8 @@
  *
  * Thread: the node's loop.
  */
-#ifndef NODE_MODELS_GRANT_H
-#define NODE_MODELS_GRANT_H
+#ifndef NODE_MODELS_KV_LIMIT_H
+#define NODE_MODELS_KV_LIMIT_H
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -24,15 +24,15 @@ struct node_room;
 struct node_worker;
 
 /* The worker has opened its model. */
-void node_grant_begin(struct node_worker *worker);
+void node_kv_limit_begin(struct node_worker *worker);
 /* What the worker could give back. */
-uint64_t node_grant_reclaimable(const struct node_worker *worker);
+uint64_t node_kv_limit_reclaimable(const struct node_worker *worker);
 /* The worker's figures are new; `answered`: it has obeyed the limit that it was sent last. */
-void node_grant_settle(struct node_worker *worker, bool answered);
+void node_kv_limit_settle(struct node_worker *worker, bool answered);
 /* Asks for what a plan says that workers give back.  True: an answer is awaited. */
-bool node_grant_reclaim(const struct node_room *room);
+bool node_kv_limit_reclaim(const struct node_room *room);
 /* Raises the limit of workers that use most of theirs, and lowers limits where others use more
  * than is left for us.  Once a second.  True: memory is on its way back. */
-bool node_grant_watch(struct node_models *models, uint32_t pool);
+bool node_kv_limit_watch(struct node_models *models, uint32_t pool);
 
 #endif
