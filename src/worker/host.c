@@ -12,7 +12,7 @@ enum { LOG_TEXT_MAX = 4096, FRAME_MAX = 4 << 20 };
 void worker_host_flush(struct worker_host *host)
 {
     if (host->out.len != 0 || host->out.failed)
-        worker_link_send(host->link, &host->out);
+        worker_pipes_send(host->pipes, &host->out);
 }
 
 static void on_log(void *ctx, int32_t level, const char *event, const char *text)
@@ -26,7 +26,7 @@ static void on_log(void *ctx, int32_t level, const char *event, const char *text
         .text = lr_str_sub(lr_str_z(text), 0, LOG_TEXT_MAX),
     };
     wire_log_encode(&out, &m);
-    worker_link_send(host->link, &out);
+    worker_pipes_send(host->pipes, &out);
     lr_buf_free(&out);
 }
 
@@ -35,7 +35,7 @@ static int32_t on_progress(void *ctx, const char *phase, uint64_t done, uint64_t
     struct worker_host *host = ctx;
     struct wire_loading m = {.done = done, .total = total, .phase = lr_str_z(phase)};
     wire_loading_encode(&host->out, &m);
-    worker_link_send(host->link, &host->out);
+    worker_pipes_send(host->pipes, &host->out);
     /* The node closes the worker's input to cancel the load. */
     return lr_fd_is_broken(WORKER_IN_FD);
 }
@@ -121,7 +121,7 @@ static void host_on_token(void *ctx, uint64_t request_id, const struct lr_token 
     wire_token_encode(&host->out, &m);
     /* One write for each token (docs/promises.md: token-at-once): a client may be waiting for
      * it. */
-    worker_link_send(host->link, &host->out);
+    worker_pipes_send(host->pipes, &host->out);
 }
 
 /* A result that no frame can carry is left out: the request then ends without one. */
@@ -133,8 +133,8 @@ static void host_on_vector(void *ctx, uint64_t request_id, const struct lr_vecto
         return;
     }
     wire_vector_encode(&host->out, request_id, vector->values, vector->count);
-    worker_link_send(host->link,
-                     &host->out); /* vectors of a whole step may be too many bytes */
+    worker_pipes_send(host->pipes,
+                      &host->out); /* vectors of a whole step may be too many bytes */
 }
 
 static void host_on_done(void *ctx, uint64_t request_id, enum lr_finish reason,
@@ -170,7 +170,7 @@ void worker_host_enter(struct worker_host *host, const uint64_t *request_ids, si
     while (count != 0) {
         size_t now = count < WIRE_ENTER_MAX ? count : WIRE_ENTER_MAX;
         wire_enter_encode(&host->out, request_ids, now);
-        worker_link_send(host->link, &host->out);
+        worker_pipes_send(host->pipes, &host->out);
         request_ids += now;
         count -= now;
         host->has_entered = true;
@@ -184,9 +184,9 @@ static void on_enter(void *ctx, const uint64_t *request_ids, size_t count)
     worker_host_enter(host, request_ids, count);
 }
 
-void worker_host_init(struct worker_host *host, struct worker_link *link)
+void worker_host_init(struct worker_host *host, struct worker_pipes *pipes)
 {
-    *host = (struct worker_host){.link = link};
+    *host = (struct worker_host){.pipes = pipes};
     host->table = (struct lr_engine_host){
         .size = sizeof(host->table),
         .ctx = host,

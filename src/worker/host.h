@@ -10,11 +10,11 @@
 #include "base/buf.h"
 #include "llm-router/engine.h"
 #include "worker/constraints.h"
-#include "worker/link.h"
+#include "worker/pipes.h"
 
 struct worker_host {
     struct lr_engine_host table;     /* lent to the engine */
-    struct worker_link *link;        /* borrowed, outlives the host */
+    struct worker_pipes *pipes;      /* borrowed, outlives the host */
     const struct lr_engine_api *api; /* NULL until a library is open */
     const struct lr_engine_model
         *model;        /* gives the bytes of alternatives; NULL while loading */
@@ -29,7 +29,7 @@ struct worker_host {
     bool has_entered;                      /* requests entered the current step */
 };
 
-void worker_host_init(struct worker_host *host, struct worker_link *link);
+void worker_host_init(struct worker_host *host, struct worker_pipes *pipes);
 void worker_host_free(struct worker_host *host);
 
 /* The coming step computes these requests for the first time.  The node is told before the step

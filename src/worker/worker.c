@@ -15,14 +15,14 @@
 #include "worker/compiler.h"
 #include "worker/confine.h"
 #include "worker/host.h"
-#include "worker/link.h"
+#include "worker/pipes.h"
 
 /* Ticks carry progress to the watchdog, whose limits are seconds: more than fifty ticks a
  * second would only cost writes. */
 enum { TICK_NS = 20 * 1000 * 1000, REQUEST_BYTES = 256 << 20, FRESH_MAX = 512 };
 
 struct worker {
-    struct worker_link link;
+    struct worker_pipes pipes;
     struct worker_host host;
     struct worker_compiler compiler; /* of constraints */
     const struct lr_engine_api *api; /* NULL until a library is open */
@@ -366,10 +366,10 @@ static bool read_input(struct worker *w)
 {
     bool wait = !w->busy && !worker_compiler_reads(&w->compiler);
     if (wait && w->compiler.pending != 0) {
-        worker_link_await(&w->compiler.wake);
+        worker_pipes_await(&w->compiler.wake);
         wait = false;
     }
-    return worker_link_fill(&w->link, wait);
+    return worker_pipes_fill(&w->pipes, wait);
 }
 
 /* Everything that has arrived: what waits in the pipe would wait for a whole step.  The limit
@@ -380,9 +380,9 @@ static void handle_input(struct worker *w)
     struct wire_frame frame;
     int reads = 0;
     do
-        while (!w->leaving && worker_link_next(&w->link, &frame))
+        while (!w->leaving && worker_pipes_next(&w->pipes, &frame))
             worker_handle(w, &frame);
-    while (!w->leaving && ++reads < READS && worker_link_more(&w->link));
+    while (!w->leaving && ++reads < READS && worker_pipes_more(&w->pipes));
 }
 
 static void loop(struct worker *w)
@@ -405,8 +405,8 @@ int worker_run(const struct worker_config *config)
         (void)fprintf(stderr, "worker: %s\n", err.text);
         return 1;
     }
-    worker_link_init(&w.link);
-    worker_host_init(&w.host, &w.link);
+    worker_pipes_init(&w.pipes);
+    worker_host_init(&w.host, &w.pipes);
     worker_compiler_init(&w.compiler);
     lr_arena_init(&w.scratch, REQUEST_BYTES);
 
@@ -420,7 +420,7 @@ int worker_run(const struct worker_config *config)
         w.api->close(w.model);
     worker_host_free(&w.host);
     worker_compiler_free(&w.compiler);
-    worker_link_free(&w.link);
+    worker_pipes_free(&w.pipes);
     lr_arena_free(&w.scratch);
     return w.status;
 }

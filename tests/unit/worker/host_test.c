@@ -16,14 +16,14 @@ static lr_code vocab(const struct lr_engine_model *model, uint32_t id, const cha
 static const struct lr_engine_api api = {.size = sizeof(api), .vocab = vocab};
 
 struct stage {
-    struct worker_link link;
+    struct worker_pipes pipes;
     struct worker_host host;
 };
 
 static void set_stage(struct stage *s)
 {
-    worker_link_init(&s->link);
-    worker_host_init(&s->host, &s->link);
+    worker_pipes_init(&s->pipes);
+    worker_host_init(&s->host, &s->pipes);
     s->host.api = &api;
     s->host.model = (const struct lr_engine_model *)s; /* never dereferenced */
 }
@@ -31,7 +31,7 @@ static void set_stage(struct stage *s)
 static int clear_stage(struct stage *s)
 {
     worker_host_free(&s->host);
-    worker_link_free(&s->link);
+    worker_pipes_free(&s->pipes);
     return 0;
 }
 

@@ -1,10 +1,10 @@
-/* worker/link.h - the worker's end of its two pipes: whole frames in, whole frames out.
+/* worker/pipes.h - the worker's end of its two pipes: whole frames in, whole frames out.
  *
  * Writing blocks until the node has taken the bytes; the node always drains.  When the node is
  * gone the worker process ends.  Thread: reading main, writing any.
  */
-#ifndef WORKER_LINK_H
-#define WORKER_LINK_H
+#ifndef WORKER_PIPES_H
+#define WORKER_PIPES_H
 
 #include <pthread.h>
 #include <stdbool.h>
@@ -15,7 +15,7 @@
 
 enum { WORKER_READ_BYTES = 64 << 10 };
 
-struct worker_link {
+struct worker_pipes {
     struct wire_reader in;
     char chunk[WORKER_READ_BYTES]; /* bytes of the last read */
     bool is_drained; /* the last read took everything: a look for more would cost a system call
@@ -23,26 +23,26 @@ struct worker_link {
     pthread_mutex_t out_lock;
 };
 
-void worker_link_init(struct worker_link *link);
-void worker_link_free(struct worker_link *link);
+void worker_pipes_init(struct worker_pipes *pipes);
+void worker_pipes_free(struct worker_pipes *pipes);
 
 /* Reads what the node has sent; with `wait` blocks until bytes arrive.  False at the end of the
  * stream. */
-bool worker_link_fill(struct worker_link *link, bool wait);
+bool worker_pipes_fill(struct worker_pipes *pipes, bool wait);
 
 /* Reads on before the next step.  A long prompt does not fit into the pipe: the node writes the
  * rest while this reads, so a frame that has begun to arrive is waited for, a millisecond at
  * most.  False: there is nothing more for now. */
-bool worker_link_more(struct worker_link *link);
+bool worker_pipes_more(struct worker_pipes *pipes);
 
 /* Blocks until bytes arrive or `wake` rings. */
-void worker_link_await(const struct lr_waker *wake);
+void worker_pipes_await(const struct lr_waker *wake);
 
 /* The next whole frame, borrowed until the next call of fill.  Bytes that are not frames are a
  * defect of the node and end this process. */
-bool worker_link_next(struct worker_link *link, struct wire_frame *out);
+bool worker_pipes_next(struct worker_pipes *pipes, struct wire_frame *out);
 
 /* Sends and clears buf. */
-void worker_link_send(struct worker_link *link, struct lr_buf *buf);
+void worker_pipes_send(struct worker_pipes *pipes, struct lr_buf *buf);
 
 #endif

@@ -1,23 +1,23 @@
 /* A worker's pipes: whole frames in and out, however the bytes are split; invalid bytes or the
  * node's end finish the process. */
 #include "tests/unit/worker/support.h"
-#include "worker/link.h"
+#include "worker/pipes.h"
 
 /* Sends every frame back until the stream ends. */
 static int mirror(void *arg)
 {
-    struct worker_link link;
+    struct worker_pipes pipes;
     struct wire_frame frame;
     struct lr_buf out;
     (void)arg;
-    worker_link_init(&link);
+    worker_pipes_init(&pipes);
     lr_buf_init(&out, 16 << 20);
-    while (worker_link_fill(&link, true))
-        while (worker_link_next(&link, &frame)) {
+    while (worker_pipes_fill(&pipes, true))
+        while (worker_pipes_next(&pipes, &frame)) {
             lr_buf_add_str(&out, frame.bytes);
-            worker_link_send(&link, &out);
+            worker_pipes_send(&pipes, &out);
         }
-    worker_link_free(&link);
+    worker_pipes_free(&pipes);
     lr_buf_free(&out);
     return 7;
 }
@@ -82,14 +82,14 @@ static void a_stream_that_is_not_frames_ends_the_process(void **state)
 
 static int talk_for_ever(void *arg)
 {
-    struct worker_link link;
+    struct worker_pipes pipes;
     struct lr_buf out;
     (void)arg;
-    worker_link_init(&link);
+    worker_pipes_init(&pipes);
     lr_buf_init(&out, 4096);
     for (;;) {
         wire_empty_encode(&out, WIRE_TICK);
-        worker_link_send(&link, &out);
+        worker_pipes_send(&pipes, &out);
     }
     return 0;
 }
@@ -104,13 +104,13 @@ static void a_node_that_has_gone_ends_the_process(void **state)
 
 static int run_out_of_room(void *arg)
 {
-    struct worker_link link;
+    struct worker_pipes pipes;
     struct lr_buf out;
     (void)arg;
-    worker_link_init(&link);
+    worker_pipes_init(&pipes);
     lr_buf_init(&out, 4);
     wire_empty_encode(&out, WIRE_TICK);
-    worker_link_send(&link, &out);
+    worker_pipes_send(&pipes, &out);
     return 0;
 }
 
