@@ -11,9 +11,9 @@
 #include "base/subprocess.h"
 #include "cli/checks.h"
 #include "cli/commands.h"
+#include "cli/connectivity.h"
 #include "cli/device_check.h"
 #include "cli/remote.h"
-#include "cli/way.h"
 #include "net/client.h"
 #include "node/models/devices.h"
 #include "node/models/nvml.h"
@@ -330,7 +330,7 @@ static lr_code doctor_run(const struct lr_settings *s, struct lr_error *err)
                          (int)lr_settings_ms(s, "device-timeout"));
     check_files_of_tls(&c, s);
     if (cli_names_router(s))
-        cli_check_way(&c, s);
+        cli_check_connectivity(&c, s);
     if (lr_settings_bool(s, "hub"))
         check_hub(&c);
     (void)fflush(stdout);

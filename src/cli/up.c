@@ -46,7 +46,7 @@ struct up {
     char data_dir[LR_PATH_MAX];
     char node_id[64]; /* written before has_joined is set */
     _Atomic bool has_adopted, has_joined;
-    bool is_greeted, is_stopping, is_hasty, has_drained;
+    bool is_greeted, is_stopping, is_forced, has_drained;
     bool has_model;   /* the node has a registered model */
     bool has_tried;   /* loading was tried */
     bool serves_demo; /* no other model was named or found */
@@ -308,7 +308,7 @@ static void on_drained(void *arg)
 {
     struct up *up = arg;
     up->has_drained = true;
-    up->kill_at_ms = lr_clock_ms(NULL) + (up->is_hasty ? 0 : NODE_LEAVES_MS);
+    up->kill_at_ms = lr_clock_ms(NULL) + (up->is_forced ? 0 : NODE_LEAVES_MS);
     lr_subprocess_signal(&up->node, SIGTERM);
 }
 
@@ -324,7 +324,7 @@ static void up_on_signal(void *arg)
 {
     struct up *up = arg;
     if (up->is_stopping) {
-        up->is_hasty = true;
+        up->is_forced = true;
         up->kill_at_ms = 0;
         (void)printf("Stopping at once.\n");
     } else {

@@ -1,4 +1,4 @@
-#include "cli/way.h"
+#include "cli/connectivity.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -12,7 +12,7 @@
 enum { CONNECT_MS = 5000, ANSWER_MS = 10000, TEXT = 700 };
 
 /* NULL: the error was printed. */
-static struct addrinfo *check_router_look_up(struct cli_checks *c, const struct net_url *url)
+static struct addrinfo *connectivity_look_up(struct cli_checks *c, const struct net_url *url)
 {
     struct addrinfo hints = {.ai_socktype = SOCK_STREAM}, *found = NULL;
     char port[8], text[TEXT], advice[TEXT], address[64] = "";
@@ -83,7 +83,7 @@ static bool check_answer(struct cli_checks *c, const struct lr_settings *s, bool
     return is_ours;
 }
 
-static void way_check_key(struct cli_checks *c, const struct lr_settings *s)
+static void connectivity_check_key(struct cli_checks *c, const struct lr_settings *s)
 {
     struct cli_answer a;
     struct lr_error err = {0};
@@ -96,7 +96,7 @@ static void way_check_key(struct cli_checks *c, const struct lr_settings *s)
     cli_answer_free(&a);
 }
 
-void cli_check_way(struct cli_checks *c, const struct lr_settings *s)
+void cli_check_connectivity(struct cli_checks *c, const struct lr_settings *s)
 {
     struct net_url url;
     struct lr_error err = {0};
@@ -104,10 +104,10 @@ void cli_check_way(struct cli_checks *c, const struct lr_settings *s)
         cli_check(c, false, "the URL of the router", err.text);
         return;
     }
-    struct addrinfo *list = check_router_look_up(c, &url);
+    struct addrinfo *list = connectivity_look_up(c, &url);
     bool goes_on = list != NULL && check_connection(c, &url, list);
     if (list != NULL)
         freeaddrinfo(list);
     if (goes_on && check_answer(c, s, url.is_https))
-        way_check_key(c, s);
+        connectivity_check_key(c, s);
 }

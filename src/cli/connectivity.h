@@ -1,0 +1,11 @@
+/* cli/connectivity.h - the way from this machine to a router, step by step: name, connection,
+ * TLS, key, version.  The first step that fails is the one to fix. */
+#ifndef CLI_CONNECTIVITY_H
+#define CLI_CONNECTIVITY_H
+
+#include "base/settings.h"
+#include "cli/checks.h"
+
+void cli_check_connectivity(struct cli_checks *c, const struct lr_settings *s);
+
+#endif
