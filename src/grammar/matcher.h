@@ -225,7 +225,7 @@ uint32_t grammar_memo_byte(struct grammar_matcher *m, struct span *state, uint32
 struct span grammar_memo_advance(struct grammar_matcher *m, struct span *from, uint8_t byte);
 void grammar_scratch_free(struct grammar_scratch *scratch); /* NULL is fine */
 
-/* ---- kept.c ---- */
+/* ---- interned.c ---- */
 LR_MUST_USE bool grammar_kept_init(struct kept *k);
 void grammar_kept_free(struct kept *k);
 /* The frame or set with this content; 0 when there may be no more. */

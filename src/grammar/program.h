@@ -230,7 +230,7 @@ uint32_t grammar_choose(struct grammar_build *b, struct grammar_choice *list, si
  * itself. */
 LR_MUST_USE lr_code grammar_finish(struct grammar_build *b);
 
-/* ---- heights.c ---- */
+/* ---- call_depth.c ---- */
 /* Computes the height of every step; false: no memory. */
 LR_MUST_USE bool grammar_measure(struct grammar_program *p);
 

@@ -1,4 +1,4 @@
-/* grammar/heights.c - see grammar/program.h: the least call depth that each step needs.
+/* grammar/call_depth.c - see grammar/program.h: the least call depth that each step needs.
  *
  * Heights are computed from the lowest up, each step once: a fork has the lower height of its
  * branches, a call needs its rule and what follows.  So the time is linear in the number of
@@ -60,7 +60,7 @@ static void link_back(struct measuring *m)
             m->before[--m->begins[to[k - 1]]] = i;
 }
 
-static void heights_settle(struct measuring *m, uint32_t step, uint8_t height)
+static void call_depth_settle(struct measuring *m, uint32_t step, uint8_t height)
 {
     if (m->p->steps[step].height != INFINITE)
         return;
@@ -84,14 +84,14 @@ static void look_back(struct measuring *m, uint32_t step, uint8_t height)
         const struct grammar_step *s = &p->steps[m->before[i]];
         uint32_t called = called_by(p, s);
         if (called == GRAMMAR_NO_RULE) {
-            heights_settle(m, m->before[i], height);
+            call_depth_settle(m, m->before[i], height);
             continue;
         }
         uint8_t rule = p->steps[p->rules[called].entry].height;
         if (rule >= GRAMMAR_CALLS_MAX || p->steps[s->next].height == INFINITE)
             continue;
         if (rule < height)
-            heights_settle(m, m->before[i], height);
+            call_depth_settle(m, m->before[i], height);
         else
             m->later[m->later_count++] = m->before[i];
     }
@@ -102,12 +102,12 @@ static void settle_all(struct measuring *m)
     struct grammar_program *p = m->p;
     for (uint32_t i = 0; i < p->count; i++)
         if (p->steps[i].op == GRAMMAR_RETURN || p->steps[i].op == GRAMMAR_END)
-            heights_settle(m, i, 0);
+            call_depth_settle(m, i, 0);
     for (uint8_t height = 0; m->head < m->tail; height++) {
         while (m->head < m->tail)
             look_back(m, m->queue[m->head++], height);
         for (uint32_t i = 0; i < m->later_count; i++)
-            heights_settle(m, m->later[i], (uint8_t)(height + 1));
+            call_depth_settle(m, m->later[i], (uint8_t)(height + 1));
         m->later_count = 0;
     }
 }

@@ -1,4 +1,4 @@
-/* grammar/kept.c - see grammar/matcher.h: frames and sets, each content once. */
+/* grammar/interned.c - see grammar/matcher.h: frames and sets, each content once. */
 #include <stdlib.h>
 
 #include "grammar/matcher.h"
