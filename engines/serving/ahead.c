@@ -35,7 +35,7 @@ static bool can_follow(struct lr_engine_model *m, struct serving_change *change)
     const struct engine_queue *q = &m->scheduler.queue;
     const struct serving_round *r = &m->round;
 
-    if (q->queued != NULL || q->reading != NULL || m->whole)
+    if (q->queued != NULL || q->reading != NULL || m->needs_forward)
         return false;
     for (uint32_t i = 0; i < r->count; i++)
         if (!is_current(r, i) || r->batch[i]->count + 1 >= r->batch[i]->limit)
@@ -92,19 +92,19 @@ static lr_code ahead_follow(struct lr_engine_model *m, struct lr_error *err)
     if (code != LR_OK)
         *err = ignored;
     else
-        m->begun++;
+        m->rounds_in_flight++;
     return code;
 }
 
 lr_code serving_ahead_begin(struct lr_engine_model *m, const struct serving_batch *batch,
                             struct lr_error *err)
 {
-    if (m->backend_api->begin == NULL || m->whole || m->plan.state_bytes != 0)
+    if (m->backend_api->begin == NULL || m->needs_forward || m->plan.state_bytes != 0)
         return LR_UNSUPPORTED;
     lr_code code = m->backend_api->begin(m->backend, batch, err);
     if (code != LR_OK)
         return code;
-    m->begun = 1;
+    m->rounds_in_flight = 1;
     return ahead_follow(m, err);
 }
 
@@ -126,7 +126,7 @@ lr_code serving_ahead_resume(struct lr_engine_model *m, uint32_t *live, struct l
 
 lr_code serving_ahead_finish(struct lr_engine_model *m, struct lr_error *err)
 {
-    m->begun--;
+    m->rounds_in_flight--;
     return m->backend_api->finish(m->backend, err);
 }
 
@@ -134,7 +134,7 @@ void serving_ahead_pass(struct lr_engine_model *m)
 {
     struct serving_round told = m->round;
 
-    if (m->begun == 0)
+    if (m->rounds_in_flight == 0)
         return;
     m->round = m->next;
     m->next = told;

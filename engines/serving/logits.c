@@ -104,7 +104,7 @@ lr_code serving_engine_logits(struct lr_engine_model *m, const uint32_t *ids, si
     if (code == LR_OK) {
         code = compute(m, &run, out, err);
         /* The device's tokens are those of this computation: no step follows the last one. */
-        m->whole = m->whole || m->begun != 0;
+        m->needs_forward = m->needs_forward || m->rounds_in_flight != 0;
     }
     for (uint32_t i = 0; i < run.count; i++) {
         serving_scheduler_return(&m->scheduler, run.seqs[i]);

@@ -36,9 +36,10 @@ struct lr_engine_model {
     struct serving_scheduler scheduler;
     struct serving_round round; /* of the step that is being computed */
     struct serving_round next;  /* of the one behind it */
-    uint32_t begun;  /* rounds that the device has and that are not finished: 0 .. 2 */
-    bool whole;      /* the next step is computed by forward() */
-    uint32_t beside; /* prompts in the batches of logits(); 0 but in tests */
+    uint32_t
+        rounds_in_flight; /* rounds that the device has and that are not finished: 0 .. 2 */
+    bool needs_forward;   /* the next step is computed by forward() */
+    uint32_t beside;      /* prompts in the batches of logits(); 0 but in tests */
 };
 
 /* ---- engine.c ---- */

@@ -76,7 +76,8 @@ static void take_texts(struct lr_engine_model *m)
     }
 }
 
-/* Chooses sequences and computes their step, or begins it (m->begun).  *sequences: how many. */
+/* Chooses sequences and computes their step, or begins it (m->rounds_in_flight).  *sequences:
+ * how many. */
 static lr_code step_start(struct lr_engine_model *m, uint32_t *sequences, struct lr_error *err)
 {
     enum { LOOK_US = 1000 }; /* the caller looks for new requests as often */
@@ -102,7 +103,7 @@ static lr_code step_start(struct lr_engine_model *m, uint32_t *sequences, struct
         batch.fill_masks = step_fill_masks;
         batch.ctx = m;
     }
-    m->whole = false;
+    m->needs_forward = false;
     return m->backend_api->forward(m->backend, &batch, err);
 }
 
@@ -128,16 +129,16 @@ static lr_code compute(struct lr_engine_model *m, struct lr_error *err)
     uint32_t sequences = 0;
     lr_code code = LR_OK;
 
-    if (m->begun != 0)
+    if (m->rounds_in_flight != 0)
         code = serving_ahead_resume(m, &sequences, err);
-    if (code == LR_OK && m->begun != 0 && sequences == 0)
+    if (code == LR_OK && m->rounds_in_flight != 0 && sequences == 0)
         code = serving_ahead_finish(m, err); /* all its sequences have ended */
-    if (code == LR_OK && m->begun == 0)
+    if (code == LR_OK && m->rounds_in_flight == 0)
         code = step_start(m, &sequences, err);
-    if (code == LR_OK && sequences != 0 && m->begun != 0) {
+    if (code == LR_OK && sequences != 0 && m->rounds_in_flight != 0) {
         code = serving_ahead_finish(m, err);
         for (uint32_t i = 0; i < m->round.count; i++)
-            m->whole = m->whole || m->round.steps[i].sample == NULL;
+            m->needs_forward = m->needs_forward || m->round.steps[i].sample == NULL;
     }
     if (code != LR_OK)
         return serving_engine_die(m, err);

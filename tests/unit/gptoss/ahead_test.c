@@ -208,10 +208,10 @@ static void cancelling_and_asking_while_a_step_is_ahead_changes_no_other_answer(
     struct recorder *r = open_model(true, 8192);
     for (uint64_t id = 1; id <= 4; id++)
         submit(r, id);
-    while (r->model->begun == 0)
+    while (r->model->rounds_in_flight == 0)
         step(r);
     recorder_api()->cancel(r->model, 2);
-    for (int i = 0; i < 3 || r->model->begun == 0; i++)
+    for (int i = 0; i < 3 || r->model->rounds_in_flight == 0; i++)
         step(r);
     assert_int_equal(record_of(r, 2)->reason, LR_FINISH_CANCELLED);
     logits = realloc(logits, (size_t)r->model->vocabulary.rows * 3 * sizeof(float));
@@ -238,7 +238,7 @@ static void a_model_that_was_left_with_a_step_ahead_answers_and_closes(void **st
     recorder_run(plain);
     struct recorder *r = open_model(true, 8192);
     submit(r, 4);
-    while (r->model->begun == 0)
+    while (r->model->rounds_in_flight == 0)
         step(r);
     recorder_api()->cancel(r->model, 4);
     step(r);
@@ -246,7 +246,7 @@ static void a_model_that_was_left_with_a_step_ahead_answers_and_closes(void **st
     recorder_run(r);
     assert_same(plain, r, 5);
     submit(r, 7);
-    while (r->model->begun == 0)
+    while (r->model->rounds_in_flight == 0)
         step(r);
     recorder_close(r);
     recorder_close(plain);
