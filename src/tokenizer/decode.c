@@ -156,53 +156,81 @@ lr_code tokenizer_shown_make(struct tokenizer *t, struct lr_error *err)
     return rc;
 }
 
-static lr_code decode_one(const struct tokenizer *t, uint32_t id, struct decode_run *run,
-                          struct lr_buf *content)
+struct tokenizer_stream {
+    const struct tokenizer *t; /* borrowed */
+    struct decode_run run;
+    struct lr_buf content; /* the token as the file has it */
+    struct lr_buf *out;    /* borrowed */
+    bool skip_control;
+    bool bytes; /* shows_bytes */
+    bool any;   /* a token has been written */
+};
+
+struct tokenizer_stream *tokenizer_stream_new(const struct tokenizer *t, bool skip_control,
+                                              struct lr_buf *out)
 {
-    lr_buf_clear(content);
-    tokenizer_vocab_content(&t->vocab, id, content);
-    return tokenizer_decode_add(run, lr_buf_str(content));
+    struct tokenizer_stream *s = calloc(1, sizeof(*s));
+    if (s == NULL)
+        return NULL;
+    s->t = t;
+    s->out = out;
+    s->skip_control = skip_control;
+    s->bytes = shows_bytes(t);
+    lr_buf_init(&s->content, 4 * (size_t)TOKENIZER_MAX_TOKEN);
+    tokenizer_decode_begin(&s->run, &t->decoder, out->limit, out, NULL);
+    return s;
 }
 
-static lr_code decode_all(const struct tokenizer *t, const uint32_t *ids, size_t count,
-                          bool skip_control, struct decode_run *run)
+void tokenizer_stream_free(struct tokenizer_stream *s)
 {
-    struct lr_buf content;
-    lr_code rc = LR_OK;
-    bool bytes = shows_bytes(t), first = true;
-    lr_buf_init(&content, 4 * (size_t)TOKENIZER_MAX_TOKEN);
-    for (size_t i = 0; rc == LR_OK && i < count; i++) {
-        if (ids[i] >= t->vocab.size) {
-            rc = lr_fail(run->err, LR_INVALID_ARGUMENT,
-                         "token id %u is beyond the vocabulary of %u tokens", ids[i],
-                         t->vocab.size);
-            break;
-        }
-        const struct token *token = &t->vocab.tokens[ids[i]];
-        if ((token->flags & TOKEN_PRESENT) == 0 ||
-            (skip_control && (token->flags & TOKEN_SPECIAL) != 0))
-            continue;
-        if (t->decoder.joins_with_blanks && !bytes && !first)
-            lr_buf_add_char(run->out, ' ');
-        first = false;
-        if (bytes && (token->flags & TOKEN_ADDED) == 0)
-            lr_buf_add(run->out, vocab_bytes(&t->vocab, ids[i]), token->len);
-        else
-            rc = decode_one(t, ids[i], run, &content);
+    if (s == NULL)
+        return;
+    tokenizer_decode_free(&s->run);
+    lr_buf_free(&s->content);
+    free(s);
+}
+
+lr_code tokenizer_stream_add(struct tokenizer_stream *s, uint32_t id, struct lr_error *err)
+{
+    const struct vocab *v = &s->t->vocab;
+    if (id >= v->size)
+        return lr_fail(err, LR_INVALID_ARGUMENT,
+                       "token id %u is beyond the vocabulary of %u tokens", id, v->size);
+    const struct token *token = &v->tokens[id];
+    if ((token->flags & TOKEN_PRESENT) == 0 ||
+        (s->skip_control && (token->flags & TOKEN_SPECIAL) != 0))
+        return LR_OK;
+    if (s->t->decoder.joins_with_blanks && !s->bytes && s->any)
+        lr_buf_add_char(s->out, ' ');
+    s->any = true;
+    if (s->bytes && (token->flags & TOKEN_ADDED) == 0) {
+        lr_buf_add(s->out, vocab_bytes(v, id), token->len);
+        return LR_OK;
     }
-    lr_buf_free(&content);
-    return rc;
+    s->run.err = err;
+    lr_buf_clear(&s->content);
+    tokenizer_vocab_content(v, id, &s->content);
+    return tokenizer_decode_add(&s->run, lr_buf_str(&s->content));
+}
+
+lr_code tokenizer_stream_end(struct tokenizer_stream *s, struct lr_error *err)
+{
+    s->run.err = err;
+    return tokenizer_decode_end(&s->run);
 }
 
 lr_code tokenizer_decode(const struct tokenizer *t, const uint32_t *ids, size_t count,
                          bool skip_control, struct lr_buf *out, struct lr_error *err)
 {
-    struct decode_run run;
-    tokenizer_decode_begin(&run, &t->decoder, out->limit, out, err);
-    lr_code rc = decode_all(t, ids, count, skip_control, &run);
+    struct tokenizer_stream *s = tokenizer_stream_new(t, skip_control, out);
+    if (s == NULL)
+        return lr_fail(err, LR_OUT_OF_RAM, "no memory to decode %zu tokens", count);
+    lr_code rc = LR_OK;
+    for (size_t i = 0; rc == LR_OK && i < count; i++)
+        rc = tokenizer_stream_add(s, ids[i], err);
     if (rc == LR_OK)
-        rc = tokenizer_decode_end(&run);
-    tokenizer_decode_free(&run);
+        rc = tokenizer_stream_end(s, err);
+    tokenizer_stream_free(s);
     if (rc == LR_OK && out->failed)
         return lr_fail(err, LR_INVALID_ARGUMENT,
                        "the text of %zu tokens is longer than %zu bytes", count, out->limit);

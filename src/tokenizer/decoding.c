@@ -171,12 +171,29 @@ static lr_code flush_bytes(struct decode_run *run, uint32_t at)
     return rc;
 }
 
+/* A stream does not wait for the end of so many bytes: the whole characters are passed on. */
+enum { BYTES_HELD = 4096 };
+
+static lr_code flush_most(struct decode_run *run, uint32_t at)
+{
+    struct lr_buf *held = &run->states[at].held;
+    size_t whole = lr_utf8_valid_prefix(lr_buf_str(held));
+    if (whole + 4 < held->len) /* not UTF-8: more than a cut character is left */
+        return flush_bytes(run, at);
+    lr_code rc = push(run, at + 1, lr_str(held->data, whole));
+    lr_buf_consume(held, whole);
+    return rc;
+}
+
 static lr_code byte_fallback(struct decode_run *run, uint32_t at, struct lr_str text)
 {
     unsigned char byte;
-    if (is_byte(text, &byte))
-        return hold(run, at, lr_str((const char *)&byte, 1));
-    lr_code rc = flush_bytes(run, at);
+    lr_code rc;
+    if (is_byte(text, &byte)) {
+        rc = hold(run, at, lr_str((const char *)&byte, 1));
+        return rc == LR_OK && run->states[at].held.len >= BYTES_HELD ? flush_most(run, at) : rc;
+    }
+    rc = flush_bytes(run, at);
     return rc == LR_OK ? push(run, at + 1, text) : rc;
 }
 
@@ -231,6 +248,8 @@ static lr_code push(struct decode_run *run, uint32_t at, struct lr_str text)
     struct decode_state *state = &run->states[at];
     bool first = state->seen == 0;
     lr_code rc = LR_OK;
+    if (text.ptr == NULL)
+        text = LR_STR_LIT("");
     lr_buf_clear(&state->made);
     if (s->kind != DECODE_FUSE && s->kind != DECODE_BYTE_LEVEL)
         state->seen++;

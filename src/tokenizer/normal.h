@@ -85,6 +85,8 @@ void normal_emit(struct normal_io *io, const char *bytes, size_t len, size_t fro
 /* Appends text[from..to) as it is. */
 static inline void normal_keep(struct normal_io *io, size_t from, size_t to)
 {
+    if (from == to)
+        return;
     lr_buf_add(io->out, io->text.ptr + from, to - from);
     if (io->trusted != NULL)
         lr_buf_add(io->marks, io->trusted + from, to - from);

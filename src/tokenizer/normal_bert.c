@@ -63,7 +63,7 @@ static lr_code part(normal_apply *apply, const struct normal_step *s, struct nor
     lr_code rc = apply(s, &inner);
     if (rc == LR_OK && (out->failed || marks->failed))
         rc = lr_fail(io->err, LR_OUT_OF_RAM, "no memory to normalize %zu bytes", io->text.len);
-    io->text = lr_buf_str(out);
+    io->text = out->data != NULL ? lr_buf_str(out) : LR_STR_LIT("");
     if (io->trusted != NULL)
         io->trusted = (const unsigned char *)(marks->data != NULL ? marks->data : "");
     return rc;

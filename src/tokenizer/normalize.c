@@ -45,6 +45,8 @@ lr_code tokenizer_normal_apply(const struct normalizer *n, struct normal_work *w
                                const unsigned char **trusted, struct lr_str *out,
                                struct lr_error *err)
 {
+    if (text.ptr == NULL)
+        text = LR_STR_LIT("");
     struct normal_io io = {.text = text, .trusted = *trusted, .finder = finder, .err = err};
     for (uint32_t i = 0; i < n->count; i++) {
         io.out = &work->texts[i % 2];

@@ -102,6 +102,17 @@ LR_MUST_USE lr_code tokenizer_decode(const struct tokenizer *t, const uint32_t *
                                      size_t count, bool skip_control, struct lr_buf *out,
                                      struct lr_error *err);
 
+/* Decodes while tokens come: what is appended is never taken back, and all of it is what
+ * tokenizer_decode gives.  A part of a character, and what a later token may still change,
+ * waits. One thread at a time; t outlives the stream. */
+struct tokenizer_stream;
+struct tokenizer_stream *tokenizer_stream_new(const struct tokenizer *t, bool skip_control,
+                                              struct lr_buf *out); /* NULL: no memory */
+LR_MUST_USE lr_code tokenizer_stream_add(struct tokenizer_stream *s, uint32_t id,
+                                         struct lr_error *err);
+LR_MUST_USE lr_code tokenizer_stream_end(struct tokenizer_stream *s, struct lr_error *err);
+void tokenizer_stream_free(struct tokenizer_stream *s);
+
 /* Bytes of memory that the tokenizer holds. */
 size_t tokenizer_memory(const struct tokenizer *t);
 
