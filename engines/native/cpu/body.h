@@ -204,37 +204,58 @@ static void dense(const struct native_dense *job)
 
 enum { PAGE = NATIVE_PAGE_TOKENS };
 
-/* The scores of a page's positions for one head. */
+/* The scores of a page's positions, for some heads side by side. */
 LANES_INLINE void scores_of(const struct native_look *job, uint32_t head, const float *k,
-                            float score[PAGE])
+                            const int heads, float score[LOOK_HEADS][PAGE])
 {
     const float *query = job->q + (size_t)head * job->key_size;
-    lanes low = lanes_zero(), high = lanes_zero();
+    lanes sums[2 * LOOK_HEADS];
 
+    for (int h = 0; h < 2 * heads; h++)
+        sums[h] = lanes_zero();
     for (uint32_t d = 0; d < job->key_size; d++) {
-        lanes q = lanes_all(query[d]);
-        low = lanes_fma(q, lanes_load(k + (size_t)d * PAGE), low);
-        high = lanes_fma(q, lanes_load(k + (size_t)d * PAGE + LANES), high);
+        lanes low = lanes_load(k + (size_t)d * PAGE);
+        lanes high = lanes_load(k + (size_t)d * PAGE + LANES);
+        for (int h = 0; h < heads; h++) {
+            lanes q = lanes_all(query[(size_t)h * job->key_size + d]);
+            sums[2 * h] = lanes_fma(q, low, sums[2 * h]);
+            sums[2 * h + 1] = lanes_fma(q, high, sums[2 * h + 1]);
+        }
     }
-    lanes_store(score, low);
-    lanes_store(score + LANES, high);
-    if (job->softcap > 0)
-        for (uint32_t i = 0; i < PAGE; i++)
-            score[i] = job->softcap * scalar_tanh(score[i] / job->softcap);
+    for (int h = 0; h < heads; h++) {
+        lanes_store(score[h], sums[2 * h]);
+        lanes_store(score[h] + LANES, sums[2 * h + 1]);
+        for (uint32_t i = 0; job->softcap > 0 && i < PAGE; i++)
+            score[h][i] = job->softcap * scalar_tanh(score[h][i] / job->softcap);
+    }
 }
 
-/* out = out * shrink + weights . values */
+/* Values d .. d + 16 * parts - 1 of: out = out * shrink + weights . values. */
+LANES_INLINE void add_some(float *out, const float *v, uint32_t n, const float weight[PAGE],
+                           float shrink, uint32_t a, uint32_t b, const int parts)
+{
+    lanes sums[VALUE_PARTS];
+
+    for (int p = 0; p < parts; p++)
+        sums[p] = lanes_fma(lanes_load(out + p * LANES), lanes_all(shrink), lanes_zero());
+    for (uint32_t i = a; i < b; i++) {
+        lanes w = lanes_all(weight[i]);
+        for (int p = 0; p < parts; p++)
+            sums[p] = lanes_fma(w, lanes_load(v + (size_t)i * n + p * LANES), sums[p]);
+    }
+    for (int p = 0; p < parts; p++)
+        lanes_store(out + p * LANES, sums[p]);
+}
+
 static void add_values(float *out, const float *v, uint32_t n, const float weight[PAGE],
                        float shrink, uint32_t a, uint32_t b)
 {
     uint32_t d = 0;
 
-    for (; d + LANES <= n; d += LANES) {
-        lanes sum = lanes_fma(lanes_load(out + d), lanes_all(shrink), lanes_zero());
-        for (uint32_t i = a; i < b; i++)
-            sum = lanes_fma(lanes_all(weight[i]), lanes_load(v + (size_t)i * n + d), sum);
-        lanes_store(out + d, sum);
-    }
+    for (; d + VALUE_PARTS * LANES <= n; d += VALUE_PARTS * LANES)
+        add_some(out + d, v + d, n, weight, shrink, a, b, VALUE_PARTS);
+    for (; d + LANES <= n; d += LANES)
+        add_some(out + d, v + d, n, weight, shrink, a, b, 1);
     for (; d < n; d++) {
         float sum = fmaf(out[d], shrink, 0.0f);
         for (uint32_t i = a; i < b; i++)
@@ -256,14 +277,14 @@ static void add_key_values(float *out, const float *k, uint32_t n, const float w
     }
 }
 
-/* One page for one head: positions a..b - 1 of it are seen. */
+/* One page for one head with these scores: positions a..b - 1 of it are seen. */
 static void look_at_page(const struct native_look *job, uint32_t head, const float *k,
-                         uint32_t a, uint32_t b, float *top, float *sum)
+                         const float score[PAGE], uint32_t a, uint32_t b, float *top,
+                         float *sum)
 {
     float *out = job->out + (size_t)head * job->value_size;
-    float score[PAGE], weight[PAGE], high = *top;
+    float weight[PAGE], high = *top;
 
-    scores_of(job, head, k, score);
     for (uint32_t i = a; i < b; i++)
         high = score[i] > high ? score[i] : high;
     float shrink = scalar_exp(*top - high);
@@ -298,8 +319,16 @@ static void look(const struct native_look *job)
         const float *k = job->base + job->pages[p] * job->page_stride;
         uint32_t first = p * PAGE, a = job->from > first ? job->from - first : 0;
         uint32_t b = job->to - first < PAGE ? job->to - first + 1 : PAGE;
-        for (uint32_t h = 0; h < job->group; h++)
-            look_at_page(job, h, k, a, b, &top[h], &sum[h]);
+        float score[LOOK_HEADS][PAGE];
+        for (uint32_t h = 0; h < job->group;) {
+            uint32_t n = job->group - h < LOOK_HEADS ? 1 : LOOK_HEADS;
+            if (n == LOOK_HEADS)
+                scores_of(job, h, k, LOOK_HEADS, score);
+            else
+                scores_of(job, h, k, 1, score);
+            for (uint32_t i = 0; i < n; i++, h++)
+                look_at_page(job, h, k, score[i], a, b, &top[h], &sum[h]);
+        }
     }
     for (uint32_t h = 0; h < job->group; h++)
         for (uint32_t d = 0; d < job->value_size; d++)

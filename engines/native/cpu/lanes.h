@@ -61,7 +61,16 @@ LANES_INLINE float lanes_total(const float v[LANES])
 
 #if defined(NATIVE_LANES_AVX512)
 #include <immintrin.h>
-enum { WIDE_ROWS = 8, TILE_ROWS = 4, TILE_TOKENS = 6, FP4_ROWS = 4, FP4_TOKENS = 4 };
+/* How many sums run side by side; they change no result. */
+enum {
+    WIDE_ROWS = 8,
+    TILE_ROWS = 4,
+    TILE_TOKENS = 6,
+    FP4_ROWS = 4,
+    FP4_TOKENS = 4,
+    LOOK_HEADS = 4,
+    VALUE_PARTS = 4
+};
 typedef __m512 lanes;
 
 LANES_INLINE lanes lanes_zero(void)
@@ -125,7 +134,16 @@ LANES_INLINE float lanes_sum(lanes v)
 
 #elif defined(NATIVE_LANES_AVX2)
 #include <immintrin.h>
-enum { WIDE_ROWS = 4, TILE_ROWS = 2, TILE_TOKENS = 3, FP4_ROWS = 2, FP4_TOKENS = 2 };
+/* How many sums run side by side; they change no result. */
+enum {
+    WIDE_ROWS = 4,
+    TILE_ROWS = 2,
+    TILE_TOKENS = 3,
+    FP4_ROWS = 2,
+    FP4_TOKENS = 2,
+    LOOK_HEADS = 2,
+    VALUE_PARTS = 4
+};
 typedef struct {
     __m256 a, b;
 } lanes;
@@ -199,7 +217,16 @@ LANES_INLINE float lanes_sum(lanes v)
 
 #elif defined(NATIVE_LANES_NEON)
 #include <arm_neon.h>
-enum { WIDE_ROWS = 4, TILE_ROWS = 2, TILE_TOKENS = 3, FP4_ROWS = 2, FP4_TOKENS = 2 };
+/* How many sums run side by side; they change no result. */
+enum {
+    WIDE_ROWS = 4,
+    TILE_ROWS = 2,
+    TILE_TOKENS = 3,
+    FP4_ROWS = 2,
+    FP4_TOKENS = 2,
+    LOOK_HEADS = 2,
+    VALUE_PARTS = 4
+};
 typedef struct {
     float32x4_t a, b, c, d;
 } lanes;
@@ -278,7 +305,16 @@ LANES_INLINE float lanes_sum(lanes v)
 }
 
 #else
-enum { WIDE_ROWS = 1, TILE_ROWS = 1, TILE_TOKENS = 1, FP4_ROWS = 1, FP4_TOKENS = 1 };
+/* How many sums run side by side; they change no result. */
+enum {
+    WIDE_ROWS = 1,
+    TILE_ROWS = 1,
+    TILE_TOKENS = 1,
+    FP4_ROWS = 1,
+    FP4_TOKENS = 1,
+    LOOK_HEADS = 1,
+    VALUE_PARTS = 1
+};
 typedef struct {
     float v[LANES];
 } lanes;
