@@ -230,21 +230,23 @@ LANES_INLINE void scores_of(const struct native_look *job, uint32_t head, const 
     }
 }
 
-/* Values d .. d + 16 * parts - 1 of: out = out * shrink + weights . values. */
+/* Values d .. d + 16 * parts - 1 of: out = out * shrink + weights . values.  Sums of a page,
+ * then of pages: the error grows with the root of their number. */
 LANES_INLINE void add_some(float *out, const float *v, uint32_t n, const float weight[PAGE],
                            float shrink, uint32_t a, uint32_t b, const int parts)
 {
     lanes sums[VALUE_PARTS];
 
     for (int p = 0; p < parts; p++)
-        sums[p] = lanes_fma(lanes_load(out + p * LANES), lanes_all(shrink), lanes_zero());
+        sums[p] = lanes_zero();
     for (uint32_t i = a; i < b; i++) {
         lanes w = lanes_all(weight[i]);
         for (int p = 0; p < parts; p++)
             sums[p] = lanes_fma(w, lanes_load(v + (size_t)i * n + p * LANES), sums[p]);
     }
     for (int p = 0; p < parts; p++)
-        lanes_store(out + p * LANES, sums[p]);
+        lanes_store(out + p * LANES,
+                    lanes_fma(lanes_load(out + p * LANES), lanes_all(shrink), sums[p]));
 }
 
 static void add_values(float *out, const float *v, uint32_t n, const float weight[PAGE],
@@ -257,10 +259,10 @@ static void add_values(float *out, const float *v, uint32_t n, const float weigh
     for (; d + LANES <= n; d += LANES)
         add_some(out + d, v + d, n, weight, shrink, a, b, 1);
     for (; d < n; d++) {
-        float sum = fmaf(out[d], shrink, 0.0f);
+        float sum = 0;
         for (uint32_t i = a; i < b; i++)
             sum = fmaf(weight[i], v[(size_t)i * n + d], sum);
-        out[d] = sum;
+        out[d] = fmaf(out[d], shrink, sum);
     }
 }
 
@@ -283,7 +285,7 @@ static void look_at_page(const struct native_look *job, uint32_t head, const flo
                          float *sum)
 {
     float *out = job->out + (size_t)head * job->value_size;
-    float weight[PAGE], high = *top;
+    float weight[PAGE], high = *top, all = 0;
 
     for (uint32_t i = a; i < b; i++)
         high = score[i] > high ? score[i] : high;
@@ -293,9 +295,9 @@ static void look_at_page(const struct native_look *job, uint32_t head, const flo
     for (uint32_t i = 0; i < PAGE; i++)
         weight[i] = i >= a && i < b ? weight[i] : 0.0f;
     *top = high;
-    *sum *= shrink;
     for (uint32_t i = a; i < b; i++)
-        *sum += weight[i];
+        all += weight[i];
+    *sum = fmaf(*sum, shrink, all);
     if (job->values_are_keys)
         add_key_values(out, k, job->value_size, weight, shrink);
     else
