@@ -42,7 +42,7 @@ void native_build_check_tensors(struct native_builder *b, const struct native_ar
 uint32_t native_build_matrices(struct native_builder *b, const char *name, uint32_t count,
                                uint32_t rows, uint32_t columns, bool transposed);
 /* NATIVE_NONE with name NULL.  count values in all dimensions together. */
-uint32_t native_build_vector(struct native_builder *b, const char *name, uint32_t count);
+uint32_t native_build_vector(struct native_builder *b, const char *name, uint64_t count);
 
 /* theta^(-2i / dims). */
 void native_rope_plain(double theta, uint32_t dims, double *inverse);

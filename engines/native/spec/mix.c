@@ -7,6 +7,11 @@
 
 void native_rotate_with(struct native_builder *b, reg x, const struct native_rotate *how)
 {
+    native_build_width(b, x, (uint64_t)how->heads * how->head_size, "a rotated row");
+    if (b->code == LR_OK && (how->table >= b->spec->rope_count ||
+                             b->spec->ropes[how->table].dims + how->offset > how->head_size))
+        native_refuse(b, "layer %u: a rope that is wider than a head of %u", b->layer,
+                      how->head_size);
     native_build_op(b, NATIVE_OP_ROPE, x, x)->rope = *how;
 }
 
@@ -43,6 +48,17 @@ static uint32_t add_cache(struct native_builder *b, const struct native_attentio
     return s->cache_count++;
 }
 
+/* The cache of another layer must have this layer's heads. */
+static bool has_source(const struct native_builder *b, const struct native_attention *a)
+{
+    if (a->source >= b->spec->cache_count)
+        return false;
+    const struct native_cache *c = &b->spec->caches[a->source];
+    return c->heads == a->kv_heads && c->key_size == a->head_size &&
+           c->value_size == (a->values_are_keys ? 0 : a->value_size) &&
+           b->spec->kinds[c->kind].window == a->window;
+}
+
 reg native_attend(struct native_builder *b, reg q, reg k, reg v,
                   const struct native_attention *how, uint32_t *cache)
 {
@@ -59,6 +75,11 @@ reg native_attend(struct native_builder *b, reg q, reg k, reg v,
         if (!a.values_are_keys)
             native_build_width(b, v, (uint64_t)a.kv_heads * a.value_size, "a value");
     }
+    if (b->code == LR_OK && (a.kv_heads == 0 || a.heads % a.kv_heads != 0))
+        native_refuse(b, "layer %u: %u heads for %u heads of keys", b->layer, a.heads,
+                      a.kv_heads);
+    if (b->code == LR_OK && k == NATIVE_NO_REG && !has_source(b, &a))
+        native_refuse(b, "layer %u: no layer before it has the keys that it shares", b->layer);
     if (b->code != LR_OK)
         return NATIVE_X;
     if (k != NATIVE_NO_REG)
@@ -113,8 +134,8 @@ reg native_experts(struct native_builder *b, reg in, reg route,
         up = native_build_matrices(b, names->up, n, inner, width, names->transposed);
     }
     down = native_build_matrices(b, names->down, n, width, inner, names->transposed);
-    gate_bias = native_build_vector(b, names->gate_bias, n * inner * (fused ? 2 : 1));
-    down_bias = native_build_vector(b, names->down_bias, n * width);
+    gate_bias = native_build_vector(b, names->gate_bias, (uint64_t)n * inner * (fused ? 2 : 1));
+    down_bias = native_build_vector(b, names->down_bias, (uint64_t)n * width);
     reg out = native_register(b, width);
     struct native_op *op = native_build_op(b, NATIVE_OP_EXPERTS, out, in);
     op->in[1] = route;
@@ -143,7 +164,7 @@ static uint32_t add_state(struct native_builder *b, uint64_t floats)
 reg native_conv(struct native_builder *b, reg in, const char *name, uint32_t channels,
                 uint32_t kernel, bool bias, enum native_act act)
 {
-    uint32_t weight = native_build_vector(b, name, channels * kernel);
+    uint32_t weight = native_build_vector(b, name, (uint64_t)channels * kernel);
     uint32_t shift =
         bias ? native_build_vector(b, native_build_bias(b, name), channels) : NATIVE_NONE;
 
@@ -165,6 +186,8 @@ reg native_delta(struct native_builder *b, reg qkv, reg beta, reg a, const char 
     uint32_t keys = how->key_heads * how->key_size, values = how->value_heads * how->value_size;
 
     native_build_width(b, qkv, 2ull * keys + values, "the delta rule's input");
+    native_build_width(b, beta, how->value_heads, "the delta rule's gate");
+    native_build_width(b, a, how->value_heads, "the delta rule's decay");
     if (b->code == LR_OK && how->value_heads % how->key_heads != 0)
         native_refuse(b, "layer %u: %u value heads for %u key heads", b->layer,
                       how->value_heads, how->key_heads);
@@ -189,6 +212,7 @@ reg native_ssm(struct native_builder *b, reg xbc, reg dt, const char *a_log, con
 
     native_build_width(b, xbc, inner + 2ull * how->groups * how->state_size,
                        "the state space's input");
+    native_build_width(b, dt, how->heads, "the state space's time step");
     if (b->code == LR_OK && how->heads % how->groups != 0)
         native_refuse(b, "layer %u: %u heads in %u groups", b->layer, how->heads, how->groups);
     reg out = native_register(b, inner);

@@ -68,6 +68,8 @@ reg native_norm_with(struct native_builder *b, reg out, reg in, reg gate, const 
     uint32_t count = how->wide || how->group == 0 ? width : how->group;
     uint32_t vector = NATIVE_NONE, shift = NATIVE_NONE;
 
+    if (gate != NATIVE_NO_REG)
+        native_build_width(b, gate, width, "a norm's gate");
     if (b->code == LR_OK && how->group != 0 && width % how->group != 0)
         native_refuse(b, "layer %u: a norm over %u of %u values", b->layer, how->group, width);
     if (weight != NULL) {
@@ -125,6 +127,8 @@ reg native_heads(struct native_builder *b, reg in, const char *name,
                  const struct native_heads *how)
 {
     uint32_t columns = how->transposed ? how->rows : how->columns;
+
+    native_build_width(b, in, (uint64_t)how->heads * how->in_stride, "the heads' input");
     uint32_t matrix =
         native_build_matrices(b, name, 1, how->heads * how->head_rows, columns, false);
     reg out = native_register(b, how->heads * how->out_stride);

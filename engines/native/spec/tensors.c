@@ -10,7 +10,7 @@
 #include "engines/native/spec/build.h"
 #include "model/map.h"
 
-enum { NAME_MAX_BYTES = 256 };
+enum { NAME_MAX_BYTES = 256, VECTOR_MAX = 1 << 28 /* values that are converted */ };
 
 /* A name with its prefix and without the rows that it may end with. */
 struct place {
@@ -344,7 +344,7 @@ static void convert(const struct model_tensor *t, enum native_type type, uint32_
     }
 }
 
-uint32_t native_build_vector(struct native_builder *b, const char *name, uint32_t count)
+uint32_t native_build_vector(struct native_builder *b, const char *name, uint64_t count)
 {
     struct native_spec *s = b->spec;
     char expected[32];
@@ -362,16 +362,16 @@ uint32_t native_build_vector(struct native_builder *b, const char *name, uint32_
         return NATIVE_NONE;
     for (uint32_t i = 0; i < t->rank; i++)
         values = values > count ? values : values * t->shape[i];
-    if (values != count || t->rank == 0) {
-        snprintf(expected, sizeof(expected), "%u values", count);
+    if (values != count || t->rank == 0 || count > VECTOR_MAX) {
+        snprintf(expected, sizeof(expected), "%llu values", (unsigned long long)count);
         wrong_shape(b, t, expected);
         return NATIVE_NONE;
     }
     float *to = native_build_alloc(b, count, sizeof(*to));
     if (to == NULL)
         return NATIVE_NONE;
-    convert(t, type, count, to);
-    s->vectors[s->vector_count] = (struct native_vector){name_of(b, t), to, count};
+    convert(t, type, (uint32_t)count, to);
+    s->vectors[s->vector_count] = (struct native_vector){name_of(b, t), to, (uint32_t)count};
     return s->vector_count++;
 }
 

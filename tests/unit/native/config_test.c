@@ -93,6 +93,13 @@ static void a_size_that_differs_from_the_weights_names_tensor_and_shapes(void **
     refuses("llama3", "\"factor\": 8.0,", "", LR_MODEL_CORRUPT, "\"factor\" is missing");
 }
 
+static void a_layer_that_shares_the_keys_of_none_is_refused(void **state)
+{
+    (void)state;
+    refuses("gemma4", "\"num_kv_shared_layers\": 0", "\"num_kv_shared_layers\": 3",
+            LR_UNSUPPORTED, "no layer before it has the keys");
+}
+
 static void a_tensor_that_no_operation_uses_is_refused_by_name(void **state)
 {
     (void)state;
@@ -196,6 +203,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_value_that_is_not_understood_is_refused_by_name),
         cmocka_unit_test(a_size_that_differs_from_the_weights_names_tensor_and_shapes),
+        cmocka_unit_test(a_layer_that_shares_the_keys_of_none_is_refused),
         cmocka_unit_test(a_tensor_that_no_operation_uses_is_refused_by_name),
         cmocka_unit_test(a_mutated_config_ends_in_a_model_or_in_a_named_error),
         cmocka_unit_test(the_manifest_lists_what_the_families_run),

@@ -99,7 +99,7 @@ static void scaled_ropes_follow_their_formulas(void **state)
               "\"high_freq_factor\":4,\"original_max_position_embeddings\":64}",
               &t, v);
     for (int i = 0; i < 16; i++) {
-        double turns = 64 * plain[i] / (2 * M_PI), smooth = (turns - 1) / 3;
+        double turns = 64 * plain[i] / (2 * NATIVE_PI), smooth = (turns - 1) / 3;
         double wanted = turns < 1   ? plain[i] / 8
                         : turns > 4 ? plain[i]
                                     : (1 - smooth) * plain[i] / 8 + smooth * plain[i];
