@@ -25,6 +25,7 @@ enum {
     CHAT_REASONING_HIDDEN = 0,
     CHAT_REASONING_CONTENT = 1, /* "reasoning_content" */
     CHAT_REASONING_PLAIN = 2,   /* "reasoning" */
+    CHAT_REASONING_RAW = 4,     /* in the content, with its marks, as the model wrote it */
 };
 
 enum {

@@ -44,6 +44,21 @@ static void give_content(void *ctx, struct lr_str text)
     chat_response_give(c, CHAT_DELTA_CONTENT, 0, text);
 }
 
+/* Ids of one or two letters, which some models count from 0 in each answer, are not unique in a
+ * conversation. */
+static void keep_id(struct chat_choice *c, const struct chat_delta *delta)
+{
+    struct lr_str id = delta->id;
+    bool is_good = id.len >= CHAT_MODEL_ID_MIN && id.len <= CHAT_MODEL_ID_MAX &&
+                   !lr_str_eq(id, lr_buf_str(&c->call_id));
+    for (size_t i = 0; i < id.len && is_good; i++)
+        is_good = id.ptr[i] > ' ' && id.ptr[i] < 127 && strchr("\"\\<>&'", id.ptr[i]) == NULL;
+    c->call_tool = delta->tool_index;
+    lr_buf_clear(&c->call_id);
+    if (is_good)
+        lr_buf_add_str(&c->call_id, id);
+}
+
 static void begin_call(struct chat_choice *c, const struct chat_delta *delta)
 {
     struct chat_response *r = c->response;
@@ -52,6 +67,7 @@ static void begin_call(struct chat_choice *c, const struct chat_delta *delta)
         return;
     }
     c->calls++;
+    keep_id(c, delta);
     if (!r->dialect.is_channels)
         chat_logprobs_forget(c);
     flush_pending(r);
@@ -289,6 +305,15 @@ struct chat_response_totals chat_response_totals(const struct chat_response *r)
     return t;
 }
 
+void chat_response_repairs(const struct chat_response *r, uint32_t *out)
+{
+    for (uint32_t i = 0; r != NULL && i < r->choice_count; i++) {
+        const uint32_t *repairs = r->dialect.reading->repairs(&r->choices[i].reader);
+        for (uint32_t k = 0; repairs != NULL && k < CHAT_REPAIR_COUNT; k++)
+            out[k] += repairs[k];
+    }
+}
+
 void chat_id_letters(const struct chat_response *r, uint32_t n, char out[CHAT_ID_LETTERS])
 {
     static const char letters[] =
@@ -321,8 +346,12 @@ void chat_arguments_object(struct lr_str text, struct lr_buf *out)
     lr_arena_free(&arena);
 }
 
-void chat_call_id(const struct chat_choice *c, uint32_t tool, char out[CHAT_CALL_ID_LEN])
+struct lr_str chat_call_id(const struct chat_choice *c, uint32_t tool,
+                           char room[CHAT_CALL_ID_LEN])
 {
-    memcpy(out, "call_", 5);
-    chat_id_letters(c->response, tool + c->index * 1024, out + 5);
+    if (c->call_id.len != 0 && c->call_tool == tool)
+        return lr_buf_str(&c->call_id);
+    memcpy(room, "call_", 5);
+    chat_id_letters(c->response, tool + c->index * 1024, room + 5);
+    return lr_str(room, CHAT_CALL_ID_LEN);
 }

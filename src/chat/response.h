@@ -113,4 +113,7 @@ struct chat_response_totals {
 };
 struct chat_response_totals chat_response_totals(const struct chat_response *r);
 
+/* What the readers put right in all choices, by enum chat_repair_kind; r may be NULL. */
+void chat_response_repairs(const struct chat_response *r, uint32_t *out);
+
 #endif

@@ -101,6 +101,7 @@ static void init_choice(struct chat_response *r, uint32_t index, size_t max_byte
     lr_buf_init(&c->content, max_bytes);
     lr_buf_init(&c->reasoning, max_bytes);
     lr_buf_init(&c->calls_json, max_bytes);
+    lr_buf_init(&c->call_id, CHAT_MODEL_ID_MAX);
 }
 
 /* Allocates the response, its choices and copies of its strings in one block. */
@@ -164,6 +165,10 @@ lr_code chat_response_create(const struct chat_response_options *options,
     r->is_raw = req->prompts != NULL;
     bool is_read = options->dialect != NULL && options->dialect->reading != NULL && !r->is_raw;
     r->dialect = is_read ? *options->dialect : plain;
+    if ((r->reasoning & CHAT_REASONING_RAW) != 0) {
+        r->dialect.thought = (struct grammar_thought){0};
+        r->reasoning = CHAT_REASONING_CONTENT;
+    }
     r->on_call = options->on_call;
     r->on_text = options->on_text;
     r->owner = options->owner;
@@ -197,6 +202,7 @@ void chat_response_destroy(struct chat_response *r)
         lr_buf_free(&r->choices[i].content);
         lr_buf_free(&r->choices[i].reasoning);
         lr_buf_free(&r->choices[i].calls_json);
+        lr_buf_free(&r->choices[i].call_id);
         r->dialect.reading->free(&r->choices[i].reader);
     }
     lr_buf_free(&r->pending);

@@ -26,6 +26,8 @@ struct chat_choice {
     uint64_t content_out; /* bytes after the stop strings */
     uint64_t chars_in;    /* the same in characters */
     struct chat_reader reader;
+    struct lr_buf call_id; /* owned: the id that the model gave the last call; empty: none */
+    uint32_t call_tool;    /* the index of that call */
     struct chat_stop stop;
     struct lr_buf logprobs; /* records of tokens whose text was not sent yet */
     /* only for a collected answer */
@@ -102,9 +104,11 @@ struct chat_writer {
 /* response.c: receives the deltas of a choice's parser; ctx is the choice. */
 void chat_choice_delta(void *ctx, const struct chat_delta *delta);
 
-/* "call_" and 24 letters, derived from the answer's id; not terminated. */
-enum { CHAT_CALL_ID_LEN = 29 };
-void chat_call_id(const struct chat_choice *c, uint32_t tool, char out[CHAT_CALL_ID_LEN]);
+/* The id that the model gave the call, in dialects whose ids are unique; else "call_" and 24
+ * letters, derived from the answer's id, in `room`. */
+enum { CHAT_CALL_ID_LEN = 29, CHAT_MODEL_ID_MIN = 9, CHAT_MODEL_ID_MAX = 128 };
+struct lr_str chat_call_id(const struct chat_choice *c, uint32_t tool,
+                           char room[CHAT_CALL_ID_LEN]);
 /* Letters of the n-th such id of an answer. */
 enum { CHAT_ID_LETTERS = 24 };
 void chat_id_letters(const struct chat_response *r, uint32_t n, char out[CHAT_ID_LETTERS]);

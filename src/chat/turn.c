@@ -77,6 +77,7 @@ static struct lr_buf end(struct chat_turn *t)
     for (uint32_t i = 0; i < t->prompt_count; i++)
         chat_prompt_free(&t->prompts[i]);
     t->prompt_count = 0;
+    chat_response_repairs(t->response, t->repairs);
     chat_response_destroy(t->response);
     t->response = NULL;
     return out;
@@ -191,6 +192,7 @@ static lr_code render(struct chat_turn *t, const struct chat_model *model, int64
     if (code == LR_OK)
         code = chat_format_constraint(t->arena, req, &model->dialect, opens_thought(t),
                                       &t->constraint, err);
+    t->format = model->dialect.format;
     t->since = grammar_format_is_old(model->dialect.format) ? 0 : WIRE_SINCE_DIALECTS;
     return code;
 }

@@ -111,6 +111,8 @@ struct chat_turn {
     struct lr_str constraint; /* of the output, in the arena; empty: none */
     uint32_t since;           /* the protocol whose nodes know such constraints (wire/link.h) */
     uint64_t seed;
+    enum grammar_format format;          /* of the dialect, from READY on */
+    uint32_t repairs[CHAT_REPAIR_COUNT]; /* of what the model wrote, once it has ENDED */
     char id[CHAT_ANSWER_ID_MAX];
     struct chat_response *response; /* owned */
     struct lr_buf out;              /* owned: bytes to be sent */

@@ -4,7 +4,7 @@ import assert from 'node:assert/strict';
 import fs from 'node:fs';
 import path from 'node:path';
 import { after, before, test } from 'node:test';
-import { call, makeEcho, say, startUp } from './support.mjs';
+import { call, makeEcho, say, startUp, until } from './support.mjs';
 
 const chatml = (form, end = '') => `{%- for m in messages %}{{- '<|im_start|>' + m.role + '\\n' + (m.content or '') }}
 {%- for c in m.tool_calls or [] %}{{- c.function.name }}{{- c.function.arguments | tojson }}{%- endfor %}{{- '<|im_end|>\\n' }}{%- endfor %}
@@ -129,6 +129,28 @@ test('a second turn after a call, with null content and a developer message, is 
     assert.equal(second.content, 'Yes.', model);
     assert.equal(second.reasoning_content, THOUGHT);
   }
+});
+
+test('the id that a model gives a call is the id of the call, and reasoning_format none leaves the text as it is', async () => {
+  const text = '[TOOL_CALLS]look[CALL_ID]abcdefgh1[ARGS]{"at": "x", "n": 1}';
+  for (const more of [{}, { stream: true }]) {
+    const { text: answer } = await post('/v1/chat/completions', { model: 'mistral', tools, ...say(text), ...more });
+    assert.match(answer, /"id":"abcdefgh1"/);
+  }
+  const ask = { model: 'hermes', reasoning_format: 'none', ...say(ANSWERS.hermes) };
+  const { message } = (await post('/v1/chat/completions', ask)).json.choices[0];
+  assert.equal(message.content, ANSWERS.hermes);
+  assert.ok(!message.reasoning_content);
+});
+
+test('a malformed call is put right, and counted by dialect and kind', async () => {
+  const text =
+    'Hm.\n</think>\n<function=look>\n<parameter=at>\nx\n</parameter>\n<parameter=n>\n1\n</parameter>\n</function>\n</tool_call>';
+  const { message } = (await post('/v1/chat/completions', { model: 'qwen', tools, ...say(text) })).json.choices[0];
+  assert.deepEqual(JSON.parse(message.tool_calls[0].function.arguments), { at: 'x', n: 1 });
+  await until('it is counted', async () =>
+    /llm_router_calls_repaired_total\{dialect="qwen_xml",kind="begin"\} 1/.test((await call(`${up.url}/metrics`)).text),
+  );
 });
 
 test("reasoning that the request switches off is not opened, under each field's name", async () => {

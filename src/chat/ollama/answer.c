@@ -186,10 +186,9 @@ static void ollama_answer_write_call(struct chat_choice *c, uint32_t tool, struc
         return;
     ollama_answer_end_call(c);
     a->in_call = true;
-    chat_call_id(c, tool, id);
-    lr_buf_addf(&a->call,
-                "{\"id\":\"%.*s\",\"function\":{\"index\":%u,\"name\":", CHAT_CALL_ID_LEN, id,
-                tool);
+    struct lr_str given = chat_call_id(c, tool, id);
+    lr_buf_addf(&a->call, "{\"id\":\"" LR_STR_FMT "\",\"function\":{\"index\":%u,\"name\":",
+                LR_STR_ARG(given), tool);
     lr_json_quote(&a->call, name);
     ADD(&a->call, ",\"arguments\":");
 }

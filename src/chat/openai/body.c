@@ -77,9 +77,8 @@ static void add_call(struct chat_choice *c, uint32_t tool, struct lr_str name)
 {
     char id[CHAT_CALL_ID_LEN];
     struct lr_buf *out = &c->calls_json;
-    chat_call_id(c, tool, id);
     lr_buf_add_z(out, tool > 0 ? ",{\"id\":" : "{\"id\":");
-    lr_json_quote(out, lr_str(id, sizeof(id)));
+    lr_json_quote(out, chat_call_id(c, tool, id));
     lr_buf_add_z(out, ",\"type\":\"function\",\"function\":{\"name\":");
     lr_json_quote(out, name);
     lr_buf_add_z(out, ",\"arguments\":\"\"}}");

@@ -101,11 +101,10 @@ static void chunk_write_call(struct chat_choice *c, uint32_t tool, struct lr_str
 {
     char id[CHAT_CALL_ID_LEN];
     struct lr_buf *out = chunk_begin(c);
-    chat_call_id(c, tool, id);
     ADD(out, ",\"delta\":{\"tool_calls\":[{\"index\":");
     add_index(out, tool);
     ADD(out, ",\"id\":");
-    lr_json_quote(out, lr_str(id, sizeof(id)));
+    lr_json_quote(out, chat_call_id(c, tool, id));
     ADD(out, ",\"type\":\"function\",\"function\":{\"name\":");
     lr_json_quote(out, name);
     ADD(out, ",\"arguments\":\"\"}}]}");

@@ -58,10 +58,11 @@ static lr_code parse_reasoning_format(struct chat_parse *p, const char *name,
                                       const struct lr_json *value)
 {
     static const char *const words[] = {
-        "auto", "reasoning_content", "reasoning", "both", "hidden", NULL};
+        "auto", "reasoning_content", "reasoning", "both", "hidden", "none", NULL};
     static const uint32_t bits[] = {
-        CHAT_REASONING_CONTENT, CHAT_REASONING_CONTENT, CHAT_REASONING_PLAIN,
-        CHAT_REASONING_CONTENT | CHAT_REASONING_PLAIN, CHAT_REASONING_HIDDEN};
+        CHAT_REASONING_CONTENT, CHAT_REASONING_CONTENT,
+        CHAT_REASONING_PLAIN,   CHAT_REASONING_CONTENT | CHAT_REASONING_PLAIN,
+        CHAT_REASONING_HIDDEN,  CHAT_REASONING_RAW};
     uint32_t index;
     lr_code code = chat_parse_word(p, name, value, words, LR_INVALID_ARGUMENT, &index);
     if (code == LR_OK)
@@ -164,7 +165,7 @@ static const struct chat_field fields[] = {
     {{"top_k", YES, BOTH, "extension: integer; 0 or -1 is off"}, chat_parse_sampling},
     {{"min_p", YES, BOTH, "extension: 0 to 1"}, chat_parse_sampling},
     {{"repetition_penalty", YES, BOTH, "extension: 0.01 to 10; 1 is off"}, chat_parse_sampling},
-    {{"reasoning_format", YES, CHAT, "extension: the member that gets the reasoning: `reasoning_content` (`auto`, the default), `reasoning`, `both`, `hidden`"}, parse_reasoning_format},
+    {{"reasoning_format", YES, CHAT, "extension: the member that gets the reasoning: `reasoning_content` (`auto`, the default), `reasoning`, `both`, `hidden`; `none`: it stays in the content, with its marks (not for gpt-oss)"}, parse_reasoning_format},
     {{"include_reasoning", YES, CHAT, "extension: `false` is `reasoning_format: hidden`"}, parse_include_reasoning},
     {{"enable_thinking", YES, CHAT, "extension, for templates that can turn thinking off; `false` is also `reasoning_effort: low`"}, chat_openai_enable_thinking},
     {{"think", YES, CHAT, "extension, as in Ollama: boolean as `enable_thinking`, or a word as `reasoning_effort`"}, chat_openai_think},

@@ -205,8 +205,8 @@ static void responses_object_write_call(const struct chat_choice *c, bool with_t
 {
     const struct chat_items *items = c->response->own;
     char id[CHAT_CALL_ID_LEN];
-    chat_call_id(c, items->tool, id);
-    lr_buf_addf(out, ",\"call_id\":\"%.*s\",\"name\":", CHAT_CALL_ID_LEN, id);
+    struct lr_str given = chat_call_id(c, items->tool, id);
+    lr_buf_addf(out, ",\"call_id\":\"" LR_STR_FMT "\",\"name\":", LR_STR_ARG(given));
     lr_json_quote(out, lr_str_z(items->name));
     if (items->space[0] != '\0') {
         lr_buf_add_z(out, ",\"namespace\":");

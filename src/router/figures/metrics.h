@@ -10,6 +10,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "chat/calls.h"
+
 enum { ROUTER_BUCKETS = 16 };
 
 /* Milliseconds; bucket i counts values up to 2^i / 2 ms, the last one everything. */
@@ -33,6 +35,7 @@ struct router_metrics {
     _Atomic uint64_t recalled;      /* waited on a node, and went to a free slot of another */
     _Atomic uint64_t queue_full, rate_limited;
     struct router_histogram first_token, inter_token, wait, total;
+    _Atomic uint64_t repaired[GRAMMAR_FORMAT_COUNT][CHAT_REPAIR_COUNT];
 };
 
 /* Of one model; it lives and dies with its registration. */

@@ -357,6 +357,21 @@ static void write_nodes(const struct router *r, struct lr_buf *out)
 
 /* ---- the whole ---- */
 
+/* What models wrote wrongly and readers put right; a series for each that has come. */
+static void write_repairs(const struct router *r, struct lr_buf *out)
+{
+    head(out, "calls_repaired_total", "counter",
+         "Malformed calls that were put right or became content, by dialect and kind");
+    for (uint32_t f = 0; f < GRAMMAR_FORMAT_COUNT; f++)
+        for (uint32_t k = 0; k < CHAT_REPAIR_COUNT; k++) {
+            uint64_t n = api_metrics_get(&r->metrics.repaired[f][k]);
+            if (n != 0)
+                series(out, "calls_repaired_total", "dialect",
+                       grammar_format_name((enum grammar_format)f), "kind",
+                       chat_repair_kind_name((enum chat_repair_kind)k), (double)n);
+        }
+}
+
 /* The Prometheus text form. */
 static void api_metrics_write_all(struct router *r, struct lr_buf *out)
 {
@@ -375,6 +390,7 @@ static void api_metrics_write_all(struct router *r, struct lr_buf *out)
     for (size_t i = 0; i < sizeof(counters) / sizeof(counters[0]); i++)
         number(out, counters[i].name, "counter", counters[i].help,
                api_metrics_get((const void *)(m + counters[i].offset)));
+    write_repairs(r, out);
     for (size_t i = 0; i < COUNT(histograms); i++) {
         char metric[96];
         (void)snprintf(metric, sizeof(metric), "llm_router_%s", histograms[i].name);

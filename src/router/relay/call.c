@@ -170,6 +170,8 @@ static void record_usage(struct router_call *call)
     router_count(&relay->metrics->prompt_tokens, row->prompt_tokens);
     router_count(&relay->metrics->completion_tokens, row->completion_tokens);
     router_count(&relay->metrics->cached_tokens, row->cached_tokens);
+    for (uint32_t i = 0; i < CHAT_REPAIR_COUNT; i++)
+        router_count(&relay->metrics->repaired[call->turn.format][i], call->turn.repairs[i]);
     router_count(&call->model->metrics.succeeded, row->status < 400);
     router_count(&call->model->metrics.prompt_tokens, row->prompt_tokens);
     router_count(&call->model->metrics.completion_tokens, row->completion_tokens);
