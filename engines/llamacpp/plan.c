@@ -40,8 +40,8 @@ static uint32_t llamacpp_plan_pick(uint64_t asked, uint64_t otherwise, uint64_t 
     return (uint32_t)(v > high ? high : v);
 }
 
-/* ggml's threads meet after every operation, spinning.  Another thread pays off only with at
- * least so many weights to read, and is expensive where the cores are busy. */
+/* ggml's threads meet after every operation, spinning.  One more thread
+ * pays off when it reads at least this number of weights; on busy cores it is expensive. */
 static const uint64_t WEIGHTS_PER_THREAD = 4ull << 20;
 
 static uint64_t llamacpp_plan_round_up(uint64_t tokens)
@@ -160,7 +160,8 @@ static lr_code llamacpp_plan_fit(const struct llamacpp_header *h,
         (unsigned long long)p->workspace, (unsigned long long)limit);
 }
 
-/* The logits of so many tokens are libllama's largest buffer for a vector. */
+/* libllama's largest buffer for a vector are the logits of its tokens: the context is short
+ * enough that they fit into this. */
 static const uint64_t VECTOR_LOGITS_BYTES = 512ull << 20;
 
 static uint32_t vector_context(const struct llamacpp_header *h)

@@ -151,8 +151,8 @@ struct gptoss_backend {
      * memory of its own for what blocks exchange. */
     struct token_args token[TOKEN_SETS];
     uint32_t token_rows;
-    uint32_t
-        attend_rows; /* layers of steps of up to so many tokens begin with attend_layer.cu's */
+    /* Most tokens of a step whose layers begin with attend_layer.cu's kernel. */
+    uint32_t attend_rows;
 
     uint8_t *turn_inputs[CUDA_TURNS];    /* pinned: a step's copy may still wait for its turn */
     uint8_t *host_inputs;                /* those of the last step: turn_inputs[turn] */

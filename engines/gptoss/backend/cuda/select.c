@@ -9,9 +9,9 @@ enum {
     EXPERT_TILES = 3,   /* tiles for each group of warps of an expert kernel */
     TILED_THREADS = 2 * CUDA_TILE_ROWS,
     TILED_SHARED = 4 * 2 * CUDA_TILE_TOKENS * 64,
-    MANY_ROWS = 96,       /* from so many rows on attention gives each fewer warps */
+    MANY_ROWS = 96,       /* least rows with which attention uses fewer warps a row */
     MANY_THREADS = 128,   /* of attention_decode_8_many */
-    CUDA_LITTLE_ROWS = 8, /* up to so many rows no expert has more than a column tile */
+    CUDA_LITTLE_ROWS = 8, /* most rows with which no expert has more than a column tile */
     SPARE_SHARED = 4096,  /* of a block's shared memory, for the static arrays of products */
 };
 

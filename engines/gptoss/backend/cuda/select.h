@@ -42,9 +42,9 @@ enum cuda_module {
 };
 
 enum {
-    CUDA_GRAPH_ROWS = 128, /* decode steps of up to so many sequences are captured as graphs */
-    CUDA_SPLIT_ROWS = 64,  /* up to so many rows every context can be split over blocks */
-    CUDA_STREAMED_ROWS = 64, /* up to so many rows weights are streamed, not tiled */
+    CUDA_GRAPH_ROWS = 128,   /* most sequences of a decode step that is captured as a graph */
+    CUDA_SPLIT_ROWS = 64,    /* most rows with which every context can be split over blocks */
+    CUDA_STREAMED_ROWS = 64, /* most rows with which weights are streamed, not tiled */
     CUDA_SLICED_ROWS = 80,   /* the same for dense products, where shared memory has room */
 };
 
@@ -88,14 +88,13 @@ struct cuda_choices {
     struct cuda_choice at[CUDA_CHOICES_MAX];
 };
 
-/* True when the loaded code has the kernel and a block with so much dynamic shared memory
- * fits. */
+/* True when the loaded code has the kernel and a block with this dynamic shared memory fits. */
 bool cuda_target_can_run(const struct cuda_target *t, enum cuda_kernel kernel, uint32_t shared);
 
 /* True when Hopper's kernels run prompts: products and attention. */
 bool cuda_target_has_prompts(const struct cuda_target *t);
 
-/* True when the products of so many rows are Hopper's for prompts. */
+/* True when products of `rows` rows use Hopper's kernels for prompts. */
 bool cuda_target_is_prompt(const struct cuda_target *t, uint32_t rows);
 
 /* Tokens of a prompt in one query tile. */
@@ -103,9 +102,9 @@ uint32_t cuda_target_query_tokens(const struct cuda_target *t, const struct mode
 
 /* True when the kernels of token.cu support this shape. */
 bool cuda_fits_token(const struct model_config *c);
-/* Steps of up to so many tokens are one kernel; 0: none. */
+/* Most tokens of a step that is one kernel; 0: no step is. */
 uint32_t cuda_target_token_rows(const struct cuda_target *t, const struct model_config *c);
-/* Layers of steps of up to so many tokens begin with attend_layer.cu's kernel; 0: none. */
+/* Most tokens of a step whose layers begin with attend_layer.cu's kernel; 0: no step's do. */
 uint32_t cuda_target_attend_rows(const struct cuda_target *t, const struct model_config *c);
 
 /* The choices.  Of a matrix only `tiles` and `blocks` are read.
@@ -137,7 +136,7 @@ struct cuda_choices cuda_select_experts(const struct cuda_target *t,
                                         const struct cuda_matrix *up,
                                         const struct cuda_matrix *down, uint32_t rows);
 
-/* True when the experts of so many rows need their activations in the column order of
+/* True when the experts of `rows` rows need their activations in the column order of
  * device.cuh's prompt_column. */
 bool cuda_experts_permute(const struct cuda_target *t, const struct model_config *c,
                           const struct cuda_matrix *up, const struct cuda_matrix *down,

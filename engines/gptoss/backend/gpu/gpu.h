@@ -104,10 +104,10 @@ struct gpu_kept {
 
 /* Which kernels with cooperative matrices are used. */
 struct gpu_matrices {
-    bool many;      /* for many rows */
-    uint32_t few;   /* experts of up to so many rows, eight rows of other matrices at a time */
-    uint32_t dense; /* other matrices from so many rows on; 0: never */
-    uint32_t dense_most; /* and up to so many */
+    bool many;           /* for many rows */
+    uint32_t few;        /* most rows of experts; of other matrices eight rows at a time */
+    uint32_t dense;      /* least rows of other matrices; 0: never used for them */
+    uint32_t dense_most; /* most rows of other matrices */
     uint32_t parts;      /* float16 numbers of an activation of many rows: 1 or 2 */
 };
 
@@ -164,7 +164,7 @@ lr_code gpu_plan_for(const struct model_config *c, const struct gptoss_backend_o
                      const struct gpu_limits *limits, struct gptoss_plan *out,
                      struct lr_error *err);
 /* Options of extra_json, for checking results:
- *   "binding_bytes", "allocation_bytes"  at most so many, so that tensors are split
+ *   "binding_bytes", "allocation_bytes"  lower limits, so that tensors are split
  *   "kernels": "late"                    a kernel is compiled when it is needed first
  *   "matrices": "none" or "many"         no cooperative matrices, or only for many rows
  *   "parts": 1 or 2                      float16 numbers of an activation of many rows */
@@ -179,7 +179,7 @@ void gpu_limits_lower(struct gpu_limits *limits, const struct gpu_extra *extra);
  * UNSUPPORTED: a tensor would need too many parts. */
 lr_code gpu_place_weights(struct gptoss_backend *b, uint64_t *bytes, struct lr_error *err);
 
-/* Offsets of the inputs for so many rows. */
+/* Offsets of the inputs for `rows` rows. */
 struct gpu_inputs gpu_inputs_for(const struct gpu_limits *limits, uint32_t rows);
 
 /* A buffer of the workspace: its member in struct gpu_workspace, and its bytes. */
@@ -274,7 +274,7 @@ lr_code gpu_matrices_open(struct gptoss_backend *b, const struct gpu_extra *extr
 lr_code gpu_forward(struct gptoss_backend *b, const struct gptoss_batch *batch,
                     struct lr_error *err);
 void gpu_forget_kept(struct gptoss_backend *b);
-/* Most multiply-adds of one submission of a step with so many rows. */
+/* Most multiply-adds of one submission of a step with `rows` rows. */
 uint64_t gpu_work_limit(const struct gptoss_backend *b, uint32_t rows);
 
 /* ---- backend.c: the functions of struct gptoss_backend_api, for a host ---- */
