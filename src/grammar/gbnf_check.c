@@ -171,8 +171,8 @@ static void refuse_circle(struct gbnf *g, const uint32_t *open, uint32_t *after)
                       LR_STR_ARG(lr_str_sub(g->rules[first].name, 0, 40)), names);
 }
 
-/* Takes away the rules that begin with none of the rules that are left, until there is no more
- * such rule. */
+/* Removes rules that cannot begin with another remaining rule, one after the other.  Each
+ * rule that stays may begin with another rule that stays, so there is a circle. */
 static void find_circle(struct spreading *s)
 {
     struct gbnf *g = s->g;

@@ -1,4 +1,5 @@
-/* grammar/interned.c - see grammar/matcher.h: frames and sets, each content once. */
+/* grammar/interned.c - see grammar/matcher.h: frames and sets are interned: equal ones are
+ * stored once. */
 #include <stdlib.h>
 
 #include "grammar/matcher.h"

@@ -100,7 +100,7 @@ static bool is_some_left(struct grammar_matcher *m, const struct grammar_check *
     return false;
 }
 
-/* An object's set is as it has to be here. */
+/* The members of the object satisfy the check: their number, and which names are there. */
 static bool is_met(struct grammar_matcher *m, const struct grammar_check *c, struct place at)
 {
     uint32_t count = m->kept.members[at.set].count;
