@@ -21,7 +21,7 @@
 
 enum {
     JOBS = 16, /* a power of two: the counters wrap */
-    AHEAD = 4, /* the loop sends a job itself when so many wait: as many as the thread sends
+    AHEAD = 4, /* the loop sends a job itself when this many wait: as many as the thread sends
                   while the loop does other work; 2 and 8 were not better */
     CACHE_LINE = 64,
     SPIN_NS = 200000, /* without a job, before the thread treats the burst as over */

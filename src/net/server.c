@@ -357,7 +357,7 @@ static void report_stopped(void *arg)
         server->on_stopped(server->on_stopped_arg);
 }
 
-/* Whoever drops the last hold reports the stop; the server must not be used after that. */
+/* The call that drops the last hold reports the stop; the server must not be used after it. */
 static void server_release(struct net_server *server)
 {
     struct net_loop *first = net_loops_get(server->loops, 0);
