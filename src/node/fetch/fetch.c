@@ -432,7 +432,8 @@ static bool is_news(enum hub_file_state state)
     return state != HUB_FILE_WAITING && state != HUB_FILE_DONE;
 }
 
-/* Of a model with very many files those under way, so that a heartbeat stays small. */
+/* A heartbeat stays small: of a model with more than WIRE_FLEET_FILES_MAX files, only those are
+ * reported that are neither waiting nor done. */
 static size_t report_files(const struct node_fetch_job *job, struct lr_arena *arena,
                            struct wire_fleet_file *out)
 {

@@ -62,8 +62,8 @@ enum model_format node_storage_guess_format(const char *dir);
 /* A model by name alone, ABSENT until its files are added; never NULL. */
 struct node_model *node_storage_name(struct node_storage *storage, const char *id);
 
-/* A router has it registered in this format: the other one that may lie there as well is
- * not run, whatever works.  What runs now finishes first. */
+/* A router has registered the model in this format.  If the folder has the files of the other
+ * format too, they are not run.  Requests that run now finish first. */
 void node_storage_registered(struct node_model *model, struct lr_str format);
 /* Its files are others now, of another revision.  What runs now finishes first. */
 void node_storage_replaced(struct node_model *model, const char *format);
@@ -73,8 +73,8 @@ bool node_storage_reopen(struct node_model *model);
 /* Marks a model whose files have changed since they were described: the next load describes
  * them anew. */
 void node_storage_notice(struct node_model *model);
-/* A worker found other files than those described (`why`).  True: it is so, and the model is
- * marked in the same way. */
+/* A worker reports that the files are not those described (`why`).  True: that is right, and
+ * the model is marked in the same way. */
 bool node_storage_is_replaced(struct node_model *model, const struct lr_error *why);
 /* Looks at its folder again: what lacked files or was judged may be usable now.  Nothing runs.
  */

@@ -370,7 +370,8 @@ static bool has_token(const struct node_peer *peer)
 static void on_accepted(struct node_peer *peer, const struct net_reply *reply)
 {
     bool has_joined = peer->word == NODE_PEER_JOIN;
-    /* One that joined may be new: it gets what is kept, and knows again what it knew. */
+    /* A router that was joined may be new: it gets all events that are kept.  The join has
+     * told it the models. */
     peer->told_events = has_joined ? 0 : peer->telling_events;
     if (has_joined)
         peer->told_models = peer->telling_models;
@@ -401,7 +402,7 @@ static void membership_on_reply(void *arg, const struct lr_error *err,
     if (err != NULL) {
         /* Unreachable: the next heartbeat tries again; it may not have noticed we are gone. One
          * heartbeat that is lost is no trouble yet: a router that ends takes its node with it,
-         * and one that is started anew is back.  Who leaves misses nobody. */
+         * and a router that restarts answers again.  A node that leaves does not care. */
         if (answers(peer))
             node_peer_move(peer, NODE_PEER_SILENT);
         else if (!peer->membership->models->is_draining)

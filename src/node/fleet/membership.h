@@ -1,11 +1,13 @@
-/* node/fleet/membership.h - the node's tie to its routers: it joins, tells all it has, and
- * sends a heartbeat each second.
+/* node/fleet/membership.h - the node is a member of its routers' fleets: it joins each router
+ * with the list of its models, then sends a heartbeat each second.
  *
  * Identity (an id and a secret, used in both directions) is made at the first start and
  * kept in the data folder, so a node comes back as itself.  It joins with that secret; a token
  * is for a router that does not know the secret.  A router that does not know the node, or
- * lacks one of its models, says so, and the node joins again: whoever of the two restarts, no
- * human is needed.  A join that is refused is tried again every second and takes nothing away.
+ * lacks one of its models, says so, and the node joins again.  So a restart of the node or of
+ * the router needs no human.  A join that is refused is tried again every second and takes
+ * nothing away.
+ *
  * Thread: the node's loop.
  */
 #ifndef NODE_FLEET_MEMBERSHIP_H

@@ -103,8 +103,8 @@ static bool is_registered(void *arg, struct lr_str id)
     return false;
 }
 
-/* A model that lies here, wherever from, needs no manifest, but the right format; one that was
- * fetched, the right revision. */
+/* Files that an operator put here need the right format, and no manifest.  Files that the node
+ * has fetched need the right revision. */
 static bool is_wanted(const struct node_registry *r, const struct wire_registered *entry)
 {
     struct lr_str digest = entry->manifest_sha256;

@@ -38,7 +38,7 @@ struct offer {
     uint64_t free_bytes;
 };
 
-/* How well so many bytes would fit, and how many are free. */
+/* How well a model of `need` bytes would fit into the pool, and how much is free there. */
 static struct offer try_pool(const struct node_models *models, uint32_t pool, uint64_t need)
 {
     static struct node_room room;
@@ -368,8 +368,8 @@ static void admission_make_room(struct node_model *model)
 struct probe {
     struct node_answer answer; /* first: the argument of the callbacks */
     struct node_model *model;
-    uint32_t pool;                /* that it plans for, */
-    uint64_t limit;               /* with so much memory */
+    uint32_t pool;                /* the plan is for this pool, */
+    uint64_t limit;               /* with at most this memory */
     struct node_library *library; /* reference */
     uint64_t started_ms;
 };
@@ -400,8 +400,8 @@ static uint64_t probe_limit(const struct node_model *model, uint32_t pool)
     return most < limit ? most + (most == 0) : limit; /* 0 would be no limit */
 }
 
-/* Whether other programs and pinned models hold what a plan by the pool's limit could need, and
- * such a plan would be taken to a device of a worse kind. */
+/* Other programs and pinned models hold memory that a plan by the pool's limit could need, and
+ * there is a device of a worse kind, to which that plan would then move the model. */
 static bool is_crowded(const struct node_pools *pools, const struct node_model *model,
                        uint32_t pool)
 {
@@ -413,8 +413,8 @@ static bool is_crowded(const struct node_pools *pools, const struct node_model *
     return has_worse && room.available < node_ledger_limit(&pools->pool[pool].state);
 }
 
-/* The engine cannot plan with so much memory: it is not asked again about devices that would
- * give it no more.  False: there is no other device. */
+/* The engine cannot plan with this limit: it is not asked about devices that have no more
+ * memory.  False: there is no other device. */
 static bool pass_short_pools(struct node_model *model, uint32_t pool, uint64_t limit)
 {
     model->short_pools |= node_pool_bit(pool);

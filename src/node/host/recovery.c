@@ -55,7 +55,7 @@ static void go_again(struct node_model *model, const struct lr_error *err)
     bool was_loading = model->state != NODE_MODEL_READY;
     node_model_move(model, NODE_MODEL_PRESENT, err);
     /* A load that hung may hang as long again, and a node that is leaving loads nothing:
-     * whoever has other nodes tries there. */
+     * a router with other nodes tries there. */
     if ((was_loading && err->code == LR_TIMEOUT) || model->models->is_draining)
         tell_waiting(model);
 }

@@ -32,7 +32,7 @@ bool node_reload_revert(struct node_replica *replica, const struct lr_error *why
 /* An event for each engine that a scan refused. */
 void node_reload_tell_refused(struct node_models *models);
 
-/* Every few seconds: engines whose folder changed, and has been quiet since. */
+/* Every few seconds: reloads engines whose folder has changed and is quiet again. */
 void node_reload_watch(struct node_models *models);
 
 #endif

@@ -17,7 +17,7 @@ struct node_counts {
     struct node_count *first; /* owned */
 };
 
-/* Reads the file; one that cannot be read is told in the log and changes nothing. */
+/* Reads the file.  A file that cannot be read is logged and changes nothing. */
 void node_counts_open(struct node_counts *counts, const char *data_dir);
 void node_counts_close(struct node_counts *counts);
 

@@ -46,7 +46,8 @@ static bool is_live(enum node_generation_state state)
            state == NODE_GENERATION_PROVING;
 }
 
-/* Generations that were computed before stand ahead of those that never were. */
+/* A generation that a worker has already computed, here or elsewhere, is queued before all new
+ * generations. */
 static void join_queue(struct node_generation *g)
 {
     struct node_model *model = g->model;

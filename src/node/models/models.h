@@ -52,7 +52,7 @@ struct node_models {
 
     struct node_model *first; /* owned by the storage */
     struct node_pools pools;
-    struct node_device_refresh refresh; /* at those that Vulkan lists */
+    struct node_device_refresh refresh; /* of the devices that Vulkan lists */
     struct lr_slots generations;        /* struct node_generation by its id */
     uint64_t next_seq;                  /* of generations, in order of arrival */
     struct node_batch batch;            /* answers that wait for the end of a read */
@@ -74,9 +74,9 @@ struct node_model *node_find_model(const struct node_models *models, struct lr_s
 
 /* ---- memory (admission.c) ---- */
 
-/* The pool for a model's first replica, which needs so many bytes: of the best kind of device
- * (node_device_rank) that could hold it the one where they are free, else where the fewest
- * others must go.  NODE_POOL_NONE: every GPU is faulty. */
+/* The pool for a model's first replica, which needs `need` bytes.  Of the best kind of device
+ * (node_device_rank) that could hold the replica: a pool where the memory is free, else the
+ * pool where the fewest other models must be unloaded.  NODE_POOL_NONE: every GPU is faulty. */
 enum { NODE_POOL_NONE = NODE_POOLS_MAX };
 uint32_t node_pool_for(const struct node_model *model, bool on_device, uint64_t need);
 /* The pool for one more replica: where memory is free for it, or is once others have given KV
@@ -92,7 +92,8 @@ void node_pools_unrefuse(struct node_model *model);
 /* Whether the model runs on a GPU, as far as is known, and every GPU of the node is faulty:
  * UNAVAILABLE names the first of them. */
 LR_MUST_USE lr_code node_gpus_check(const struct node_model *model, struct lr_error *err);
-/* What is claimed of a pool, and how so many bytes more would fit beside it. */
+/* A plan to place one more model in a pool: the memory that is claimed there, and what must be
+ * freed. */
 struct node_room {
     enum node_plan plan;
     uint64_t available; /* for the newcomer, at most */
@@ -109,7 +110,7 @@ void node_plan_room(const struct node_models *models, uint32_t pool, uint64_t ne
 void node_generations_tick(struct node_models *models, uint64_t now_ms);
 /* Tries whatever is due.  Often (recovery.c). */
 void node_recovery_watch(struct node_models *models);
-/* Memory has come back: whoever waits for it is tried again, in order of arrival. */
+/* Memory was freed: the models that wait for memory are tried again, in order of arrival. */
 void node_admit_waiting(struct node_models *models);
 /* workers/watchdog.c */
 void node_workers_watch(struct node_models *models, uint64_t now_ms);

@@ -71,7 +71,7 @@ bool node_pools_has_listed(const struct node_pools *pools);
 /* The same pool in a list that was read again, while our models held what state.used has of
  * them. */
 void node_pool_renew(struct node_pool *pool, const struct wire_device *devices, size_t count);
-/* Our models hold so much of the pool now. */
+/* Our models hold `ours` bytes of the pool now. */
 void node_pool_hold(struct node_pool *pool, uint64_t ours);
 
 /* Reads every pool again. */

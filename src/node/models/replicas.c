@@ -441,7 +441,7 @@ void node_replicas_add(struct node_model *model)
     replicas_grow(model, 1, node_now(model->models), why);
 }
 
-/* The replica that leaves the fewest requests to wait for; one that still loads has none. */
+/* Removes the replica with the fewest running requests; a replica that still loads has none. */
 static void shrink(struct node_model *m)
 {
     struct node_replica *least = NULL;

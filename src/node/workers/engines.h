@@ -44,7 +44,7 @@ struct node_engine {
     char reason[NODE_REASON_MAX];  /* why it is refused; "" when it is not */
     lr_code reason_code;
     uint64_t retry_ms;  /* refused for what may pass: looked at again then */
-    bool is_told;       /* that it is refused, to whoever watches */
+    bool is_told;       /* the event of its refusal was sent */
     uint64_t signature; /* of the folder's files when it was last read */
 };
 
@@ -92,8 +92,8 @@ uint64_t node_folder_signature(const char *folder);
 
 /* ---- DirectML ----
  * DirectML is experimental and exists on Windows only.  Nobody here runs its artifacts, but
- * whoever brings one learns what it is and where its runtime comes from, instead of reading
- * that some other file is missing. */
+ * an operator who brings one learns what it is and where its runtime comes from, instead of
+ * reading that some other file is missing. */
 
 /* The path is a DirectML artifact (model.directml.bin, model.dml.bin) or a folder with one:
  * err, which may be NULL, gets UNSUPPORTED, what it is and where to get the runtime. */

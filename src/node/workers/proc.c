@@ -324,7 +324,7 @@ static void on_written(uv_write_t *request, int status)
 }
 
 /* A worker that misses a frame waits for the frame for ever: it is as dead as one that crashed.
- * An empty frame is one that no memory was left for. */
+ * An empty frame is a frame for which there was no memory. */
 static bool lose_frame(struct node_proc *proc)
 {
     lr_log_warn(NULL, "worker.frame_lost pid=%d", (int)node_proc_pid(proc));

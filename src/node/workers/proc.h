@@ -34,7 +34,7 @@ struct node_proc_config {
     const char *scratch;    /* where a confined engine may write; NULL: it is not confined */
     const char *visible;    /* the only GPU that it sees; NULL: those that this process sees */
     bool is_probe;
-    uint64_t limit_ms; /* killed when it still runs then; 0: whoever owns it decides */
+    uint64_t limit_ms; /* killed when it still runs then; 0: its owner decides */
     struct node_proc_callbacks callbacks;
 };
 
