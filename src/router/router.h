@@ -64,9 +64,9 @@ typedef bool (*router_wants_fn)(void *arg, const char *id);
 void router_adopt_models(struct router *router, const char *node_id, router_wants_fn wants,
                          void *arg);
 
-/* What a newcomer wants to see: the first model that is registered, and its state; one that can
- * run before one that cannot.  False: none is; where a node has one that cannot run, *out says
- * which and why. */
+/* The model that a newcomer is told about, by its state: loaded, can run, cannot run; models
+ * that can run come before a registered model that cannot.  False: the model is not registered,
+ * or no node has one; *out says which and why it cannot run. */
 struct router_best_model {
     char model[256];
     char state[16];

@@ -226,7 +226,7 @@ void router_alert_raise(struct router_alerts *alerts, enum router_alert_kind kin
     a->count++;
     a->last_ms = now;
     a->ended_ms = kinds[kind].is_state ? 0 : now;
-    /* Without memory for its node the alert ends with the next one that settles it. */
+    /* Without memory for its node the alert ends when it is settled the next time. */
     if (node != NULL && !alerts_add_node(a, node, message, now))
         lr_log_warn(NULL, "alert.node_lost kind=%s node=%s reason=no memory", kinds[kind].name,
                     node->id);

@@ -11,7 +11,7 @@
 struct saving {
     struct router_sync *sync;
     struct router_node copy; /* what the database shall keep, for its thread; no replicas */
-    const char *change;      /* an operator's: the node is so once it is written.  NULL: none */
+    const char *change;      /* an operator's, in force once it is written.  NULL: none */
     router_store_done fn;    /* NULL: none */
     void *arg;
 };

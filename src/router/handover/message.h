@@ -14,7 +14,7 @@ struct router_handover_message {
     char version[32];
     char secret[64]; /* of a new router (secret.h); "": it shows none */
     bool is_ready, is_go;
-    bool only_left; /* the new router takes over only where the running one was left */
+    bool only_left; /* the new router takes over only a router that was left */
     bool was_left;  /* the running router had given its place to one that was killed */
     bool says_bye;  /* the new router will say "bye" before it ends */
     bool is_bye;

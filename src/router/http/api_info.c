@@ -179,7 +179,8 @@ static lr_code read_audit(struct router_sql *sql, void *arg, struct lr_error *er
         audit_row, q, err, ROUTER_TEXT(q->actor), ROUTER_TEXT(q->action),
         ROUTER_INT(q->until_s * 1000), ROUTER_INT(q->limit + 1), ROUTER_INT(q->offset));
     lr_json_end_array(q->w);
-    /* The next page: this until again, so that what happens meanwhile moves no row. */
+    /* The client repeats this `until` for the next page: entries that are written meanwhile do
+     * not shift the rows. */
     LR_JSON_MEMBERS(q->w, LR_INT("until", q->until_s), LR_FLAG("more", q->rows > q->limit));
     return code;
 }

@@ -170,9 +170,9 @@ static void refuse_join(struct joining *a)
     net_respond_error(a->req, &a->refusal);
 }
 
-/* A node must not send the router to just any address: the address is the one that the node
- * comes from, one that the operator named, or a certificate of the operator's CA is there,
- * which TLS checks after this. */
+/* A node must not send the router to just any address.  Allowed are the address from which the
+ * node connects, an address that the operator named, and any address with a certificate of the
+ * operator's CA, which TLS checks after this. */
 static bool may_be_at(void *arg, const char *address)
 {
     struct joining *a = arg;

@@ -48,8 +48,8 @@ static bool has_servable_model(const struct router *r)
 }
 
 /* A router without a node or a database is ready: nodes join through the address that a load
- * balancer gives to ready routers, and requests are served while the database is away.  Whoever
- * wants more asks for it (?require=nodes). */
+ * balancer gives to ready routers, and requests are served while the database is away.  A
+ * probe that needs nodes asks for them (?require=nodes). */
 lr_code router_api_readyz(struct router *r, struct net_request *req, struct lr_error *err)
 {
     char trouble[ROUTER_TROUBLE];

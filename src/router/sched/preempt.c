@@ -7,9 +7,9 @@
  * token its client has, as after the loss of a node.
  *
  * A ticket that comes beyond the slots names to the node the ticket that leaves (swap): the
- * node stops the one and starts the other between two steps.  The owner of the one that leaves
- * learns it from the node, after the last token.  Where the node does not confirm, the owner is
- * told by the router.
+ * node stops that generation and starts the new one between two steps.  The owner of the ticket
+ * that leaves learns it from the node, after the last token.  Where the node does not confirm,
+ * the owner is told by the router.
  */
 #include <stdio.h>
 #include <string.h>

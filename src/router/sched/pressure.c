@@ -6,7 +6,7 @@ enum {
     STALLED_GAPS = 4,    /* usual time: loading, or a lost node */
     GAPS_AVERAGED = 32,  /* and two turns of the slots */
     OUTLIER_GAPS = 8,    /* with the slots: a longer one is a lost node, not a slow one */
-    CALM_REFUSED_IN = 8, /* one refused of so many: it can serve what comes */
+    CALM_REFUSED_IN = 8, /* one of this many is refused: the model can serve what comes */
 };
 
 static void restart(struct router_pressure *p, enum router_pressure_state state,

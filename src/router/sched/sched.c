@@ -94,8 +94,9 @@ static void sched_choose(struct router_sched *s, struct router_ticket *t,
                    count, chosen->cached * 100);
 }
 
-/* Not even beyond the slots is there room: some is made at the quickest replica, of those with
- * batch tickets where there are such.  A ticket that has its share moves batch tickets only. */
+/* There is no room, not even beyond the slots: room is made at the quickest replica with batch
+ * tickets, else at the quickest replica.  A ticket that has its share moves only batch tickets.
+ */
 static void make_way_somewhere(struct router_sched *s, struct router_ticket *t,
                                const struct router_candidate *all, size_t count, uint64_t slots,
                                bool has_share)
@@ -124,8 +125,9 @@ static bool stays_within(const struct router_sched *s, const struct router_ticke
     return !router_shares_is_light(&t->schedule->shares, t->key, slots, s->now);
 }
 
-/* Whether it would go beyond the slots, to use the next one that is free, while a moved answer
- * waits for a slot.  One that takes the slot of another answer keeps none from that. */
+/* Whether the ticket would go beyond the slots, and so use the next free slot, while a moved
+ * answer waits for a slot.  A ticket that takes the slot of another answer (a swap) leaves the
+ * next free slot to the moved answer. */
 static bool overtakes(const struct router_sched *s, const struct router_ticket *t,
                       const struct router_candidate *c, uint64_t slots)
 {
@@ -229,7 +231,7 @@ void router_sched_pump_all(struct router_sched *s, uint64_t now)
 
 /* ---- arrivals ---- */
 
-/* No ticket overtakes those that wait, but for one that had a slot before.  A key without a
+/* No ticket overtakes those that wait, except a ticket that had a slot before.  A key without a
  * ticket in the queue may take what the others cannot: the room beyond the slots. */
 static enum grant try_at_once(struct router_sched *s, struct router_ticket *t)
 {
@@ -316,7 +318,7 @@ void router_sched_release(struct router_sched *s, struct router_ticket *t,
     }
     t->was_paused |= outcome == ROUTER_PAUSED;
     (void)router_ticket_move(s, t, ROUTER_TICKET_IDLE);
-    /* One that lost its worker, or was recalled, comes again at once and has a better claim. */
+    /* A ticket that failed, lost its worker or was recalled comes again at once, and first. */
     if (outcome != ROUTER_LOST && outcome != ROUTER_FAILED && outcome != ROUTER_RECALLED)
         pump(s, t->schedule);
 }

@@ -4,10 +4,10 @@
  * the others may have.  Two rules need to know the shares: the room beyond the slots is for
  * keys that have less than their share, and a key that has more is preempted for them.
  *
- * A share is meant over time: the average of the slots that a key held since it came, of the
- * last ten seconds or so.  While a key had more than its share over time, a key that had less
- * may hold more than its share for a moment, and the first one keeps half of its own.  While no
- * key had more than its share over time, what each holds now decides (docs/adr/0014).
+ * A key's use is an average over time: the slots that it held during about the last ten
+ * seconds.  While the use of some key is above its share, a key below its share may hold more
+ * than its share for a moment; the key above keeps half of its share.  While no key's use is
+ * above its share, the slots that each key holds now decide (docs/adr/0014).
  *
  * Thread: one at a time.  Times are the caller's, monotonic.
  */

@@ -31,8 +31,8 @@ LR_MUST_USE lr_code router_told_open(struct router_sql *sql, const char *router,
                                      const struct router_told *told, struct lr_error *err);
 LR_MUST_USE lr_code router_told_end(struct router_sql *sql, const char *router,
                                     const struct router_told *told, struct lr_error *err);
-/* Rows of routers that are not among these belong to this one from now on, which ends them
- * where it does not see the alerts. */
+/* Takes over the rows of routers that are not among `alive`: this router ends the alerts that
+ * it does not see itself. */
 LR_MUST_USE lr_code router_told_claim_orphans(struct router_sql *sql, const char *router,
                                               const char *const *alive, size_t count,
                                               struct lr_error *err);

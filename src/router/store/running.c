@@ -6,8 +6,8 @@ enum { FAILED_AT_ONCE = 32 }; /* in one transaction */
 
 struct row {
     int64_t beats;     /* the counter, as it was read last */
-    uint64_t still_ms; /* for so long it has not changed */
-    uint64_t look;     /* the last one that found the row */
+    uint64_t still_ms; /* time without a change */
+    uint64_t look;     /* the last look that found the row */
 };
 
 void router_running_init(struct router_running *running)
