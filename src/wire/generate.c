@@ -161,7 +161,7 @@ lr_code wire_submit_head_decode(struct lr_str body, struct wire_submit *out,
     return c.failed ? wire_malformed(err, "submit") : LR_OK;
 }
 
-/* Allocates `count` items of `size` after checking that the body can hold so many. */
+/* Allocates `count` items of `size` after checking that the body can hold `count` items. */
 static void *get_array(struct lr_arena *arena, struct wire_cursor *c, size_t count,
                        size_t wire_size, size_t size, size_t max)
 {

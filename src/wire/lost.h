@@ -11,10 +11,10 @@
 
 #include "wire/frame.h"
 
-/* A generation with so many strikes is not tried again on any node. */
+/* A generation with this number of strikes is not tried again on any node. */
 enum { WIRE_STRIKES_MAX = 2 };
 
-/* After so many tokens a generation that entered in a cohort is no longer a suspect. */
+/* After this number of tokens, a generation that started in a cohort is no longer a suspect. */
 enum { WIRE_PROBATION_TOKENS = 32 };
 
 /* The cohort of generations that may enter together and at once. */
