@@ -1,5 +1,5 @@
-/* cli/connectivity.h - the way from this machine to a router, step by step: name, connection,
- * TLS, key, version.  The first step that fails is the one to fix. */
+/* cli/connectivity.h - checks the connection from this machine to a router, step by step: name,
+ * TCP, TLS, version, key.  The first step that fails is the step to fix. */
 #ifndef CLI_CONNECTIVITY_H
 #define CLI_CONNECTIVITY_H
 

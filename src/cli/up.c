@@ -388,7 +388,7 @@ static void up_on_timer(void *arg)
     look_at_models(up);
 }
 
-/* Whoever starts `up` on a device without a GPU, by its name, wants the node to join. */
+/* `up` with the name of a device without a GPU: the operator wants the node to join. */
 static bool names_cpu(const char *device)
 {
     struct node_devices devices;
