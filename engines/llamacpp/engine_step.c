@@ -83,7 +83,7 @@ static void sample(struct lr_engine_model *m, struct engine_sequence *seq, int32
 
 /* ---- the step ---- */
 
-static lr_code compute(struct lr_engine_model *m, struct lr_error *err)
+static lr_code engine_step_compute(struct lr_engine_model *m, struct lr_error *err)
 {
     if (llamacpp_scheduler_choose(&m->scheduler) == 0)
         return LR_OK;
@@ -127,7 +127,7 @@ lr_code llamacpp_engine_step(struct lr_engine_model *m, int32_t *busy, struct lr
     if (code != LR_OK)
         return code;
     engine_session_begin(&m->session);
-    code = compute(m, err);
+    code = engine_step_compute(m, err);
     engine_session_end(&m->session);
     *busy = m->scheduler.queue.live > 0 ? 1 : 0;
     return code;

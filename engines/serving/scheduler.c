@@ -498,7 +498,7 @@ void serving_scheduler_end(struct serving_scheduler *s, struct engine_sequence *
 /* ---- beside live sequences ---- */
 
 /* Pages of the model, of a kind that covers all positions. */
-static uint32_t whole_pages(const struct serving_scheduler *s)
+static uint32_t scheduler_whole_pages(const struct serving_scheduler *s)
 {
     uint32_t kind = 0;
 
@@ -515,7 +515,7 @@ lr_code serving_scheduler_borrow(struct serving_scheduler *s, struct engine_sequ
         if (victim == NULL)
             return lr_fail(err, LR_OUT_OF_RAM,
                            "%u tokens need %u pages of KV cache; the model has %u", seq->count,
-                           scheduler_pages_for(s, seq->count), whole_pages(s));
+                           scheduler_pages_for(s, seq->count), scheduler_whole_pages(s));
         suspend(s, victim);
     }
     return LR_OK;

@@ -331,7 +331,7 @@ static void count_integer(struct value *v, const struct conversion *c)
 }
 
 /* False for an unknown conversion: its argument cannot be skipped. */
-static bool convert(struct value *v, struct arguments *args, const struct conversion *c)
+static bool log_convert(struct value *v, struct arguments *args, const struct conversion *c)
 {
     char text[128];
     switch (c->kind) {
@@ -391,7 +391,7 @@ static const char *add_word(struct line *line, const char *p, struct arguments *
             continue;
         }
         p = read_conversion(p + 1, args, &c);
-        if (!convert(&v, args, &c)) {
+        if (!log_convert(&v, args, &c)) {
             add_pair(line, lr_str_z("log_defect"), lr_str_z("conversion"), false);
             return NULL;
         }

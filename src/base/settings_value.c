@@ -44,7 +44,7 @@ static void add_limit(const struct lr_setting *row, int64_t limit, struct lr_buf
     lr_buf_addf(out, "%lld", (long long)limit);
 }
 
-static void add_range(const struct lr_setting *row, struct lr_buf *out)
+static void settings_add_range(const struct lr_setting *row, struct lr_buf *out)
 {
     if (row->max != 0) {
         add_limit(row, row->min, out);
@@ -82,19 +82,19 @@ void lr_setting_allowed(const struct lr_setting *row, struct lr_buf *out)
         break;
     case LR_SETTING_INT:
         lr_buf_add_z(out, "a whole number, ");
-        add_range(row, out);
+        settings_add_range(row, out);
         break;
     case LR_SETTING_FLOAT:
         lr_buf_add_z(out, "a number, ");
-        add_range(row, out);
+        settings_add_range(row, out);
         break;
     case LR_SETTING_SIZE:
         lr_buf_add_z(out, "a size such as 65536, 64KiB or 4GiB, ");
-        add_range(row, out);
+        settings_add_range(row, out);
         break;
     case LR_SETTING_DURATION:
         lr_buf_add_z(out, "a duration such as 250ms, 30s or 5m, ");
-        add_range(row, out);
+        settings_add_range(row, out);
         break;
     }
 }

@@ -98,13 +98,14 @@ static bool have_anchors(struct grammar_build *b)
     return b->code == LR_OK;
 }
 
-static bool contains(const struct lr_json *node, const struct lr_json *wanted)
+static bool ref_contains(const struct lr_json *node, const struct lr_json *wanted)
 {
     if (node == wanted)
         return true;
     for (uint32_t i = 0; node->type >= LR_JSON_ARRAY && i < node->count; i++)
-        if (contains(node->type == LR_JSON_OBJECT ? &node->members[i].value : &node->items[i],
-                     wanted))
+        if (ref_contains(node->type == LR_JSON_OBJECT ? &node->members[i].value
+                                                      : &node->items[i],
+                         wanted))
             return true;
     return false;
 }
@@ -117,7 +118,7 @@ static const struct lr_json *home_of(struct grammar_build *b, const struct lr_js
     const struct lr_json *home = b->root;
     *uri = (struct lr_str){0};
     for (uint32_t i = 0; i < b->anchor_count; i++)
-        if (b->anchors[i].id.len != 0 && contains(b->anchors[i].node, ref)) {
+        if (b->anchors[i].id.len != 0 && ref_contains(b->anchors[i].node, ref)) {
             home = b->anchors[i].node;
             *uri = b->anchors[i].uri;
         }

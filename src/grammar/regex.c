@@ -61,7 +61,7 @@ static bool skip(struct parser *p, uint32_t code)
 
 /* ---- trees ---- */
 
-static const struct regex *make(struct parser *p, struct regex node)
+static const struct regex *regex_make(struct parser *p, struct regex node)
 {
     struct regex *copy = lr_arena_alloc(p->arena, sizeof(*copy));
     if (copy == NULL) {
@@ -74,13 +74,13 @@ static const struct regex *make(struct parser *p, struct regex node)
 
 static const struct regex *leaf(struct parser *p, enum regex_op op)
 {
-    return make(p, (struct regex){.op = op});
+    return regex_make(p, (struct regex){.op = op});
 }
 
 static const struct regex *regex_join(struct parser *p, enum regex_op op, const struct regex *a,
                                       const struct regex *b)
 {
-    return make(p, (struct regex){.op = op, .a = a, .b = b});
+    return regex_make(p, (struct regex){.op = op, .a = a, .b = b});
 }
 
 /* ---- sets ---- */
@@ -144,7 +144,7 @@ static const struct regex *take_set(struct parser *p, bool others)
     if (others && from <= REGEX_CODE_MAX)
         list[used++] = (struct regex_range){from, REGEX_CODE_MAX};
     r->count = 0;
-    return make(p, (struct regex){.op = REGEX_SET, .set = {list, used}});
+    return regex_make(p, (struct regex){.op = REGEX_SET, .set = {list, used}});
 }
 
 /* ---- escapes ---- */
@@ -385,7 +385,8 @@ static const struct regex *read_term(struct parser *p)
             break;
         }
         (void)skip(p, '?'); /* which match is found does not matter here */
-        atom = make(p, (struct regex){.op = REGEX_REPEAT, .a = atom, .min = min, .max = max});
+        atom = regex_make(
+            p, (struct regex){.op = REGEX_REPEAT, .a = atom, .min = min, .max = max});
     }
     return atom;
 }

@@ -55,7 +55,7 @@ static lr_code take_tokens(struct grammar_vocab *v, const struct grammar_tokens 
     return failed ? grammar_vocab_no_memory(err) : LR_OK;
 }
 
-static bool is_text(const struct grammar_vocab *v, uint32_t id)
+static bool vocab_is_text(const struct grammar_vocab *v, uint32_t id)
 {
     return (v->flags[id] & (LR_VOCAB_SPECIAL | LR_VOCAB_UNUSED)) == 0 &&
            v->begins[id] != v->begins[id + 1];
@@ -510,7 +510,7 @@ static bool grammar_vocab_build(struct grammar_vocab *v)
               find_controls(v);
     for (uint32_t id = 0; ok && id < v->size; id++) {
         struct lr_str text = grammar_vocab_bytes(v, id);
-        if (!is_text(v, id))
+        if (!vocab_is_text(v, id))
             continue;
         v->text_mask[id >> 5] |= 1u << (id & 31);
         if (text.len <= GRAMMAR_TOKEN_MAX)

@@ -128,8 +128,8 @@ static void wait_for_cancelled(struct hub_downloads *all, const char *dir)
 }
 
 /* With the lock held: the download of that folder, with one more reference. */
-static lr_code join(struct hub_downloads *all, const struct hub_manifest *manifest,
-                    const char *dir, struct hub_download **out, struct lr_error *err)
+static lr_code download_join(struct hub_downloads *all, const struct hub_manifest *manifest,
+                             const char *dir, struct hub_download **out, struct lr_error *err)
 {
     *out = NULL;
     for (struct hub_download *d = all->list; d != NULL; d = d->next) {
@@ -165,7 +165,7 @@ static lr_code start_locked(struct hub_downloads *all, const struct hub_manifest
                             struct hub_download **out, struct lr_error *err)
 {
     wait_for_cancelled(all, dir);
-    lr_code code = join(all, manifest, dir, out, err);
+    lr_code code = download_join(all, manifest, dir, out, err);
     if (code != LR_OK || *out != NULL)
         return code;
     struct hub_download *d = new_download(dir);

@@ -21,8 +21,8 @@ static struct lr_str routes_join(const struct net_path *path, size_t from, size_
     return lr_str(text, at);
 }
 
-static bool matches(const char *pattern, const struct net_path *path, struct lr_str *tail,
-                    struct lr_arena *arena)
+static bool routes_matches(const char *pattern, const struct net_path *path,
+                           struct lr_str *tail, struct lr_arena *arena)
 {
     struct lr_str parts[NET_PATH_MAX_SEGMENTS], rest = lr_str_z(pattern), part;
     size_t count = 0, i = 0, j = 0;
@@ -58,7 +58,8 @@ const void *net_routes_find(const struct net_routes *routes, struct lr_str metho
     for (size_t i = 0; i < routes->count; i++, at += routes->row_size) {
         const struct net_route *route = (const void *)at;
         *tail = (struct lr_str){0};
-        if (lr_str_eq_z(method, route->method) && matches(route->pattern, path, tail, arena))
+        if (lr_str_eq_z(method, route->method) &&
+            routes_matches(route->pattern, path, tail, arena))
             return route;
     }
     return NULL;

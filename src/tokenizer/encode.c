@@ -255,8 +255,9 @@ lr_code tokenizer_encode(const struct tokenizer *t, struct lr_str text, bool con
     return encode_repaired(t, text, &flip, control ? 1 : 0, ids, err);
 }
 
-static lr_code join(const struct lr_segment *segments, size_t count, struct lr_buf *joined,
-                    size_t *flips, size_t *flip_count, struct lr_error *err)
+static lr_code encode_join(const struct lr_segment *segments, size_t count,
+                           struct lr_buf *joined, size_t *flips, size_t *flip_count,
+                           struct lr_error *err)
 {
     bool trusted = false;
     size_t total = 0;
@@ -294,7 +295,7 @@ lr_code tokenizer_encode_segments(const struct tokenizer *t, const struct lr_seg
     struct lr_buf joined;
     lr_buf_init(&joined, TOKENIZER_MAX_TEXT);
     size_t flip_count = 0;
-    lr_code rc = join(segments, count, &joined, flips, &flip_count, err);
+    lr_code rc = encode_join(segments, count, &joined, flips, &flip_count, err);
     if (rc == LR_OK)
         rc = encode_repaired(t, lr_buf_str(&joined), flips, flip_count, ids, err);
     lr_buf_free(&joined);

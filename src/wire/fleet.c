@@ -43,8 +43,8 @@ void wire_sampling_write(struct lr_json_writer *w, const struct lr_sampling_defa
 }
 
 /* A join goes to a router whose protocol is not known yet. */
-static void write_model(struct lr_json_writer *w, const struct wire_fleet_model *m, bool full,
-                        uint32_t protocol)
+static void fleet_write_model(struct lr_json_writer *w, const struct wire_fleet_model *m,
+                              bool full, uint32_t protocol)
 {
     lr_json_begin_object(w);
     lr_json_member_str(w, "id", m->id);
@@ -124,7 +124,7 @@ static void write_state(struct lr_json_writer *w, const struct wire_heartbeat *m
     lr_json_member_bool(w, "draining", m->is_draining);
     lr_json_member_array(w, "models");
     for (size_t i = 0; i < m->model_count; i++)
-        write_model(w, &m->models[i], full, m->protocol);
+        fleet_write_model(w, &m->models[i], full, m->protocol);
     lr_json_end_array(w);
     lr_json_member_array(w, "pools");
     for (size_t i = 0; i < m->pool_count; i++) {

@@ -59,7 +59,7 @@ static lr_code create_job(struct lr_str body, struct worker_job **out, struct lr
     return wire_submit_decode(&job->arena, lr_str(job->body, body.len), &job->g, err);
 }
 
-static void append(struct worker_job ***end, struct worker_job *job)
+static void compiler_append(struct worker_job ***end, struct worker_job *job)
 {
     job->next = NULL;
     **end = job;
@@ -180,7 +180,7 @@ static void *compiler_run(void *arg)
             compile(c, c->compiling);
             (void)pthread_mutex_lock(&c->lock);
         }
-        append(&c->done_end, c->compiling);
+        compiler_append(&c->done_end, c->compiling);
         c->compiling = NULL;
         lr_waker_ring(&c->wake);
     }
@@ -218,7 +218,7 @@ lr_code worker_compiler_begin(struct worker_compiler *c, const struct lr_engine_
     }
     c->pending++;
     (void)pthread_mutex_lock(&c->lock);
-    append(&c->waiting_end, job);
+    compiler_append(&c->waiting_end, job);
     (void)pthread_cond_signal(&c->changed);
     (void)pthread_mutex_unlock(&c->lock);
     return LR_OK;

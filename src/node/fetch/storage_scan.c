@@ -151,7 +151,7 @@ static const char *below(const char *path, const char *root)
 }
 
 /* The model's name as a scan of the models folder would give it: "name" or "org/name". */
-static void name_of(const char *rest, const char *path, char *out, size_t size)
+static void storage_scan_name_of(const char *rest, const char *path, char *out, size_t size)
 {
     const char *slash = strchr(rest, '/');
     bool is_listed = rest[0] != '\0' && (slash == NULL || strchr(slash + 1, '/') == NULL);
@@ -231,7 +231,7 @@ lr_code node_storage_inspect(struct node_storage *storage, struct lr_str path,
     if (name.len != 0)
         (void)snprintf(id, sizeof(id), LR_STR_FMT, LR_STR_ARG(lr_str_sub(name, 0, 500)));
     else
-        name_of(rest, real, id, sizeof(id));
+        storage_scan_name_of(rest, real, id, sizeof(id));
     struct node_model *m = node_find_model(storage->models, lr_str_z(id));
     if (m != NULL && m->descriptor != NULL && strcmp(m->descriptor->model_dir, real) != 0)
         return lr_fail(err, LR_CONFLICT, "model \"%s\" lies in %s on this node, not in %s", id,

@@ -328,7 +328,7 @@ void router_alerts_settle_node(struct router_alerts *alerts, const struct router
 
 /* ---- what nodes tell ---- */
 
-static struct lr_str text_of(const struct lr_json *event, const char *name)
+static struct lr_str alerts_text_of(const struct lr_json *event, const char *name)
 {
     struct lr_str text = {0};
     (void)lr_json_str(lr_json_get(event, name), &text);
@@ -340,14 +340,15 @@ static struct lr_str text_of(const struct lr_json *event, const char *name)
 static void hear_absence(struct router_alerts *alerts, const struct router_node *node,
                          const struct lr_json *event)
 {
-    struct lr_str model = text_of(event, "model"), state = text_of(event, "state"),
-                  from = text_of(event, "from"), reason = text_of(event, "reason");
+    struct lr_str model = alerts_text_of(event, "model"),
+                  state = alerts_text_of(event, "state"), from = alerts_text_of(event, "from"),
+                  reason = alerts_text_of(event, "reason");
     bool is_absent = lr_str_eq_z(state, "absent");
     bool is_trying = lr_str_eq_z(state, "fetching") || lr_str_eq_z(state, "verifying");
     bool is_wanted =
         alerts->registry == NULL || router_registry_find(alerts->registry, model) != NULL;
     bool is_trouble = is_absent && reason.len != 0 && is_wanted;
-    bool lacks_engine = lr_str_eq_z(text_of(event, "code"), "UNSUPPORTED");
+    bool lacks_engine = lr_str_eq_z(alerts_text_of(event, "code"), "UNSUPPORTED");
     if (is_trouble && lacks_engine)
         router_alert_raise(alerts, ROUTER_ALERT_NO_ENGINE, node, model, reason);
     else
@@ -362,8 +363,9 @@ static void hear_absence(struct router_alerts *alerts, const struct router_node 
 static void hear_model(struct router_alerts *alerts, const struct router_node *node,
                        const struct lr_json *event)
 {
-    struct lr_str model = text_of(event, "model"), state = text_of(event, "state"),
-                  reason = text_of(event, "reason");
+    struct lr_str model = alerts_text_of(event, "model"),
+                  state = alerts_text_of(event, "state"),
+                  reason = alerts_text_of(event, "reason");
     if (lr_str_eq_z(state, "failed"))
         router_alert_raise(alerts, ROUTER_ALERT_MODEL_FAILED, node, model, reason);
     else
@@ -385,7 +387,7 @@ static void hear_memory(struct router_alerts *alerts, const struct router_node *
 {
     char text[160], used_text[32], total_text[32];
     uint64_t used = 0, total = 0;
-    struct lr_str pool = text_of(event, "pool");
+    struct lr_str pool = alerts_text_of(event, "pool");
     (void)lr_json_u64(lr_json_get(event, "used"), &used);
     (void)lr_json_u64(lr_json_get(event, "total"), &total);
     lr_format_size(used, used_text);
@@ -403,7 +405,7 @@ static void hear_kill(struct router_alerts *alerts, const struct router_node *no
     (void)lr_json_u64(lr_json_get(event, "silent_ms"), &silent);
     (void)snprintf(text, sizeof(text), "the engine made no progress for %llu ms and was killed",
                    (unsigned long long)silent);
-    router_alert_raise(alerts, ROUTER_ALERT_WATCHDOG_KILL, node, text_of(event, "model"),
+    router_alert_raise(alerts, ROUTER_ALERT_WATCHDOG_KILL, node, alerts_text_of(event, "model"),
                        lr_str_z(text));
 }
 
@@ -421,12 +423,12 @@ static void hear_fault(struct router_alerts *alerts, const struct router_node *n
 static void hear_refused(struct router_alerts *alerts, const struct router_node *node,
                          const struct lr_json *event)
 {
-    struct lr_str engine = text_of(event, "engine");
-    bool is_disk = lr_str_eq_z(text_of(event, "code"), lr_code_name(LR_IO));
+    struct lr_str engine = alerts_text_of(event, "engine");
+    bool is_disk = lr_str_eq_z(alerts_text_of(event, "code"), lr_code_name(LR_IO));
     router_alert_settle(
         alerts, is_disk ? ROUTER_ALERT_ENGINE_REFUSED : ROUTER_ALERT_ENGINE_DISK, node, engine);
     router_alert_raise(alerts, is_disk ? ROUTER_ALERT_ENGINE_DISK : ROUTER_ALERT_ENGINE_REFUSED,
-                       node, engine, text_of(event, "reason"));
+                       node, engine, alerts_text_of(event, "reason"));
 }
 
 /* Events with one meaning, and which of their members hold the alert's subject and message. */
@@ -451,7 +453,7 @@ static const struct {
 static void alerts_hear(struct router_alerts *alerts, const struct router_node *node,
                         const struct lr_json *event)
 {
-    struct lr_str name = text_of(event, "event");
+    struct lr_str name = alerts_text_of(event, "event");
     if (lr_str_eq_z(name, "model"))
         hear_model(alerts, node, event);
     else if (lr_str_eq_z(name, "memory_alert"))
@@ -461,14 +463,15 @@ static void alerts_hear(struct router_alerts *alerts, const struct router_node *
     else if (lr_str_eq_z(name, "engine_refused"))
         hear_refused(alerts, node, event);
     else if (lr_str_eq_z(name, "gpu_faulty"))
-        hear_fault(alerts, node, text_of(event, "pool"), text_of(event, "reason"));
+        hear_fault(alerts, node, alerts_text_of(event, "pool"),
+                   alerts_text_of(event, "reason"));
     for (size_t i = 0; i < sizeof(meanings) / sizeof(meanings[0]); i++) {
         if (!lr_str_eq_z(name, meanings[i].event))
             continue;
-        struct lr_str subject = text_of(event, meanings[i].subject);
+        struct lr_str subject = alerts_text_of(event, meanings[i].subject);
         if (meanings[i].message != NULL)
             router_alert_raise(alerts, meanings[i].kind, node, subject,
-                               text_of(event, meanings[i].message));
+                               alerts_text_of(event, meanings[i].message));
         else
             router_alert_settle(alerts, meanings[i].kind, node, subject);
     }

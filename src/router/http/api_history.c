@@ -110,8 +110,8 @@ static void put_columns(struct asking *a)
 /* ---- devices ---- */
 
 /* Nodes that were removed keep their ids; titles of devices are known while the node is. */
-static void name_of(struct router *r, const char *id, const char *device, char name[64],
-                    char title[96])
+static void api_history_name_of(struct router *r, const char *id, const char *device,
+                                char name[64], char title[96])
 {
     name[0] = title[0] = '\0';
     router_lock(r);
@@ -141,7 +141,7 @@ static void end_device(struct asking *a)
     char name[64], title[96];
     if (d->node[0] == '\0')
         return;
-    name_of(a->router, d->node, d->name, name, title);
+    api_history_name_of(a->router, d->node, d->name, name, title);
     lr_json_begin_object(a->w);
     LR_JSON_MEMBERS(a->w, LR_TEXT("node", d->node), LR_TEXT("name", name),
                     LR_TEXT("device", d->name), LR_TEXT("title", title));
@@ -206,7 +206,7 @@ static void api_history_take_name(void *ctx, bool is_node, struct lr_str text)
     }
     begin_nodes(a);
     LR_COPY(id, text);
-    name_of(a->router, id, "", name, title);
+    api_history_name_of(a->router, id, "", name, title);
     LR_JSON_ITEM(a->w, LR_TEXT("id", id), LR_TEXT("name", name));
 }
 

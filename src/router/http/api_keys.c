@@ -32,7 +32,7 @@ enum {
 };
 
 /* The number of a text member; TEXTS: it is none. */
-static size_t text_of(struct lr_str name)
+static size_t api_keys_text_of(struct lr_str name)
 {
     size_t i = 0;
     while (i < TEXTS && !lr_str_eq_z(name, texts[i].name))
@@ -211,7 +211,8 @@ static lr_code api_keys_read_key(struct net_request *req, enum router_role *role
         const struct lr_json *v = &body->members[i].value;
         bool is_from = lr_str_eq_z(name, "addresses"), is_models = lr_str_eq_z(name, "models");
         out->given |= is_from ? ROUTER_KEY_FROM : is_models ? ROUTER_KEY_MAY_USE : 0;
-        code = text_of(name) != TEXTS      ? api_keys_read_text(text_of(name), v, out, err)
+        code = api_keys_text_of(name) != TEXTS
+                   ? api_keys_read_text(api_keys_text_of(name), v, out, err)
                : is_from                   ? read_addresses(v, &out->to, err)
                : is_models                 ? read_models(v, &out->to, err)
                : lr_str_eq_z(name, "role") ? read_role(v, role, err)
