@@ -155,7 +155,7 @@ static lr_code unescape(struct parser *p, size_t start, size_t end, struct lr_st
 
 /* p->at is just past the opening quote; leaves it past the closing one.  One pass:
  * plain bytes in steps of eight, UTF-8 checked where it occurs. */
-static lr_code json_read_read_string(struct parser *p, struct lr_str *out)
+static lr_code json_read_string(struct parser *p, struct lr_str *out)
 {
     const char *text = p->text.ptr;
     size_t start = p->at, at = p->at, len = p->text.len;
@@ -193,7 +193,7 @@ static bool digit_at(const struct parser *p, size_t at)
     return at < p->text.len && p->text.ptr[at] >= '0' && p->text.ptr[at] <= '9';
 }
 
-static lr_code json_read_read_number(struct parser *p, struct lr_json *out)
+static lr_code json_read_number(struct parser *p, struct lr_json *out)
 {
     size_t start = p->at, at = p->at;
     if (p->text.ptr[at] == '-')
@@ -239,10 +239,10 @@ static lr_code read_scalar(struct parser *p, struct lr_json *out)
     if (c == '"') {
         p->at++;
         out->type = LR_JSON_STRING;
-        return json_read_read_string(p, &out->text);
+        return json_read_string(p, &out->text);
     }
     if (c == '-' || (c >= '0' && c <= '9'))
-        return json_read_read_number(p, out);
+        return json_read_number(p, out);
     if (read_word(p, "null"))
         return LR_OK;
     out->type = LR_JSON_BOOL;
@@ -353,13 +353,13 @@ static lr_code close_container(struct parser *p)
     return LR_OK;
 }
 
-static lr_code json_read_read_key(struct parser *p, struct lr_str *key)
+static lr_code json_read_key(struct parser *p, struct lr_str *key)
 {
     json_read_skip_blanks(p);
     if (p->at == p->text.len || p->text.ptr[p->at] != '"')
         return fail_at(p, p->at, "expected a key in quotes");
     p->at++;
-    lr_code code = json_read_read_string(p, key);
+    lr_code code = json_read_string(p, key);
     if (code != LR_OK)
         return code;
     json_read_skip_blanks(p);
@@ -436,7 +436,7 @@ static lr_code parse_all(struct parser *p)
         }
         key = lr_str(NULL, 0);
         if (p->levels[p->depth - 1].object) {
-            code = json_read_read_key(p, &key);
+            code = json_read_key(p, &key);
             if (code != LR_OK)
                 return code;
         }

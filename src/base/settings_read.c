@@ -50,8 +50,8 @@ lr_code lr_settings_fail_unknown(const struct lr_settings *s, struct lr_str name
                    "%sunknown setting %s%s; --help lists all settings", where, prefix, word);
 }
 
-static lr_code settings_read_read_flag(struct lr_settings *s, struct lr_str flag,
-                                       const char *next, bool *used_next, struct lr_error *err)
+static lr_code settings_read_flag(struct lr_settings *s, struct lr_str flag, const char *next,
+                                  bool *used_next, struct lr_error *err)
 {
     struct lr_str value = flag, name;
     char where[80];
@@ -123,7 +123,7 @@ lr_code lr_settings_read_args(struct lr_settings *s, int argc, const char *const
                            "unknown flag %.40s; flags are written --name", arg);
         } else {
             bool used_next;
-            lr_code code = settings_read_read_flag(
+            lr_code code = settings_read_flag(
                 s, lr_str_z(arg + 2), i + 1 < argc ? argv[i + 1] : NULL, &used_next, err);
             if (code != LR_OK)
                 return code;
