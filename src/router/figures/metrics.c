@@ -8,10 +8,3 @@ size_t router_bucket_of(uint64_t ns)
         i++;
     return i;
 }
-
-void router_observe(struct router_histogram *h, uint64_t ns)
-{
-    router_count(&h->counts[router_bucket_of(ns)], 1);
-    router_count(&h->sum_us, ns / 1000);
-    router_count(&h->count, 1);
-}

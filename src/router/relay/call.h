@@ -1,9 +1,11 @@
 /* router/relay/call.h - a call: one client request to generate, and its generations.
  *
- *   call.c        the client's request becomes a call; its answer and its usage records
+ *   call.c        the client's request becomes a call; its answer
+ *   admission.c   whether the key may send it, and whether a node can serve it
  *   generation.c  one choice of the answer, by attempts on nodes
  *   link.c        the connection between a loop and a node
- *   journal.c     the request log; logged.c tells it, texts.c has prompts and answers for it
+ *   fact.h        what happens to a call, for all that measures: observers.c, usage.c, traced.c
+ *   journal.c     the request log; logged.c fills it, texts.c has prompts and answers for it
  *   keep.c        stored responses
  *   background.c  background requests
  *
@@ -72,6 +74,7 @@ struct router_call {
     uint64_t charged;                     /* tokens that were counted against the key's limit */
     struct router_key *key;               /* that pays; NULL: none */
     struct router_key *entered;           /* whose running requests it counts to; or NULL */
+    bool is_over_rate;                    /* the key's rate refused it */
     bool is_recorded;                     /* its usage is stored */
     bool keeps_texts;                     /* in the request log, as its key says */
     struct router_background *background; /* owned; NULL: the client waits */

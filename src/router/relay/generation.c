@@ -13,11 +13,6 @@ enum {
     USAGE_WAIT_NS = 500 * 1000 * 1000, /* many steps of a node that is well */
 };
 
-static struct router_metrics *metrics_of(const struct router_generation *g)
-{
-    return g->call->relay->metrics;
-}
-
 static uint64_t now_ns(const struct router_generation *g)
 {
     return lr_clock_ns(g->call->relay->links.clock);
@@ -99,49 +94,27 @@ static struct router_measure measure(const struct router_generation *g)
     return m;
 }
 
-/* The attempt is over: its span, and those of prefill and decode. */
-static void trace_attempt(struct router_generation *g, enum router_outcome outcome)
-{
-    static const char *const fates[] = {
-        [ROUTER_BUSY] = "busy",         [ROUTER_PREEMPTED] = "preempted",
-        [ROUTER_RECALLED] = "recalled", [ROUTER_PAUSED] = "paused",
-        [ROUTER_LOST] = "worker_lost",  [ROUTER_FAILED] = "failed"};
-    struct router_attempt *a = &g->attempt;
-    if (g->call->spans == NULL || a->sent_ns == 0 || a->is_traced)
-        return;
-    a->is_traced = true;
-    struct router_span span = {.kind = ROUTER_SPAN_ATTEMPT,
-                               .begun_ns = a->sent_ns,
-                               .ended_ns = now_ns(g),
-                               .choice = g->index,
-                               .fate = fates[outcome]};
-    if (g->ticket.node != NULL)
-        LR_COPY(span.node, lr_str_z(g->ticket.node->id));
-    span.parent = router_trace_add(g->call->spans, &span);
-    span.fate = NULL;
-    span.node[0] = '\0';
-    span.kind = ROUTER_SPAN_PREFILL;
-    span.begun_ns = a->loaded_ns != 0 ? a->loaded_ns : a->sent_ns;
-    span.ended_ns = a->first_ns;
-    if (a->first_ns == 0)
-        return;
-    (void)router_trace_add(g->call->spans, &span);
-    span.kind = ROUTER_SPAN_DECODE;
-    span.begun_ns = a->first_ns;
-    span.ended_ns = a->last_ns;
-    span.tokens = a->tokens;
-    (void)router_trace_add(g->call->spans, &span);
-}
-
-static void leave_node(struct router_generation *g, enum router_outcome outcome)
+/* The attempt is over, or the wait for one.  why NULL: the choice is complete. */
+static void leave_node(struct router_generation *g, enum router_outcome outcome,
+                       const struct lr_error *why)
 {
     struct router_measure m = {0};
-    trace_attempt(g, outcome);
+    router_tell(&(struct router_fact){.kind = ROUTER_FACT_LEFT,
+                                      .call = g->call,
+                                      .generation = g,
+                                      .at_ns = now_ns(g),
+                                      .outcome = outcome,
+                                      .why = why});
+    g->attempt.has_left = true;
     if (outcome == ROUTER_ENDED)
         m = measure(g);
     router_link_leave(&g->attempt.stream);
     router_release(&g->ticket, outcome, &m);
 }
+
+/* The client has left, or has all it wants. */
+static const struct lr_error not_wanted = {.code = LR_CANCELLED,
+                                           .text = "the client wants no more of it"};
 
 /* Gives back what the state holds, whatever it is, and says which state comes next: a grant
  * that is on its way is awaited. */
@@ -151,7 +124,7 @@ static enum router_generation_state abandon(struct router_generation *g)
         g->state == ROUTER_GENERATION_QUEUED
             ? !router_withdraw(&g->ticket)
             : g->state == ROUTER_GENERATION_STOPPED && g->attempt.stream.link == NULL;
-    leave_node(g, ROUTER_ENDED);
+    leave_node(g, ROUTER_ENDED, &not_wanted);
     return is_awaited ? ROUTER_GENERATION_STOPPED : ROUTER_GENERATION_OVER;
 }
 
@@ -173,9 +146,9 @@ static void tell_usage(struct router_generation *g)
     chat_turn_flush(&g->call->turn);
 }
 
-static void end(struct router_generation *g)
+static void end(struct router_generation *g, const struct lr_error *why)
 {
-    leave_node(g, ROUTER_ENDED);
+    leave_node(g, ROUTER_ENDED, why);
     (void)router_generation_move(g, ROUTER_GENERATION_OVER);
     tell_usage(g);
 }
@@ -185,7 +158,7 @@ static void fail(struct router_generation *g, const struct lr_error *err)
     struct net_request *req = g->call->req;
     if (req != NULL && !net_response_begun(req))
         net_response_retry_after(req, router_refusal_pause(err));
-    end(g);
+    end(g, err);
     chat_turn_fail_at(&g->call->turn, g->index, err);
 }
 
@@ -193,28 +166,12 @@ static void fail(struct router_generation *g, const struct lr_error *err)
 
 static void ask_for_slot(struct router_generation *g, bool again);
 
-static void count_retry(struct router_generation *g, enum router_outcome outcome,
-                        const struct lr_error *why)
+/* A failure of the node, as against an attempt that makes room for another. */
+static void note_failure(struct router_generation *g, bool is_workers,
+                         const struct lr_error *why)
 {
-    static const enum router_step_kind steps[] = {
-        [ROUTER_BUSY] = ROUTER_STEP_BUSY,          [ROUTER_PREEMPTED] = ROUTER_STEP_PREEMPTED,
-        [ROUTER_RECALLED] = ROUTER_STEP_RECALLED,  [ROUTER_LOST] = ROUTER_STEP_WORKER_LOST,
-        [ROUTER_FAILED] = ROUTER_STEP_FAILED_OVER,
-    };
-    struct router_metrics *metrics = metrics_of(g);
     struct lr_log_ctx log = log_of(g);
-    router_log_step(g, steps[outcome], now_ns(g), why);
-    if (outcome == ROUTER_BUSY || outcome == ROUTER_PREEMPTED || outcome == ROUTER_RECALLED) {
-        router_count(outcome == ROUTER_BUSY       ? &metrics->busy
-                     : outcome == ROUTER_RECALLED ? &metrics->recalled
-                                                  : &metrics->preempted,
-                     1);
-        return;
-    }
-    router_count(router_generation_tokens(g) != 0 ? &metrics->continuations : &metrics->retries,
-                 1);
-    /* A worker's death is not counted here: strikes count those that are blamed on it. */
-    g->failures += outcome != ROUTER_LOST;
+    g->failures += !is_workers; /* deaths of workers are counted in strikes */
     lr_log_warn(&log, "request.moved node=%s tokens=%zu attempt=%u reason=%s",
                 g->ticket.node->name, router_generation_tokens(g), g->failures, why->text);
 }
@@ -224,8 +181,9 @@ static void try_again(struct router_generation *g, enum router_outcome outcome,
                       const struct lr_error *why)
 {
     struct lr_error err;
-    count_retry(g, outcome, why);
-    leave_node(g, outcome);
+    if (outcome == ROUTER_LOST || outcome == ROUTER_FAILED)
+        note_failure(g, outcome == ROUTER_LOST, why);
+    leave_node(g, outcome, why);
     g->attempt = (struct router_attempt){0};
     if (g->failures < FAILURES_MAX) {
         if (router_generation_move(g, ROUTER_GENERATION_IDLE))
@@ -262,7 +220,7 @@ void router_generation_watch(struct router_generation *g, uint64_t now)
         lr_elapsed(since, now) < (uint64_t)ROUTER_SILENCE_MS * 1000000)
         return;
     if (g->state == ROUTER_GENERATION_STOPPED) {
-        end(g);
+        end(g, &not_wanted);
         return;
     }
     /* Bytes may still trickle in: the transport sees no silence. */
@@ -293,9 +251,7 @@ static void on_stopped_for_client(struct router_generation *g)
     struct lr_error why;
     (void)lr_fail(&why, LR_REQUEST_TIMEOUT,
                   "the client reads more slowly than its answer is made");
-    router_log_step(g, ROUTER_STEP_PAUSED, now_ns(g), &why);
-    router_count(&metrics_of(g)->paused, 1);
-    leave_node(g, ROUTER_PAUSED);
+    leave_node(g, ROUTER_PAUSED, &why);
     g->attempt = (struct router_attempt){0};
     if (router_generation_move(g, ROUTER_GENERATION_PAUSED) &&
         !router_call_waits_for_client(g->call))
@@ -304,29 +260,27 @@ static void on_stopped_for_client(struct router_generation *g)
 
 /* ---- events: tokens ---- */
 
-static void note_token(struct router_generation *g)
+static void note_token(struct router_generation *g, uint32_t tokens)
 {
-    struct router_metrics *metrics = metrics_of(g);
     struct router_call *call = g->call;
     struct router_attempt *a = &g->attempt;
+    bool is_first = a->first_ns == 0;
     uint64_t now = a->heard_ns;
-    if (call->first_ns == 0) {
+    uint64_t took_ns = now - (is_first ? call->begun_ns : a->last_ns);
+    router_tell(
+        &(struct router_fact){.kind = is_first ? ROUTER_FACT_FIRST_TOKEN : ROUTER_FACT_TOKEN,
+                              .call = call,
+                              .generation = g,
+                              .at_ns = now,
+                              .took_ns = took_ns,
+                              .bucket = router_bucket_of(took_ns),
+                              .tokens = tokens});
+    if (call->first_ns == 0)
         call->first_ns = now;
-        router_observe(&metrics->first_token, now - call->begun_ns);
-        router_observe(&call->model->metrics.first_token, now - call->begun_ns);
-        call->figures[ROUTER_FIGURE_FIRST_TOKEN + router_bucket_of(now - call->begun_ns)]++;
-    }
-    if (a->first_ns == 0) {
+    if (is_first) {
         a->first_ns = now;
         g->failures = 0;
-        if (a->loaded_ns != 0)
-            router_log_step(g, ROUTER_STEP_LOADED, a->loaded_ns, NULL);
-        router_log_step(g, ROUTER_STEP_FIRST_TOKEN, now, NULL);
         router_sched_token(&g->ticket);
-    } else {
-        router_observe(&metrics->inter_token, now - a->last_ns);
-        router_observe(&call->model->metrics.inter_token, now - a->last_ns);
-        call->figures[ROUTER_FIGURE_INTER_TOKEN + router_bucket_of(now - a->last_ns)]++;
     }
     a->last_ns = now;
     a->tokens++;
@@ -349,9 +303,7 @@ static void on_token(struct router_generation *g, const struct wire_token *token
         fail(g, &err);
         return;
     }
-    note_token(g);
-    g->call->figures[ROUTER_FIGURE_COMPLETION]++;
-    g->call->flowed++;
+    note_token(g, 1);
     chat_turn_token(&g->call->turn, g->index, token);
 }
 
@@ -359,7 +311,7 @@ static void on_token(struct router_generation *g, const struct wire_token *token
  * a second time. */
 static void on_vector(struct router_generation *g, const struct wire_vector *v)
 {
-    note_token(g);
+    note_token(g, 0);
     chat_turn_vector(&g->call->turn, g->index, v);
 }
 
@@ -393,9 +345,7 @@ static void on_done(struct router_generation *g, const struct wire_done *m)
         fail(g, &m->error);
         return;
     }
-    end(g);
-    if (g->call->generation_count > 1)
-        router_log_step(g, ROUTER_STEP_CHOICE_DONE, g->attempt.heard_ns, NULL);
+    end(g, NULL);
     chat_turn_done(&g->call->turn, g->index, m->reason, &g->usage);
 }
 
@@ -469,7 +419,7 @@ static void on_event_stopped(struct router_generation *g, const struct wire_fram
     if (event->type == WIRE_DONE && wire_done_decode(event->body, &m, NULL) == LR_OK &&
         m.prompt_tokens != 0)
         take_usage(g, &m);
-    end(g);
+    end(g, &not_wanted);
 }
 
 /* ---- events ---- */
@@ -478,10 +428,8 @@ static void on_event_stopped(struct router_generation *g, const struct wire_fram
 static void on_accepted(struct router_generation *g, struct lr_str body)
 {
     struct wire_accepted m;
-    if (g->state == ROUTER_GENERATION_SENT) {
-        router_log_step(g, ROUTER_STEP_ACCEPTED, g->attempt.heard_ns, NULL);
+    if (g->state == ROUTER_GENERATION_SENT)
         (void)router_generation_move(g, ROUTER_GENERATION_RUNNING);
-    }
     if (g->ticket.swap[0] != '\0' && wire_accepted_decode(body, &m, NULL) == LR_OK)
         router_swap_confirmed(&g->ticket, m.has_swapped);
 }
@@ -509,6 +457,12 @@ static lr_code take_event(struct router_generation *g, const struct wire_frame *
         struct wire_weights weights;
     } m;
     lr_code code = LR_OK;
+    if (event->type != WIRE_TOKEN && event->type != WIRE_VECTOR)
+        router_tell(&(struct router_fact){.kind = ROUTER_FACT_HEARD,
+                                          .call = g->call,
+                                          .generation = g,
+                                          .at_ns = g->attempt.heard_ns,
+                                          .event = event});
     switch (event->type) {
     case WIRE_TOKEN:
         if ((code = wire_token_decode(event->body, &m.token, err)) == LR_OK)
@@ -545,8 +499,6 @@ static lr_code take_event(struct router_generation *g, const struct wire_frame *
         if (wire_prefill_decode(event->body, &m.prefill, NULL) != LR_OK)
             break;
         router_sched_prefill(&g->ticket);
-        if (g->attempt.prefill_total == 0)
-            router_log_step(g, ROUTER_STEP_PREFILL, g->attempt.heard_ns, NULL);
         g->attempt.prefill_done = m.prefill.done;
         g->attempt.prefill_total = m.prefill.total;
         /* A continuation computes more than the prompt, whose size was told before. */
@@ -556,8 +508,6 @@ static lr_code take_event(struct router_generation *g, const struct wire_frame *
         }
         break;
     case WIRE_LOADING:
-        if (g->attempt.loaded_ns == 0)
-            router_log_step(g, ROUTER_STEP_LOADING, g->attempt.heard_ns, NULL);
         g->attempt.loaded_ns = g->attempt.heard_ns;
         if (wire_loading_decode(event->body, &m.loading, NULL) == LR_OK) {
             g->attempt.load_done = m.loading.done;
@@ -595,7 +545,7 @@ static void on_lost(void *arg, const struct lr_error *err)
     struct lr_error cut;
     router_call_hold(call);
     if (g->state == ROUTER_GENERATION_STOPPED) {
-        end(g);
+        end(g, &not_wanted);
     } else {
         /* The transport's words name the node's address: for the log, not for the client. */
         lr_log_warn(&log, "request.cut node=%s reason=%s", g->ticket.node->name, err->text);
@@ -650,7 +600,6 @@ static void note_node(struct router_generation *g)
         call->granted_ns = g->attempt.sent_ns;
     if (g->index != 0)
         return;
-    router_log_node(g);
     (void)snprintf(call->access->node, sizeof(call->access->node), "%s", g->ticket.node->id);
     (void)snprintf(call->why, sizeof(call->why), "%s", g->ticket.why);
 }
@@ -660,11 +609,6 @@ static void begin_attempt(struct router_generation *g)
 {
     struct lr_error err;
     uint64_t now = now_ns(g);
-    if (g->call->spans != NULL)
-        (void)router_trace_add(g->call->spans, &(struct router_span){.kind = ROUTER_SPAN_QUEUE,
-                                                                     .begun_ns = g->asked_ns,
-                                                                     .ended_ns = now,
-                                                                     .choice = g->index});
     g->attempt = (struct router_attempt){
         .stream = {.arg = g, .on_event = on_event, .on_lost = on_lost},
         .tokens_before = router_generation_tokens(g),
@@ -674,8 +618,8 @@ static void begin_attempt(struct router_generation *g)
     if (!router_generation_move(g, ROUTER_GENERATION_SENT))
         return;
     note_node(g);
-    router_log_step(g, ROUTER_STEP_SENT, now, NULL);
-    router_count(&metrics_of(g)->generations, 1);
+    router_tell(&(struct router_fact){
+        .kind = ROUTER_FACT_SENT, .call = g->call, .generation = g, .at_ns = now});
     struct wire_generate ask = describe(g);
     lr_code code = router_link_submit(&g->call->relay->links, g->ticket.node, &ask,
                                       &g->attempt.stream, &err);
@@ -691,8 +635,6 @@ static void refuse(struct router_generation *g, const struct lr_error *err)
 {
     if (g->call->req != NULL) /* before the answer begins */
         net_response_retry_after(g->call->req, g->ticket.retry_s);
-    if (err->code == LR_RATE_LIMITED)
-        router_count(&metrics_of(g)->queue_full, 1);
     fail(g, err);
 }
 
@@ -701,14 +643,16 @@ static void ask_for_slot(struct router_generation *g, bool again)
     struct lr_error err;
     if (router_generation_tokens(g) == 0)
         g->ticket.weights[0] = '\0'; /* it begins anew, with whichever */
-    if (g->call->spans != NULL)
-        g->asked_ns = now_ns(g);
+    g->asked_ns = now_ns(g);
     switch (router_admit(&g->ticket, again, &err)) {
     case ROUTER_GRANTED:
         begin_attempt(g);
         break;
     case ROUTER_WAITING:
-        router_log_step(g, ROUTER_STEP_QUEUED, now_ns(g), NULL);
+        router_tell(&(struct router_fact){.kind = ROUTER_FACT_QUEUED,
+                                          .call = g->call,
+                                          .generation = g,
+                                          .at_ns = g->asked_ns});
         (void)router_generation_move(g, ROUTER_GENERATION_QUEUED);
         break;
     case ROUTER_REFUSED:
@@ -723,7 +667,7 @@ static void on_ready(struct router_ticket *ticket, const struct lr_error *err)
     struct router_call *call = g->call;
     router_call_hold(call);
     if (g->state == ROUTER_GENERATION_STOPPED)
-        end(g);
+        end(g, &not_wanted);
     else if (err != NULL)
         refuse(g, err);
     else

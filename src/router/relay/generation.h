@@ -70,7 +70,7 @@ struct router_attempt {
     uint64_t sent_ns, heard_ns; /* heard: the node's last event */
     uint64_t loaded_ns;         /* the node's last event about loading; 0: nothing was loaded */
     uint64_t first_ns, last_ns; /* tokens */
-    bool is_traced;             /* its spans are in the trace */
+    bool has_left;              /* its end was told */
     bool is_pausing; /* the node was told to stop it, because the client does not read */
     uint64_t load_done, load_total;       /* as the engine counts; total 0: it does not load */
     uint32_t prefill_done, prefill_total; /* tokens of the prompt; total 0: not begun */
@@ -82,7 +82,7 @@ struct router_generation {
     uint32_t index; /* of the choice */
     enum router_generation_state state;
     struct router_attempt attempt; /* all zero between two attempts */
-    uint64_t asked_ns;             /* for a slot; only of a request that is traced */
+    uint64_t asked_ns;             /* for a slot, the last time */
     uint32_t failures;             /* attempts that failed in a row, without a token between */
     uint32_t strikes;              /* deaths of workers that are blamed on it */
     enum wire_entry entry;         /* how it goes into its next worker, and in which cohort */

@@ -48,8 +48,8 @@ static void a_point_is_the_growth_per_second(void **state)
                         "\"in_flight\":[],\"first_token_ms\":{\"p50\":[],\"p99\":[]},"
                         "\"inter_token_ms\":{\"p50\":[],\"p99\":[]}}");
     for (int i = 0; i < 30; i++)
-        router_observe(&metrics.inter_token, 6000000);
-    router_observe(&metrics.total, 1);
+        router_observe_in(&metrics.inter_token, router_bucket_of(6000000), 6000000);
+    router_observe_in(&metrics.total, 0, 1);
     router_count(&metrics.failed, 4);
     router_stats_tick(&stats, &metrics, 3, 2, 3000, 1002000); /* two seconds: a late timer */
     lr_json_writer_init(&w, &buf);
