@@ -23,25 +23,17 @@ struct router_histogram {
 
 struct router_metrics {
     _Atomic uint64_t answers[6]; /* by status / 100 */
-    _Atomic uint64_t generations;
-    _Atomic uint64_t prompt_tokens, completion_tokens, cached_tokens;
-    _Atomic uint64_t cancelled;
-    _Atomic uint64_t failed;  /* requests that ended with 429 or 5xx, also in mid-stream */
-    _Atomic uint64_t retries; /* before the first token */
-    _Atomic uint64_t continuations; /* after it */
-    _Atomic uint64_t busy;          /* a node said 429 */
-    _Atomic uint64_t preempted;     /* left their slot for another key */
-    _Atomic uint64_t paused;        /* waited until their clients had read */
-    _Atomic uint64_t recalled;      /* waited on a node, and went to a free slot of another */
-    _Atomic uint64_t queue_full, rate_limited;
-    struct router_histogram first_token, inter_token, wait, total;
+#define ROUTER_COUNTER(member, name, help)                   _Atomic uint64_t member;
+#define ROUTER_HISTOGRAM(member, name, by_model, vllm, help) struct router_histogram member;
+#include "router/figures/figures.def"
     _Atomic uint64_t repaired[GRAMMAR_FORMAT_COUNT][CHAT_REPAIR_COUNT];
 };
 
 /* Of one model; it lives and dies with its registration. */
 struct router_model_metrics {
-    struct router_histogram first_token, inter_token, wait, total;
     _Atomic uint64_t succeeded, prompt_tokens, completion_tokens, cached_tokens;
+#define ROUTER_HISTOGRAM(member, name, by_model, vllm, help) struct router_histogram member;
+#include "router/figures/figures.def"
 };
 
 static inline void router_count(_Atomic uint64_t *counter, uint64_t n)

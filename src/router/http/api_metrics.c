@@ -49,49 +49,28 @@ static void buckets(struct lr_buf *out, const char *metric, const char *label,
     lr_buf_free(&own);
 }
 
-#define AT(member) offsetof(struct router_metrics, member)
 static const struct {
     const char *name, *help;
     size_t offset; /* of an _Atomic uint64_t */
 } counters[] = {
-    {"generations_total", "Generations sent to nodes", AT(generations)},
-    {"prompt_tokens_total", "Prompt tokens, as engines count", AT(prompt_tokens)},
-    {"completion_tokens_total", "Generated tokens", AT(completion_tokens)},
-    {"cached_tokens_total", "Prompt tokens found in a cache", AT(cached_tokens)},
-    {"cancelled_total", "Requests whose client left", AT(cancelled)},
-    {"failed_total", "Requests that ended with 429 or 5xx, also in mid-stream", AT(failed)},
-    {"retries_total", "Requests moved to another node before their first token", AT(retries)},
-    {"continuations_total", "Requests moved to another node after it", AT(continuations)},
-    {"busy_total", "Times a node had no slot after all", AT(busy)},
-    {"preempted_total", "Times an answer left its slot so that a key with less could begin",
-     AT(preempted)},
-    {"recalled_total",
-     "Times an answer that waited on a node went to a free slot of another node", AT(recalled)},
-    {"paused_total",
-     "Times an answer was paused because its client reads more slowly than it is made",
-     AT(paused)},
-    {"queue_full_total", "Requests refused because the queue was full", AT(queue_full)},
-    {"rate_limited_total", "Requests refused by a key's limits", AT(rate_limited)},
+#define ROUTER_COUNTER(member, name, help)                                                     \
+    {name, help, offsetof(struct router_metrics, member)},
+#include "router/figures/figures.def"
 };
 
-#undef AT
-
-#define AT(member)                                                                             \
-    offsetof(struct router_metrics, member), offsetof(struct router_model_metrics, member)
 static const struct {
     const char *name, *by_model, *vllm, *help;
     size_t offset, model_offset; /* of a struct router_histogram */
 } histograms[] = {
-    {"first_token_seconds", "first_token_by_model_seconds", "time_to_first_token_seconds",
-     "From the request to its first token", AT(first_token)},
-    {"inter_token_seconds", "inter_token_by_model_seconds", "inter_token_latency_seconds",
-     "Between two tokens", AT(inter_token)},
-    {"wait_seconds", "wait_by_model_seconds", "request_queue_time_seconds", "In the queue",
-     AT(wait)},
-    {"request_seconds", "request_by_model_seconds", "e2e_request_latency_seconds",
-     "From the request to the end of its answer", AT(total)},
+#define ROUTER_HISTOGRAM(member, name, by_model, vllm, help)                                   \
+    {name,                                                                                     \
+     by_model,                                                                                 \
+     vllm,                                                                                     \
+     help,                                                                                     \
+     offsetof(struct router_metrics, member),                                                  \
+     offsetof(struct router_model_metrics, member)},
+#include "router/figures/figures.def"
 };
-#undef AT
 
 /* A metric of one number. */
 static void number(struct lr_buf *out, const char *name, const char *type, const char *help,
