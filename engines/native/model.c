@@ -61,6 +61,13 @@ static lr_code model_open(const struct serving_host *host, const char *dir,
                  m->spec.skipped, m->spec.skipped_of);
         host->log(host->ctx, 1, "model.skipped", text);
     }
+    if (code == LR_OK && host != NULL && host->log != NULL && m->spec.scales_skipped > 0) {
+        snprintf(text, sizeof(text),
+                 "%u scales of activations and of a KV cache are not used: activations stay "
+                 "float32",
+                 m->spec.scales_skipped);
+        host->log(host->ctx, 1, "model.scales", text);
+    }
     if (code == LR_OK && host != NULL && host->log != NULL &&
         wants_description(options->extra_json)) {
         code = describe(host, m, err);

@@ -6,6 +6,7 @@
 #include "base/json.h"
 #include "base/os/memory.h"
 #include "engines/native/cpu/cpu.h"
+#include "engines/native/formats/packed.h"
 
 static void backend_close(struct serving_backend *b)
 {
@@ -70,6 +71,12 @@ static const struct native_kernels *backend_kernels(const char *extra_json)
     return found;
 }
 
+/* Bytes of the codes alone; scales lie elsewhere and were read on opening. */
+static uint64_t code_bytes(const struct native_matrix *m)
+{
+    return (uint64_t)((double)m->packed->code_bytes * m->rows / m->packed->rows);
+}
+
 /* Reads the mapped weights into memory, so that the first answer does not wait for the disk. */
 static lr_code read_weights(const struct serving_host *host, const struct native_model *m,
                             struct lr_error *err)
@@ -84,6 +91,8 @@ static lr_code read_weights(const struct serving_host *host, const struct native
         uint64_t bytes = native_matrix_bytes(&m->spec.matrices[i]);
         if (m->spec.matrices[i].type == NATIVE_MXFP4)
             bytes = bytes / 17 * 16;
+        else if (m->spec.matrices[i].type == NATIVE_PACKED)
+            bytes = code_bytes(&m->spec.matrices[i]);
         for (uint64_t at = 0; at < bytes; at += PAGE_BYTES) {
             sum = (unsigned char)(sum + p[at]);
             if (done + at < reported + REPORT)

@@ -5,6 +5,7 @@
 #include "engines/native/cpu/kernels.h"
 #include "engines/native/cpu/lanes.h"
 #include "engines/native/cpu/scalar.h"
+#include "engines/native/formats/unpack.h"
 
 #ifndef NATIVE_KERNELS_NAME
 #define NATIVE_KERNELS_NAME "plain"
@@ -178,8 +179,102 @@ static void dense_mxfp4(const struct native_dense *job)
     }
 }
 
+/* ---- packed matrices ---- */
+
+/* Values of a few rows and columns are unpacked into memory that stays in the cache; sums then
+ * take them in the order of plain matrices, so they have the bits that the same values in F32
+ * give. */
+enum { PACKED_ROWS = 8, PACKED_COLUMNS = 256, PACKED_TOKENS = 24 };
+
+LANES_INLINE void add_part(const float *w, const float *x, uint32_t n, const int rows,
+                           lanes *acc)
+{
+    lanes sum[PACKED_ROWS];
+    uint32_t k = 0;
+
+    for (int r = 0; r < rows; r++)
+        sum[r] = acc[r];
+    for (; k + LANES <= n; k += LANES) {
+        lanes in = lanes_load(x + k);
+        for (int r = 0; r < rows; r++)
+            sum[r] = lanes_fma(lanes_load(w + (size_t)r * PACKED_COLUMNS + k), in, sum[r]);
+    }
+    if (k < n) {
+        lanes in = last_inputs(x + k, n - k);
+        for (int r = 0; r < rows; r++)
+            sum[r] =
+                lanes_fma(last_inputs(w + (size_t)r * PACKED_COLUMNS + k, n - k), in, sum[r]);
+    }
+    for (int r = 0; r < rows; r++)
+        acc[r] = sum[r];
+}
+
+static void dense_packed_rows(const struct native_dense *job, uint32_t row, uint32_t token,
+                              uint32_t tokens, const int rows)
+{
+    const struct native_matrix *m = job->matrix;
+    uint32_t first = m->packed_first + job->first + row;
+    float w[PACKED_ROWS * PACKED_COLUMNS];
+    lanes acc[PACKED_TOKENS * PACKED_ROWS];
+
+    for (uint32_t i = 0; i < tokens * PACKED_ROWS; i++)
+        acc[i] = lanes_zero();
+    for (uint32_t k = 0; k < m->columns; k += PACKED_COLUMNS) {
+        uint32_t n = m->columns - k < PACKED_COLUMNS ? m->columns - k : PACKED_COLUMNS;
+        for (uint32_t r = 0; r < (uint32_t)rows; r++)
+            unpack_row(m->packed, first + r, k, n, w + (size_t)r * PACKED_COLUMNS);
+        for (uint32_t t = 0; t < tokens; t++)
+            add_part(w, job->x[token + t] + k, n, rows, acc + (size_t)t * PACKED_ROWS);
+    }
+    for (uint32_t t = 0; t < tokens; t++)
+        for (uint32_t r = 0; r < (uint32_t)rows; r++)
+            job->y[(size_t)(token + t) * job->y_stride + row + r] =
+                lanes_sum(acc[(size_t)t * PACKED_ROWS + r]);
+}
+
+static void dense_packed(const struct native_dense *job)
+{
+    for (uint32_t t = 0; t < job->tokens; t += PACKED_TOKENS) {
+        uint32_t left = job->tokens - t, n = left < PACKED_TOKENS ? left : PACKED_TOKENS, r = 0;
+        for (; r + PACKED_ROWS <= job->rows; r += PACKED_ROWS)
+            dense_packed_rows(job, r, t, n, PACKED_ROWS);
+        for (; r < job->rows; r++)
+            dense_packed_rows(job, r, t, n, 1);
+    }
+}
+
+/* Stored by columns: stored row k holds the values of column k, as in dense_transposed. */
+static void dense_packed_transposed(const struct native_dense *job)
+{
+    const struct native_matrix *m = job->matrix;
+
+    for (uint32_t t = 0; t < job->tokens; t += PACKED_TOKENS) {
+        uint32_t left = job->tokens - t, tokens = left < PACKED_TOKENS ? left : PACKED_TOKENS;
+        for (uint32_t r = 0; r < job->rows; r += LANES) {
+            uint32_t n = job->rows - r < LANES ? job->rows - r : LANES;
+            lanes acc[PACKED_TOKENS];
+            float w[LANES] = {0}, out[LANES];
+            for (uint32_t i = 0; i < tokens; i++)
+                acc[i] = lanes_zero();
+            for (uint32_t k = 0; k < m->columns; k++) {
+                unpack_row(m->packed, m->packed_first + k, job->first + r, n, w);
+                for (uint32_t i = 0; i < tokens; i++)
+                    acc[i] = lanes_fma(lanes_load(w), lanes_all(job->x[t + i][k]), acc[i]);
+            }
+            for (uint32_t i = 0; i < tokens; i++) {
+                lanes_store(out, acc[i]);
+                memcpy(job->y + (size_t)(t + i) * job->y_stride + r, out, n * sizeof(*out));
+            }
+        }
+    }
+}
+
 static void dense(const struct native_dense *job)
 {
+    if (job->matrix->type == NATIVE_PACKED && job->matrix->transposed) {
+        dense_packed_transposed(job);
+        return;
+    }
     if (job->matrix->transposed) {
         dense_transposed(job);
         return;
@@ -196,6 +291,9 @@ static void dense(const struct native_dense *job)
         break;
     case NATIVE_MXFP4:
         dense_mxfp4(job);
+        break;
+    case NATIVE_PACKED:
+        dense_packed(job);
         break;
     }
 }

@@ -83,8 +83,11 @@ static void head_task(void *ctx, uint32_t task, uint32_t worker)
     m.transposed = how->transposed;
     m.rows = how->rows;
     m.columns = how->columns;
-    m.data = (const char *)whole->data +
-             ((uint64_t)head * how->head_rows + how->first_row) * whole->row_stride * bytes;
+    if (whole->type == NATIVE_PACKED)
+        m.packed_first += head * how->head_rows + how->first_row;
+    else
+        m.data = (const char *)whole->data +
+                 ((uint64_t)head * how->head_rows + how->first_row) * whole->row_stride * bytes;
     for (uint32_t t = 0; t < run->tokens; t += NATIVE_TOKEN_BLOCK) {
         uint32_t left = run->tokens - t,
                  n = left < NATIVE_TOKEN_BLOCK ? left : NATIVE_TOKEN_BLOCK;

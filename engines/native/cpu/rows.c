@@ -5,8 +5,23 @@
 #include "engines/native/cpu/cpu.h"
 #include "engines/native/cpu/lanes.h"
 #include "engines/native/cpu/scalar.h"
+#include "engines/native/formats/packed.h"
 
 /* ---- embed ---- */
+
+static void add_packed_row(const struct native_matrix *m, uint64_t row, float scale, bool add,
+                           float *out)
+{
+    enum { PART = 256 };
+    float part[PART];
+
+    for (uint32_t from = 0; from < m->columns; from += PART) {
+        uint32_t n = m->columns - from < PART ? m->columns - from : PART;
+        native_packed_row(m->packed, m->packed_first + (uint32_t)row, from, n, part);
+        for (uint32_t i = 0; i < n; i++)
+            out[from + i] = add ? out[from + i] + part[i] * scale : part[i] * scale;
+    }
+}
 
 static void add_row(const struct native_matrix *m, uint64_t row, float scale, bool add,
                     float *out)
@@ -14,6 +29,10 @@ static void add_row(const struct native_matrix *m, uint64_t row, float scale, bo
     const uint16_t *half = (const uint16_t *)m->data + row * m->row_stride;
     const float *whole = (const float *)m->data + row * m->row_stride;
 
+    if (m->type == NATIVE_PACKED) {
+        add_packed_row(m, row, scale, add, out);
+        return;
+    }
     for (uint32_t i = 0; i < m->columns; i++) {
         float v = m->type == NATIVE_F32   ? whole[i]
                   : m->type == NATIVE_F16 ? lanes_half(half[i])

@@ -2,6 +2,7 @@
 #ifndef NATIVE_SPEC_BUILD_H
 #define NATIVE_SPEC_BUILD_H
 
+#include "engines/native/formats/formats.h"
 #include "engines/native/spec/builder.h"
 #include "engines/native/spec/open.h"
 
@@ -9,6 +10,7 @@ struct native_builder {
     struct native_spec *spec; /* borrowed */
     const struct model_weights *weights;
     bool *used; /* by tensor, in the order of model_weights_at */
+    struct native_quant quant;
     lr_code code;
     struct lr_error *err;
     char prefix[96];

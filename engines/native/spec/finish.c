@@ -1,6 +1,7 @@
 /* native/spec/finish.c - lifetimes and buffers of registers, bytes of weights. */
 #include <string.h>
 
+#include "engines/native/formats/packed.h"
 #include "engines/native/spec/build.h"
 
 uint64_t native_matrix_bytes(const struct native_matrix *m)
@@ -12,6 +13,8 @@ uint64_t native_matrix_bytes(const struct native_matrix *m)
         return values / 2 + values / 32;
     case NATIVE_F32:
         return values * 4;
+    case NATIVE_PACKED:
+        return (uint64_t)((double)m->packed->bytes * m->rows / m->packed->rows);
     case NATIVE_BF16:
     case NATIVE_F16:
         break;

@@ -49,13 +49,17 @@ void native_spec_free(struct native_spec *spec)
     *spec = (struct native_spec){0};
 }
 
-static void build(struct native_builder *b, const struct lr_json *config,
+static void build(struct native_builder *b, const struct lr_json *config, const char *dir,
                   const struct native_arch *arch)
 {
     void *values = native_build_alloc(b, 1, arch->config_bytes);
 
     if (values == NULL)
         return;
+    b->code = native_quant_open(config, dir, &b->spec->arena, &b->quant, b->err);
+    if (b->code != LR_OK)
+        return;
+    b->spec->format = b->quant.format != NULL ? b->quant.format->method : NULL;
     memset(values, 0, arch->config_bytes);
     b->code = native_config_read(config, arch->fields, &b->spec->arena, values, b->err);
     if (b->code == LR_OK)
@@ -80,7 +84,7 @@ lr_code native_spec_build(const struct lr_json *config, const char *dir,
         b->err = err;
         b->used = calloc(model_weights_count(weights) + 1, sizeof(*b->used));
         if (b->used != NULL)
-            build(b, config, arch);
+            build(b, config, dir, arch);
         code = b->used != NULL ? b->code : LR_OUT_OF_RAM;
         free(b->used);
     }

@@ -32,7 +32,15 @@ enum {
 
 /* ---- weights ---- */
 
-enum native_type { NATIVE_BF16, NATIVE_F16, NATIVE_F32, NATIVE_MXFP4 };
+enum native_type {
+    NATIVE_BF16,
+    NATIVE_F16,
+    NATIVE_F32,
+    NATIVE_MXFP4,  /* experts of gpt-oss */
+    NATIVE_PACKED, /* a weight format of formats/ */
+};
+
+struct native_packed;
 
 /* A matrix in its mapping.  rows are outputs and columns inputs, also where it is stored the
  * other way round. */
@@ -41,9 +49,11 @@ struct native_matrix {
     enum native_type type;
     bool transposed; /* stored as [columns][row_stride] */
     uint32_t rows, columns;
-    uint64_t row_stride;   /* elements from one stored row to the next */
-    const void *data;      /* borrowed from the mapping */
-    const uint8_t *scales; /* MXFP4: one of 32 columns; else NULL */
+    uint64_t row_stride;                /* elements from one stored row to the next */
+    const void *data;                   /* borrowed from the mapping */
+    const uint8_t *scales;              /* MXFP4: one of 32 columns; else NULL */
+    const struct native_packed *packed; /* PACKED: in the arena; else NULL */
+    uint32_t packed_first;              /* PACKED: its row that is row 0 here */
 };
 
 /* A small tensor, converted to float32. */
@@ -280,11 +290,13 @@ struct native_spec {
     uint32_t placeholders[NATIVE_PLACEHOLDERS_MAX]; /* ids that are embedded as `padding` */
     uint32_t placeholder_count, padding;
     enum native_pool pool;
-    bool both_ways;         /* attention looks ahead: a sequence is one step */
-    uint64_t weight_bytes;  /* that a step of one token may read, all experts included */
-    uint64_t step_bytes;    /* that a step of one token reads, without the cache */
-    uint32_t skipped;       /* tensors that text does not need */
-    const char *skipped_of; /* name of the first of them */
+    bool both_ways;          /* attention looks ahead: a sequence is one step */
+    uint64_t weight_bytes;   /* that a step of one token may read, all experts included */
+    uint64_t step_bytes;     /* that a step of one token reads, without the cache */
+    const char *format;      /* quant_method of the weights; NULL: they are not quantized */
+    uint32_t scales_skipped; /* of activations and of a KV cache: not needed */
+    uint32_t skipped;        /* tensors that text does not need */
+    const char *skipped_of;  /* name of the first of them */
 };
 
 const char *native_op_name(enum native_op_kind kind);

@@ -37,10 +37,11 @@ static bool split(const struct native_builder *b, const char *name, struct place
 static const struct model_tensor *lookup(const struct native_builder *b, const char *place,
                                          const char *name)
 {
+    static const char *const suffixes[] = {".weight", "", ".weight_packed", ".qweight"};
     char full[NAME_MAX_BYTES + 64];
 
-    for (int suffix = 0; suffix < 2; suffix++) {
-        snprintf(full, sizeof(full), "%s%s%s", place, name, suffix == 0 ? ".weight" : "");
+    for (size_t i = 0; i < sizeof(suffixes) / sizeof(suffixes[0]); i++) {
+        snprintf(full, sizeof(full), "%s%s%s", place, name, suffixes[i]);
         const struct model_tensor *t = model_weights_find(b->weights, full);
         if (t != NULL)
             return t;
@@ -61,22 +62,6 @@ static const struct model_tensor *find_tensor(const struct native_builder *b, co
     if (t == NULL && in_model)
         t = lookup(b, "", name + 6);
     return t;
-}
-
-static void mark(struct native_builder *b, const struct model_tensor *tensor)
-{
-    for (size_t low = 0, high = model_weights_count(b->weights); low < high;) {
-        size_t middle = (low + high) / 2;
-        int order = lr_str_cmp(model_weights_at(b->weights, middle)->name, tensor->name);
-        if (order == 0)
-            b->used[middle] = true;
-        if (order == 0)
-            return;
-        if (order < 0)
-            low = middle + 1;
-        else
-            high = middle;
-    }
 }
 
 bool native_has(struct native_builder *b, const char *name)
@@ -100,7 +85,7 @@ static const struct model_tensor *need(struct native_builder *b, const char *nam
         b->code = lr_fail(b->err, LR_MODEL_CORRUPT, "the weights have no tensor \"%s.weight\"",
                           place->name);
     else
-        mark(b, t);
+        native_mark_used(b->weights, b->used, t);
     return t;
 }
 
@@ -130,13 +115,21 @@ static bool type_of(struct native_builder *b, const struct model_tensor *t,
                     t->file, MODEL_QUOTE(t->name), model_dtype_name(t->dtype));
         return false;
     }
-    if ((uintptr_t)t->data % *bytes != 0) {
-        b->code =
-            lr_fail(b->err, LR_MODEL_CORRUPT, "%s: tensor \"%.*s\" is not aligned to %u bytes",
-                    t->file, MODEL_QUOTE(t->name), *bytes);
-        return false;
-    }
     return true;
+}
+
+/* The same for a tensor that is used where it lies. */
+static bool type_in_place(struct native_builder *b, const struct model_tensor *t,
+                          enum native_type *out, uint32_t *bytes)
+{
+    if (!type_of(b, t, out, bytes))
+        return false;
+    if ((uintptr_t)t->data % *bytes == 0)
+        return true;
+    b->code =
+        lr_fail(b->err, LR_MODEL_CORRUPT, "%s: tensor \"%.*s\" is not aligned to %u bytes",
+                t->file, MODEL_QUOTE(t->name), *bytes);
+    return false;
 }
 
 static const char *name_of(struct native_builder *b, const struct model_tensor *t)
@@ -162,6 +155,75 @@ static bool grow(struct native_builder *b, void **items, uint32_t count, uint32_
     return true;
 }
 
+/* ---- quantized matrices ---- */
+
+static bool is_plain(const struct model_tensor *t)
+{
+    return t->dtype == MODEL_DTYPE_BF16 || t->dtype == MODEL_DTYPE_F16 ||
+           t->dtype == MODEL_DTYPE_F32;
+}
+
+/* The name of the module that the codes belong to. */
+static struct lr_str module_of(const struct model_tensor *t)
+{
+    size_t n = t->name.len;
+
+    while (n > 0 && t->name.ptr[n - 1] != '.')
+        n--;
+    return lr_str(t->name.ptr, n > 0 ? n - 1 : 0);
+}
+
+/* Rows that the codes' tensor has, where the architecture asks for some of them. */
+static uint64_t stored_rows(const struct native_builder *b, const struct model_tensor *t,
+                            uint32_t columns)
+{
+    if (lr_str_ends(t->name, ".qweight") && t->rank == 2)
+        return t->shape[1] * (b->quant.format == &native_format_awq ? 8 : 1);
+    if (b->quant.format == &native_format_bitsandbytes)
+        return t->bytes * 2 / columns;
+    return t->rank > 0 ? t->shape[0] : 0;
+}
+
+/* count matrices of one tensor in a weight format of formats/. */
+static void add_packed(struct native_builder *b, const struct model_tensor *t,
+                       const struct place *place, uint32_t count, uint32_t rows,
+                       uint32_t columns, struct native_matrix *out)
+{
+    uint64_t stored = place->has_rows ? stored_rows(b, t, columns) : rows;
+    struct native_packed *packed = native_build_alloc(b, count, sizeof(*packed));
+
+    if (packed == NULL)
+        return;
+    if (place->has_rows && (place->count != rows || stored > UINT32_MAX ||
+                            stored < (uint64_t)place->first + rows)) {
+        wrong_shape(b, t, "more rows");
+        return;
+    }
+    const struct native_stored s = {.weights = b->weights,
+                                    .codes = t,
+                                    .module = module_of(t),
+                                    .matrices = count,
+                                    .rows = (uint32_t)stored,
+                                    .columns = columns,
+                                    .quant = &b->quant,
+                                    .arena = &b->spec->arena,
+                                    .used = b->used,
+                                    .err = b->err};
+    b->code = native_format_read(&s, packed);
+    const char *text = name_of(b, t);
+    for (uint32_t i = 0; b->code == LR_OK && i < count; i++)
+        out[i] = (struct native_matrix){
+            .name = text,
+            .type = NATIVE_PACKED,
+            .rows = rows,
+            .columns = columns,
+            .row_stride = columns,
+            .data = packed[i].codes,
+            .packed = &packed[i],
+            .packed_first = place->first,
+        };
+}
+
 /* One tensor of rows x columns, or rows of it. */
 static void add_matrix(struct native_builder *b, const char *name, uint32_t rows,
                        uint32_t columns, struct native_matrix *out)
@@ -171,7 +233,11 @@ static void add_matrix(struct native_builder *b, const char *name, uint32_t rows
     const struct model_tensor *t = need(b, name, &place);
     uint32_t bytes;
 
-    if (t == NULL || !type_of(b, t, &out->type, &bytes))
+    if (t != NULL && !is_plain(t)) {
+        add_packed(b, t, &place, 1, rows, columns, out);
+        return;
+    }
+    if (t == NULL || !type_in_place(b, t, &out->type, &bytes))
         return;
     snprintf(expected, sizeof(expected), "[%s%u, %u]", place.has_rows ? "at least " : "",
              place.has_rows ? place.first + place.count : rows, columns);
@@ -200,7 +266,11 @@ static void add_fused(struct native_builder *b, const char *name, uint32_t count
     uint32_t bytes, stored = transposed ? columns : rows, across = transposed ? rows : columns;
     enum native_type type;
 
-    if (t == NULL || !type_of(b, t, &type, &bytes))
+    if (t != NULL && !is_plain(t) && !transposed) {
+        add_packed(b, t, &place, count, rows, columns, out);
+        return;
+    }
+    if (t == NULL || !type_in_place(b, t, &type, &bytes))
         return;
     uint64_t whole = t->rank == 3 ? t->shape[1] : 0;
     snprintf(expected, sizeof(expected), "[%u, %u, %u]", count, stored, across);
@@ -283,9 +353,28 @@ static uint32_t known_matrix(const struct native_spec *s, uint32_t at)
 
     for (uint32_t i = 0; i < at; i++)
         if (s->matrices[i].data == m->data && s->matrices[i].rows == m->rows &&
-            s->matrices[i].columns == m->columns)
+            s->matrices[i].columns == m->columns &&
+            s->matrices[i].packed_first == m->packed_first)
             return i;
     return at;
+}
+
+/* mlx-lm stacks experts: "mlp.experts.%u.up_proj" is "mlp.switch_mlp.up_proj". */
+static const char *stack_name(struct native_builder *b, const char *name,
+                              char out[NAME_MAX_BYTES])
+{
+    static const char *const other[][2] = {
+        {"w1", "gate_proj"}, {"w2", "down_proj"}, {"w3", "up_proj"}};
+    const char *at = strstr(name, "experts.%u.");
+
+    if (at == NULL)
+        return NULL;
+    const char *last = at + strlen("experts.%u.");
+    for (size_t i = 0; i < sizeof(other) / sizeof(other[0]); i++)
+        if (strcmp(last, other[i][0]) == 0)
+            last = other[i][1];
+    snprintf(out, NAME_MAX_BYTES, "%.*sswitch_mlp.%s", (int)(at - name), name, last);
+    return native_has(b, out) ? out : NULL;
 }
 
 uint32_t native_build_matrices(struct native_builder *b, const char *name, uint32_t count,
@@ -301,7 +390,10 @@ uint32_t native_build_matrices(struct native_builder *b, const char *name, uint3
     struct native_matrix *at = s->matrices + first;
     memset(at, 0, count * sizeof(*at));
     s->matrix_count += count;
-    if (strstr(name, "%u") != NULL) {
+    const char *stack = stack_name(b, name, one);
+    if (stack != NULL) {
+        add_fused(b, stack, count, rows, columns, false, at);
+    } else if (strstr(name, "%u") != NULL) {
         for (uint32_t i = 0; i < count && b->code == LR_OK; i++)
             add_matrix(b, expert_name(name, i, one), rows, columns, &at[i]);
     } else if (count == 1 && !transposed) {
@@ -333,14 +425,18 @@ static float f16_to_f32(uint16_t h)
 static void convert(const struct model_tensor *t, enum native_type type, uint32_t count,
                     float *out)
 {
-    const uint16_t *half = t->data;
+    const char *from = t->data; /* at any byte of the file */
 
     for (uint32_t i = 0; i < count; i++) {
-        uint32_t bits = (uint32_t)half[type == NATIVE_F32 ? 0 : i] << 16;
-        if (type == NATIVE_BF16)
+        uint16_t half;
+        memcpy(&half, from + (type == NATIVE_F32 ? 0 : 2 * (size_t)i), sizeof(half));
+        uint32_t bits = (uint32_t)half << 16;
+        if (type == NATIVE_F32)
+            memcpy(&out[i], from + 4 * (size_t)i, sizeof(out[i]));
+        else if (type == NATIVE_BF16)
             memcpy(&out[i], &bits, sizeof(bits));
         else
-            out[i] = type == NATIVE_F16 ? f16_to_f32(half[i]) : ((const float *)t->data)[i];
+            out[i] = f16_to_f32(half);
     }
 }
 
@@ -440,6 +536,10 @@ void native_build_check_tensors(struct native_builder *b, const struct native_ar
         const struct model_tensor *t = model_weights_at(b->weights, i);
         if (b->used[i])
             continue;
+        if (b->quant.format != NULL && native_format_skips(t->name)) {
+            b->spec->scales_skipped++;
+            continue;
+        }
         if (!is_ignored(b, arch, t->name)) {
             b->code =
                 lr_fail(b->err, LR_UNSUPPORTED,
