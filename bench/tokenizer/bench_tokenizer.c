@@ -1,6 +1,7 @@
 /* bench/tokenizer/bench_tokenizer.c - how fast a tokenizer opens and encodes.
  *
- * Usage: bench_tokenizer TOKENIZER.json TEXT [REPEAT]
+ * Usage: bench_tokenizer TOKENIZER.json TEXT [REPEAT [PART]]
+ * With PART only the prose, in calls of so many bytes.
  * TEXT is a file of prose, repeated or cut to 10 MB.  It also measures texts that are hard
  * for a tokenizer: one letter, blanks, combining marks, random bytes, random letters.  Each
  * figure is the median of REPEAT runs (5) in CPU time of one thread, so that a busy machine
@@ -42,6 +43,8 @@ static uint64_t next_random(uint64_t *state)
     return *state;
 }
 
+static size_t part = TEXT_BYTES;
+
 static double measure(const struct tokenizer *t, const char *name, const char *text, int repeat,
                       double prose)
 {
@@ -52,9 +55,12 @@ static double measure(const struct tokenizer *t, const char *name, const char *t
     for (int i = 0; i < repeat; i++) {
         ids.count = 0;
         double start = now();
-        if (tokenizer_encode(t, lr_str(text, TEXT_BYTES), false, &ids, &err) != LR_OK) {
-            fprintf(stderr, "%s: %s\n", name, err.text);
-            exit(1);
+        for (size_t at = 0; at < TEXT_BYTES; at += part) {
+            size_t len = TEXT_BYTES - at < part ? TEXT_BYTES - at : part;
+            if (tokenizer_encode(t, lr_str(text + at, len), false, &ids, &err) != LR_OK) {
+                fprintf(stderr, "%s: %s\n", name, err.text);
+                exit(1);
+            }
         }
         times[i] = now() - start;
     }
@@ -98,8 +104,10 @@ int main(int argc, char **argv)
     static const char *const names[] = {"one letter",     "blanks", "random bytes",
                                         "random letters", "marks",  "two letters"};
     int repeat = argc > 3 ? atoi(argv[3]) : 5;
+    int bytes = argc > 4 ? atoi(argv[4]) : TEXT_BYTES;
+    part = bytes > 0 ? (size_t)bytes : TEXT_BYTES;
     if (argc < 3 || repeat < 1 || repeat > REPEAT_MAX) {
-        fprintf(stderr, "usage: bench_tokenizer TOKENIZER.json TEXT [REPEAT]\n");
+        fprintf(stderr, "usage: bench_tokenizer TOKENIZER.json TEXT [REPEAT [PART]]\n");
         return 2;
     }
     struct lr_error err;
@@ -128,7 +136,7 @@ int main(int argc, char **argv)
     for (size_t i = 0; i < TEXT_BYTES; i++)
         text[i] = prose.data[i % prose.len];
     double seconds = measure(t, "prose", text, repeat, 0);
-    for (int kind = 0; kind < 6; kind++) {
+    for (int kind = 0; kind < 6 && part == TEXT_BYTES; kind++) {
         fill(text, kind);
         (void)measure(t, names[kind], text, repeat, seconds);
     }

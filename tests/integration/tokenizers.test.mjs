@@ -1,7 +1,7 @@
 // The ids and texts of tokenizer files are those of the Hugging Face library
 // (tests/fixtures/tokenizers).  LR_LONG=1 also reads the files of npm packages (tests/tokenizers).
 import assert from 'node:assert/strict';
-import { execFileSync } from 'node:child_process';
+import { execFile } from 'node:child_process';
 import { createHash } from 'node:crypto';
 import fs from 'node:fs';
 import os from 'node:os';
@@ -47,22 +47,28 @@ function fileOf(name, cases) {
   return file;
 }
 
+// Not synchronous: the runner loses tests of a process that does not answer for long.
 function ask(command, file, input, ...flags) {
   const args = ['debug', command, '--tokenizer', file, '--batch', ...flags];
-  return JSON.parse(execFileSync(BIN, args, { input: JSON.stringify(input), maxBuffer: 64 << 20 }));
+  return new Promise((resolve, reject) => {
+    const child = execFile(BIN, args, { maxBuffer: 64 << 20 }, (error, stdout) =>
+      error ? reject(error) : resolve(JSON.parse(stdout)),
+    );
+    child.stdin.end(JSON.stringify(input));
+  });
 }
 
-function check(name, cases) {
+async function check(name, cases) {
   const file = fileOf(name, cases);
   const inputs = cases.cases.map(([text]) => (typeof text === 'number' ? texts[text] : text));
   const ids = cases.cases.map(([, list]) => list);
   const wrapped = ids.map((list) => [...cases.before, ...list, ...cases.after]);
   const decoded = cases.cases.map(([, , text], i) => text ?? inputs[i]);
-  assert.deepEqual(ask('tokenize', file, inputs, '--special'), ids);
-  assert.deepEqual(ask('tokenize', file, inputs, '--special', '--template'), wrapped);
-  assert.deepEqual(ask('detokenize', file, ids), decoded);
+  assert.deepEqual(await ask('tokenize', file, inputs, '--special'), ids);
+  assert.deepEqual(await ask('tokenize', file, inputs, '--special', '--template'), wrapped);
+  assert.deepEqual(await ask('detokenize', file, ids), decoded);
   assert.deepEqual(
-    ask('detokenize', file, wrapped, '--skip-special'),
+    await ask('detokenize', file, wrapped, '--skip-special'),
     cases.cases.map(([, , , text], i) => text ?? decoded[i]),
   );
 }
