@@ -54,7 +54,11 @@ lr_code tokenizer_find_next(struct finder *f, const void *code, struct lr_str te
     if (rc != LR_OK)
         return rc;
     while (m->next <= text.len) {
-        int found = pcre2_match(code, (PCRE2_SPTR)text.ptr, text.len, m->next,
+        /* Most matches are a few bytes long, and the checks of pcre2_match cost as much. */
+        int found = pcre2_jit_match(code, (PCRE2_SPTR)text.ptr, text.len, m->next, 0, f->match,
+                                    f->context);
+        if (found == PCRE2_ERROR_JIT_BADOPTION) /* no JIT on this machine */
+            found = pcre2_match(code, (PCRE2_SPTR)text.ptr, text.len, m->next,
                                 PCRE2_NO_UTF_CHECK, f->match, f->context);
         if (found == PCRE2_ERROR_NOMATCH)
             break;

@@ -73,9 +73,42 @@ static lr_code fold_end(struct folding *f)
     return rc == LR_OK && f->has ? piece(f, f->start, f->end) : rc;
 }
 
+/* True if the pieces of this step go to BPE of bytes as they are. */
+static bool feeds_bytes(const struct encoding *e, uint32_t next)
+{
+    return next == e->t->splitter.count && e->t->plain_bytes && !e->t->splitter.has_letters;
+}
+
+/* Isolated pieces for BPE of bytes, many at a time. */
+static lr_code split_regex_batch(struct folding *f)
+{
+    const char *ends[BPE_BATCH], *start = f->text.ptr, *last = start;
+    const char *end = start + f->text.len;
+    struct found m = {0};
+    size_t count = 0;
+    while (!m.at_end) {
+        lr_code rc = tokenizer_find_next(&f->e->finder, f->s->code, f->text, &m, f->e->err);
+        if (rc != LR_OK)
+            return rc;
+        const char *marks[2] = {m.at_end ? end : f->text.ptr + m.start,
+                                m.at_end ? end : f->text.ptr + m.end};
+        for (int i = 0; i < 2; i++)
+            if (marks[i] > last)
+                ends[count++] = last = marks[i];
+        if (count + 2 > BPE_BATCH || m.at_end) {
+            tokenizer_bpe_pieces(&f->e->bpe, start, ends, count, end);
+            start = last;
+            count = 0;
+        }
+    }
+    return LR_OK;
+}
+
 static lr_code split_regex(struct folding *f)
 {
     struct found m = {0};
+    if (f->s->behavior == SPLIT_ISOLATED && feeds_bytes(f->e, f->next))
+        return split_regex_batch(f);
     for (;;) {
         lr_code rc = tokenizer_find_next(&f->e->finder, f->s->code, f->text, &m, f->e->err);
         if (rc == LR_OK && m.at_end)
@@ -131,7 +164,7 @@ static lr_code split_scan(struct encoding *e, uint32_t step, struct lr_str text,
     const struct splitter *s = &e->t->splitter;
     const struct split_classes *classes = s->steps[step].classes;
     const char *at = text.ptr, *end = text.ptr + text.len;
-    bool last = step + 1 == s->count && e->t->plain_bytes && !s->has_letters;
+    bool last = feeds_bytes(e, step + 1);
     lr_code rc = LR_OK;
     while (at < end && rc == LR_OK) {
         const char *ends[BPE_BATCH], *next = at;
