@@ -3,7 +3,8 @@
 
 struct qwen2 {
     struct native_base base;
-    uint32_t window, window_from; /* layers from window_from on slide */
+    struct native_list types;
+    uint32_t window, window_from; /* without a list, layers from window_from on slide */
     bool use_window;
 };
 
@@ -15,6 +16,7 @@ static const struct native_field fields[] = {
     NATIVE_FLAG(struct qwen2, use_window, "use_sliding_window", false),
     NATIVE_COUNT(struct qwen2, window, "sliding_window", 1, 1 << 26, 4096),
     NATIVE_COUNT(struct qwen2, window_from, "max_window_layers", 0, 512, 28),
+    NATIVE_WORDS(struct qwen2, types, "layer_types", "full_attention|sliding_attention"),
     NATIVE_ONLY("hidden_act", "silu"),
     NATIVE_END,
 };
@@ -28,8 +30,9 @@ static void build(struct native_builder *b, void *config)
         return;
     uint32_t rope = native_rope_table(b, &c->base.rope, c->base.head_size, 0);
     for (uint32_t n = 0; n < c->base.layers; n++) {
+        bool slides = n < c->types.count ? c->types.at[n] == 1 : n >= c->window_from;
         struct native_gqa a =
-            native_gqa_of(&c->base, rope, c->use_window && n >= c->window_from ? c->window : 0);
+            native_gqa_of(&c->base, rope, c->use_window && slides ? c->window : 0);
         a.bias = true;
         native_layer(b, "model.layers.%u.", n);
         reg h = native_norm(b, X, "input_layernorm", c->base.eps);
