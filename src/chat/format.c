@@ -99,6 +99,7 @@ lr_code chat_format_constraint(struct lr_arena *arena, const struct chat_request
     if (!is_raw && !dialect->is_channels) {
         c.thought = dialect->thought;
         c.is_opened = is_opened;
+        c.budget = dialect->thought.end.len != 0 ? req->thinking_budget : 0;
     }
     *out = (struct lr_str){0};
     if (req->requires_tool_call)
@@ -108,8 +109,10 @@ lr_code chat_format_constraint(struct lr_arena *arena, const struct chat_request
                        "'tool_choice': 'required' or a named function needs a model whose chat "
                        "template shows how it calls tools (docs/structured-output.md); use "
                        "'auto' with this model");
-    if (c.answer == GRAMMAR_ANSWER_TEXT && !(has_calls && any_strict(req)))
-        return LR_OK;
+    if (c.answer == GRAMMAR_ANSWER_TEXT && !(has_calls && any_strict(req))) {
+        c.answer = GRAMMAR_ANSWER_FREE;
+        return c.budget != 0 ? write_constraint(arena, &c, out, err) : LR_OK;
+    }
     if (has_calls && req->tools != NULL) {
         tools = lr_arena_array(arena, req->tools->count, sizeof(*tools));
         if (tools == NULL)

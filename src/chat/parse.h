@@ -94,6 +94,7 @@ lr_code chat_parse_must_be_true(struct chat_parse *p, const char *name,
 /* A number of tokens, at least 1.  -1, as some clients write, is no limit. */
 lr_code chat_parse_max_tokens(struct chat_parse *p, const char *name,
                               const struct lr_json *value, uint32_t *out);
+lr_code chat_parse_budget(struct chat_parse *p, const char *name, const struct lr_json *value);
 lr_code chat_parse_effort(struct chat_parse *p, const char *name, const struct lr_json *value);
 lr_code chat_parse_user(struct chat_parse *p, const char *name, const struct lr_json *value);
 lr_code chat_parse_service_tier(struct chat_parse *p, const char *name,

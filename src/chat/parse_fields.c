@@ -82,6 +82,14 @@ lr_code chat_parse_top_logprobs(struct chat_parse *p, const char *name,
     return code;
 }
 
+lr_code chat_parse_budget(struct chat_parse *p, const char *name, const struct lr_json *value)
+{
+    lr_code code = chat_parse_u32(p, name, value, 0, UINT32_MAX, &p->req->thinking_budget);
+    if (code == LR_OK && p->req->thinking_budget == 0)
+        p->req->thinking = CHAT_THINKING_OFF;
+    return code;
+}
+
 lr_code chat_parse_effort(struct chat_parse *p, const char *name, const struct lr_json *value)
 {
     /* Models know the three in the middle; the others map to the nearest of them. */

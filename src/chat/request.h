@@ -75,7 +75,8 @@ struct chat_request {
     struct lr_str schema_name;   /* of format_value, if it is a schema */
     struct lr_str schema_about;  /* its description; empty: none */
     bool parallel_tool_calls;
-    uint32_t reasoning; /* CHAT_REASONING_ bits */
+    uint32_t reasoning;       /* CHAT_REASONING_ bits */
+    uint32_t thinking_budget; /* tokens of reasoning; 0: no limit */
 
     /* for APIs with raw prompts */
     const struct chat_raw_prompt *prompts; /* NULL: messages */

@@ -193,7 +193,8 @@ static lr_code render(struct chat_turn *t, const struct chat_model *model, int64
         code = chat_format_constraint(t->arena, req, &model->dialect, opens_thought(t),
                                       &t->constraint, err);
     t->format = model->dialect.format;
-    t->since = grammar_format_is_old(model->dialect.format) ? 0 : WIRE_SINCE_DIALECTS;
+    bool is_old = grammar_format_is_old(model->dialect.format) && req->thinking_budget == 0;
+    t->since = is_old ? 0 : WIRE_SINCE_DIALECTS;
     return code;
 }
 

@@ -7,13 +7,14 @@
  *           "harmony": free analysis messages, then the answer on the final channel or a call
  *           others: the answer or calls in a form of grammar/calls.h
  *   answer  "schema", "object" (any JSON object), "regex", "choice", "grammar" (GBNF), "text",
- *           or "none": a call is required.  The member of the same name has the schema, the
- *           regular expression, the list of choices or the grammar
+ *           "free" (any tokens after the reasoning), or "none": a call is required.  The member
+ * of the same name has the schema, the regular expression, the list of choices or the grammar
  *   tools   tools that may be called; a schema that is not strict is enforced as far as its
  *           keywords are supported
  *   one_call  the answer ends after a call (Harmony's always does)
  *   thought   {"begin":"<think>","end":"</think>","opened":true}: reasoning may come first;
- * what is constrained begins after its end.  opened: the prompt has its beginning
+ * what is constrained begins after its end.  opened: the prompt has its
+ *           beginning; "budget": so many tokens of reasoning, then its end
  */
 #ifndef GRAMMAR_CONSTRAINT_H
 #define GRAMMAR_CONSTRAINT_H
@@ -26,6 +27,7 @@
 enum grammar_answer {
     GRAMMAR_ANSWER_NONE,
     GRAMMAR_ANSWER_TEXT,
+    GRAMMAR_ANSWER_FREE,    /* any tokens: only the reasoning before them is bounded */
     GRAMMAR_ANSWER_OBJECT,  /* any JSON object */
     GRAMMAR_ANSWER_SCHEMA,  /* JSON that fits a schema; it and those below have a value */
     GRAMMAR_ANSWER_REGEX,   /* a text that a regular expression matches as a whole: a string */
@@ -49,6 +51,7 @@ struct grammar_constraint {
     bool one_call;
     struct grammar_thought thought; /* empty: there is no reasoning before the answer */
     bool is_opened;
+    uint32_t budget; /* tokens of reasoning, after which its end comes; 0: no limit */
 };
 
 enum { GRAMMAR_TOOLS_MAX = 256, GRAMMAR_THOUGHT_MAX = 64 };

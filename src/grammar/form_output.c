@@ -273,7 +273,8 @@ static uint32_t content(struct grammar_build *b, const struct grammar_constraint
                         uint32_t stop)
 {
     const struct grammar_form *form = grammar_form_of(c->format);
-    bool is_wrapped = form->drops[0].len != 0 && form->drops[1].len != 0;
+    bool is_wrapped =
+        form->drops[0].len != 0 && form->drops[1].len != 0 && c->answer != GRAMMAR_ANSWER_FREE;
     uint32_t end =
         is_wrapped ? grammar_fork(b, stop, grammar_form_mark(b, form->drops[1], stop)) : stop;
     uint32_t answer = grammar_output_answer(b, c, end);
@@ -320,6 +321,11 @@ uint32_t grammar_form_output(struct grammar_build *b, const struct grammar_const
     if (c->thought.end.len == 0)
         return start;
     uint32_t thought = grammar_form_text(b, c->thought.end, lines(b, start));
+    if (c->budget != 0) {
+        b->program->thought = thought;
+        b->program->thought_end = grammar_form_mark(b, c->thought.end, lines(b, start));
+        b->program->thought_budget = c->budget;
+    }
     if (c->is_opened)
         return thought;
     if (c->thought.begin.len == 0)

@@ -33,6 +33,9 @@ struct grammar_program;
 /* INVALID_ARGUMENT or UNSUPPORTED names the place and the wrong keyword. */
 LR_MUST_USE lr_code grammar_compile(struct lr_str constraint, struct grammar_program **out,
                                     struct lr_error *err);
+/* True for a constraint that only bounds reasoning: an engine that cannot mask tokens answers
+ * without it. */
+bool grammar_constraint_is_wish(struct lr_str constraint);
 void grammar_program_free(struct grammar_program *program); /* NULL is fine */
 
 /* ---- vocabularies ---- */

@@ -192,6 +192,7 @@ static void add_until(struct grammar_matcher *m, uint32_t *mask)
 /* What the threads of a state say about the string they are in. */
 struct inside {
     bool any_text;
+    bool any_token;
     bool until;     /* text in which a call may begin */
     uint32_t left;  /* characters that may come whatever they are */
     uint32_t dfas;  /* threads with an automaton */
@@ -227,7 +228,9 @@ static void look_at(const struct grammar_matcher *m, const struct thread *t,
 {
     const struct grammar_step *s = &m->program->steps[t->step];
     inside->texts += grammar_mask_is_text(m, t);
-    if (s->op == GRAMMAR_TEXT) {
+    if (s->op == GRAMMAR_FREE) {
+        inside->any_token = true;
+    } else if (s->op == GRAMMAR_TEXT) {
         inside->any_text = true;
     } else if (s->op == GRAMMAR_UNTIL) {
         inside->until = true;
@@ -520,7 +523,11 @@ static void plan(struct grammar_matcher *m, uint32_t *mask)
             k->until = i;
         add_controls(m, &m->threads[i], mask);
     }
-    if (inside.any_text) {
+    for (uint32_t i = 0; inside.any_token && i < v->special_count; i++)
+        set_bit(mask, v->specials[i]);
+    for (uint32_t i = 0; inside.any_token && i < v->stop_count; i++)
+        set_bit(mask, v->stops[i]);
+    if (inside.any_text || inside.any_token) {
         add_mask(mask, v->text_mask, v->words);
         k->until = m->count;
         return;

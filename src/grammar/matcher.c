@@ -401,6 +401,9 @@ struct span grammar_matcher_advance(struct grammar_matcher *m, struct span *from
         case GRAMMAR_TEXT:
             matcher_follow(m, after(m, t), &out);
             break;
+        case GRAMMAR_FREE:
+            matcher_put(m, &out, t);
+            break;
         case GRAMMAR_CHARS:
             step_chars(m, t, byte, &out);
             break;
@@ -435,6 +438,10 @@ static struct span advance_control(struct grammar_matcher *m, uint32_t controls)
         const struct grammar_step *s = &m->program->steps[t.step];
         if (s->op == GRAMMAR_CONTROL && (controls & 1u << s->low) != 0)
             matcher_follow(m, after(m, t), &out);
+        else if (s->op == GRAMMAR_FREE && (controls & 1u << GRAMMAR_STOP) != 0)
+            matcher_follow(m, after(m, t), &out);
+        else if (s->op == GRAMMAR_FREE)
+            matcher_put(m, &out, t);
     }
     return out;
 }
@@ -564,7 +571,41 @@ static void matcher_forget(struct grammar_matcher *m)
         grammar_matcher_clear_masks(m);
 }
 
+static bool has_step(const struct grammar_matcher *m, uint32_t step, enum grammar_op op)
+{
+    for (uint32_t i = 0; i < m->count; i++)
+        if (m->threads[i].step == step || m->program->steps[m->threads[i].step].op == op)
+            return true;
+    return false;
+}
+
+/* After the last token of its budget the reasoning can only end. */
+static void count_thought(struct grammar_matcher *m)
+{
+    const struct grammar_program *p = m->program;
+    if (p->thought_budget == 0 || !has_step(m, p->thought, GRAMMAR_NEVER) ||
+        ++m->thought_tokens < p->thought_budget)
+        return;
+    struct span out = {.begin = m->count};
+    if (!grammar_matcher_reserve(m, out.begin + THREADS_MAX))
+        return;
+    next_epoch(m);
+    m->position = m->text_len;
+    matcher_follow(m, (struct place){.step = p->thought_end}, &out);
+    (void)matcher_take(m, out);
+}
+
+static bool take_token(struct grammar_matcher *m, uint32_t id);
+
 bool grammar_matcher_token(struct grammar_matcher *m, uint32_t id)
+{
+    if (!take_token(m, id))
+        return false;
+    count_thought(m);
+    return true;
+}
+
+static bool take_token(struct grammar_matcher *m, uint32_t id)
 {
     const struct grammar_vocab *v = m->vocab;
     uint32_t controls = 0;
@@ -578,7 +619,9 @@ bool grammar_matcher_token(struct grammar_matcher *m, uint32_t id)
         controls |= m->named[i] == id ? 1u << (GRAMMAR_CONTROL_COUNT + i) : 0;
     if ((v->flags[id] & LR_VOCAB_STOP) != 0)
         controls |= 1u << GRAMMAR_STOP;
-    if (controls != 0 && matcher_take(m, advance_control(m, controls)))
+    bool is_free =
+        (v->flags[id] & LR_VOCAB_SPECIAL) != 0 && has_step(m, UINT32_MAX, GRAMMAR_FREE);
+    if ((controls != 0 || is_free) && matcher_take(m, advance_control(m, controls)))
         return true;
     struct lr_str bytes = grammar_vocab_bytes(v, id);
     return (v->flags[id] & (LR_VOCAB_SPECIAL | LR_VOCAB_UNUSED)) == 0 && bytes.len != 0 &&

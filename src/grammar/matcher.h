@@ -168,6 +168,7 @@ struct grammar_matcher {
     const struct grammar_program *program;
     const struct grammar_vocab *vocab;
     uint32_t named[GRAMMAR_NAMED_MAX]; /* ids of the program's, or GRAMMAR_NO_TOKEN */
+    uint32_t thought_tokens;           /* of reasoning, so far */
     struct kept kept;
     struct thread *threads; /* owned; [0, count) is the state, what follows is scratch */
     uint32_t count;

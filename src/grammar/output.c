@@ -9,8 +9,8 @@
 enum { TOOLS_MAX = GRAMMAR_TOOLS_MAX, ARENA_BYTES = 32 << 20 };
 
 /* Also the names of the members with their values. */
-static const char *const answers[] = {"none",  "text",   "object", "schema",
-                                      "regex", "choice", "grammar"};
+static const char *const answers[] = {"none",   "text",  "free",   "object",
+                                      "schema", "regex", "choice", "grammar"};
 
 void grammar_constraint_write(struct lr_buf *out, const struct grammar_constraint *c)
 {
@@ -46,9 +46,18 @@ void grammar_constraint_write(struct lr_buf *out, const struct grammar_constrain
         lr_json_member_str(&w, "begin", c->thought.begin);
         lr_json_member_str(&w, "end", c->thought.end);
         lr_json_member_bool(&w, "opened", c->is_opened);
+        if (c->budget != 0)
+            lr_json_member_u64(&w, "budget", c->budget);
         lr_json_end_object(&w);
     }
     lr_json_end_object(&w);
+}
+
+bool grammar_constraint_is_wish(struct lr_str constraint)
+{
+    /* the second member, behind the name of a format */
+    return lr_str_find(lr_str_sub(constraint, 0, 64), LR_STR_LIT("\"answer\":\"free\"")) !=
+           LR_STR_NONE;
 }
 
 /* ---- reading ---- */
@@ -127,6 +136,9 @@ static lr_code read_constraint(const struct lr_json *root, struct reading *r,
                             r->c.thought.end.len > GRAMMAR_THOUGHT_MAX ||
                             r->c.thought.begin.len > GRAMMAR_THOUGHT_MAX))
         return malformed(err, "thought");
+    uint64_t budget;
+    if (lr_json_u64(lr_json_get(thought, "budget"), &budget) && budget <= UINT32_MAX)
+        r->c.budget = (uint32_t)budget;
     lr_code code = read_tools(r, lr_json_get(root, "tools"), err);
     if (code == LR_OK && r->c.tool_count == 0 && r->c.answer == GRAMMAR_ANSWER_NONE)
         return malformed(err, "tools");
@@ -159,6 +171,8 @@ uint32_t grammar_output_answer(struct grammar_build *b, const struct grammar_con
         return grammar_text_choice(b, c->value, next);
     case GRAMMAR_ANSWER_GRAMMAR:
         return grammar_text_gbnf(b, c->value->text, next);
+    case GRAMMAR_ANSWER_FREE: /* next: the stop token, which the step takes itself */
+        return grammar_step(b, GRAMMAR_FREE, b->program->steps[next].next, 0);
     default:
         return text_until(b, next);
     }

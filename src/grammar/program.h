@@ -16,6 +16,7 @@
 enum grammar_op {
     GRAMMAR_BYTE,    /* a byte from low to high */
     GRAMMAR_TEXT,    /* any byte */
+    GRAMMAR_FREE,    /* any token; a token that ends the answer is followed by next */
     GRAMMAR_CHARS,   /* characters of a JSON string, as many as lengths[other] says */
     GRAMMAR_DFA,     /* what dfas[other] accepts; low: its enum dfa_spelling; high:
                         GRAMMAR_DFA_OF_TEXT if it is of a text that is not JSON */
@@ -145,7 +146,10 @@ struct grammar_program {
     uint32_t dfa_capacity, length_capacity, key_capacity, check_capacity;
     struct lr_arena arena;
     uint32_t start;
-    uint32_t controls;                      /* bit per enum grammar_control that is used */
+    uint32_t thought;        /* the step of free reasoning, if there is a budget */
+    uint32_t thought_end;    /* where the answer goes on after the budget's last token */
+    uint32_t thought_budget; /* tokens; 0: no limit */
+    uint32_t controls;       /* bit per enum grammar_control that is used */
     struct lr_str named[GRAMMAR_NAMED_MAX]; /* names of control tokens that a vocabulary may
                                                lack; arena */
     uint32_t named_count;

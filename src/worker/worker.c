@@ -228,6 +228,9 @@ static void handle_submit(struct worker *w, struct lr_str body)
     lr_code code = wire_submit_decode(&w->scratch, body, &g, &err);
     if (code == LR_OK && w->model == NULL)
         code = lr_fail(&err, LR_INTERNAL, "no model is open in this worker");
+    if (code == LR_OK && !LR_ENGINE_HAS(w->api, vocab) &&
+        grammar_constraint_is_wish(g.constraint))
+        g.constraint = (struct lr_str){0};
     if (code == LR_OK)
         code = g.constraint.len != 0 ? worker_compiler_begin(&w->compiler, w->api, body, &err)
                                      : submit(w, &g, &err);
@@ -251,6 +254,10 @@ static void finish_job(struct worker *w, struct worker_job *job)
         code = submit(w, &job->g, &job->err);
         if (code != LR_OK)
             worker_constraints_drop(all, job->g.id);
+        if (code == LR_UNSUPPORTED && grammar_constraint_is_wish(job->g.constraint)) {
+            job->g.constraint = (struct lr_str){0};
+            code = submit(w, &job->g, &job->err);
+        }
     }
     if (code != LR_OK) {
         job->err.code = code;

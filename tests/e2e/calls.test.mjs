@@ -289,6 +289,26 @@ describe('what a GGUF model may say', () => {
     assert.ok(json.capabilities.includes('thinking'), JSON.stringify(json.capabilities));
   });
 
+  test('a budget of tokens ends the reasoning that a prompt has opened, with and without a schema', async () => {
+    const schema = { type: 'object', properties: { n: { enum: [1, 2] } }, required: ['n'] };
+    const format = { type: 'json_schema', json_schema: { name: 'x', strict: true, schema } };
+    for (const more of [
+      { thinking_budget: 12 },
+      { thinking: { type: 'enabled', budget_tokens: 12 } },
+      { reasoning: { max_tokens: 12 }, response_format: format },
+    ]) {
+      const { json, text } = await call(`${up.url}/v1/chat/completions`, {
+        body: { model: 'qwen', seed: 3, max_tokens: 120, ...say('Hello there'), ...more },
+      });
+      const { message } = json.choices[0];
+      const { reasoning_tokens: thought } = json.usage.completion_tokens_details;
+      assert.ok(thought >= 1 && thought <= 12 + '</think>'.length, text);
+      assert.ok(message.content.length > 0, text);
+      assert.doesNotMatch(message.content, /think>/);
+      if (more.response_format) assert.ok([1, 2].includes(JSON.parse(message.content).n), text);
+    }
+  });
+
   test('JSON with tools: the answer is JSON or a call', async () => {
     for (const model of ['hermes', 'llama3'])
       for (let seed = 0; seed < 2; seed++) {

@@ -116,6 +116,7 @@ const samples = {
   ignore_eos: { ignore_eos: true },
   enable_thinking: { enable_thinking: false },
   think: { think: 'high' },
+  thinking_budget: { thinking_budget: 100 },
   thinking: { thinking: { type: 'disabled' } },
   reasoning: { reasoning: { effort: 'low' } },
   options: { options: { temperature: 0.5, num_predict: 3 } },

@@ -94,6 +94,10 @@ static lr_code parse_thinking(struct chat_parse *p, const char *name,
         return chat_parse_missing(p, "thinking.type");
     (void)lr_json_str(lr_json_get(value, "display"), &display);
     bool is_off = lr_str_eq_z(type, "disabled");
+    uint64_t budget;
+    if (!is_off && lr_json_u64(lr_json_get(value, "budget_tokens"), &budget) &&
+        budget <= UINT32_MAX)
+        p->req->thinking_budget = (uint32_t)budget;
     if (!is_off && !lr_str_eq_z(display, "omitted"))
         p->req->reasoning = CHAT_REASONING_CONTENT;
     if (!chat_anthropic_parse_of(p)->has_effort)
@@ -120,7 +124,7 @@ static const struct chat_field fields[] = {
     {{YES("tool_choice", "`auto`, `any`, `tool` with `name`, or `none`; `disable_parallel_tool_use` ends the answer after its first call")}, chat_anthropic_tool_choice},
     {{YES("output_config", "`effort`: `low`, `medium`, `high`, `xhigh`, `max`; `format`: `json_schema` with `schema`, always enforced (docs/structured-output.md)")}, parse_output_config},
     {{YES("output_format", "older name of `output_config.format`")}, anthropic_fields_parse_format},
-    {{YES("thinking", "`enabled`, `adaptive` and `between_tools` show the reasoning as `thinking` blocks; `disabled`, no `thinking` and `display: omitted` hide it. `budget_tokens` below 4096 is the effort `low`, below 16384 `medium`, else `high`; `disabled` is `low`; `output_config.effort` comes first")}, parse_thinking},
+    {{YES("thinking", "`enabled`, `adaptive` and `between_tools` show the reasoning as `thinking` blocks; `disabled`, no `thinking` and `display: omitted` hide it. `budget_tokens` bounds the reasoning of models other than gpt-oss; below 4096 it is the effort `low`, below 16384 `medium`, else `high`; `disabled` is `low`; `output_config.effort` comes first")}, parse_thinking},
     {{YES("metadata", "`user_id`, for logs")}, parse_metadata},
 
     {{NONE("cache_control", "here and in blocks; the prefix cache works without it")}, NULL},

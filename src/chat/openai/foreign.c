@@ -40,7 +40,7 @@ lr_code chat_openai_thinking(struct chat_parse *p, const char *name,
                              const struct lr_json *value)
 {
     static const struct chat_member members[] = {
-        {"type", parse_thinking_type}, {"budget_tokens", NULL}, {NULL, NULL}};
+        {"type", parse_thinking_type}, {"budget_tokens", chat_parse_budget}, {NULL, NULL}};
     return value->type == LR_JSON_BOOL ? chat_openai_enable_thinking(p, name, value)
                                        : chat_parse_object(p, name, value, members);
 }
@@ -57,7 +57,7 @@ lr_code chat_openai_reasoning(struct chat_parse *p, const char *name,
     static const struct chat_member members[] = {{"effort", chat_parse_effort},
                                                  {"enabled", chat_openai_enable_thinking},
                                                  {"exclude", parse_exclude},
-                                                 {"max_tokens", NULL},
+                                                 {"max_tokens", chat_parse_budget},
                                                  {"summary", NULL},
                                                  {"generate_summary", NULL},
                                                  {NULL, NULL}};
