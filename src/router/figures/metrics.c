@@ -8,3 +8,11 @@ size_t router_bucket_of(uint64_t ns)
         i++;
     return i;
 }
+
+uint64_t router_histogram_count(const struct router_histogram *h)
+{
+    uint64_t count = 0;
+    for (size_t i = 0; i < ROUTER_BUCKETS; i++)
+        count += atomic_load_explicit(&h->counts[i], memory_order_relaxed);
+    return count;
+}

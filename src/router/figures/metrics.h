@@ -18,7 +18,6 @@ enum { ROUTER_BUCKETS = 16 };
 struct router_histogram {
     _Atomic uint64_t counts[ROUTER_BUCKETS];
     _Atomic uint64_t sum_us;
-    _Atomic uint64_t count;
 };
 
 struct router_metrics {
@@ -48,7 +47,8 @@ static inline void router_observe_in(struct router_histogram *h, size_t bucket, 
 {
     router_count(&h->counts[bucket], 1);
     router_count(&h->sum_us, ns / 1000);
-    router_count(&h->count, 1);
 }
+/* Values of all buckets. */
+uint64_t router_histogram_count(const struct router_histogram *h);
 
 #endif

@@ -44,8 +44,7 @@ static void buckets(struct lr_buf *out, const char *metric, const char *label,
     }
     lr_buf_addf(out, "%s_bucket{%s%sle=\"+Inf\"} %" PRIu64 "\n", metric, text, comma, total);
     lr_buf_addf(out, "%s_sum%s%s%s %g\n%s_count%s%s%s %" PRIu64 "\n", metric, open, text, close,
-                (double)api_metrics_get(&h->sum_us) / 1e6, metric, open, text, close,
-                api_metrics_get(&h->count));
+                (double)api_metrics_get(&h->sum_us) / 1e6, metric, open, text, close, total);
     lr_buf_free(&own);
 }
 

@@ -23,9 +23,10 @@ void router_stats_tick(struct router_stats *stats, const struct router_metrics *
     *mark = (struct router_mark){
         .at_ms = now_ms,
         .wall_ms = wall_ms,
-        .requests = stats_get(&m->total.count),
+        .requests = router_histogram_count(&m->total),
         /* Tokens as they flow: the counter of metrics.h moves only when a request ends. */
-        .tokens = stats_get(&m->first_token.count) + stats_get(&m->inter_token.count),
+        .tokens =
+            router_histogram_count(&m->first_token) + router_histogram_count(&m->inter_token),
         .errors = stats_get(&m->failed),
         .queue = queue,
         .in_flight = in_flight,
