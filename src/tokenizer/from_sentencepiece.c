@@ -202,7 +202,7 @@ static void write_pairs(const struct spm *s, uint32_t place, bool *first, struct
     }
 }
 
-static lr_code write_merges(struct spm *s, struct lr_buf *out, struct lr_error *err)
+static lr_code spm_write_merges(struct spm *s, struct lr_buf *out, struct lr_error *err)
 {
     struct scored *order = malloc(s->count * sizeof(*order));
     uint32_t count = 0;
@@ -323,7 +323,7 @@ static lr_code write_model(struct spm *s, struct lr_buf *out, struct lr_error *e
     lr_buf_add_char(out, bpe ? '}' : ']');
     if (bpe) {
         lr_buf_add_z(out, ",\"merges\":[");
-        rc = write_merges(s, out, err);
+        rc = spm_write_merges(s, out, err);
         lr_buf_add_char(out, ']');
     }
     lr_buf_add_z(out, "}}");
