@@ -129,7 +129,7 @@ static utf8proc_category_t category(uint32_t c)
     return utf8proc_category((utf8proc_int32_t)c);
 }
 
-bool char_is_number(uint32_t c)
+bool tokenizer_char_is_number(uint32_t c)
 {
     if (c < 0x80)
         return c >= '0' && c <= '9';
@@ -137,7 +137,7 @@ bool char_is_number(uint32_t c)
     return (k >= UTF8PROC_CATEGORY_ND && k <= UTF8PROC_CATEGORY_NO) || IS_IN(numbers_added, c);
 }
 
-bool char_is_punctuation(uint32_t c)
+bool tokenizer_char_is_punctuation(uint32_t c)
 {
     if (c < 0x80)
         return (c >= '!' && c <= '/') || (c >= ':' && c <= '@') || (c >= '[' && c <= '`') ||
@@ -148,7 +148,7 @@ bool char_is_punctuation(uint32_t c)
     return IS_IN(punctuation_added, c);
 }
 
-bool char_is_mark(uint32_t c)
+bool tokenizer_char_is_mark(uint32_t c)
 {
     if (c < 0x300)
         return false;
@@ -158,7 +158,7 @@ bool char_is_mark(uint32_t c)
     return IS_IN(marks_added, c);
 }
 
-bool char_is_accent(uint32_t c)
+bool tokenizer_char_is_accent(uint32_t c)
 {
     if (c < 0x300)
         return false;
@@ -167,7 +167,7 @@ bool char_is_accent(uint32_t c)
     return IS_IN(accents_added, c);
 }
 
-bool char_is_other(uint32_t c)
+bool tokenizer_char_is_other(uint32_t c)
 {
     if (c < 0x80)
         return (c < 0x20 && c != '\t' && c != '\n' && c != '\r') || c == 0x7F;
@@ -177,7 +177,7 @@ bool char_is_other(uint32_t c)
     return IS_IN(controls_added, c);
 }
 
-bool char_is_ideograph(uint32_t c)
+bool tokenizer_char_is_ideograph(uint32_t c)
 {
     return c >= 0x3400 &&
            ((c >= 0x4E00 && c <= 0x9FFF) || c <= 0x4DBF || (c >= 0x20000 && c <= 0x2A6DF) ||
@@ -185,7 +185,7 @@ bool char_is_ideograph(uint32_t c)
             (c >= 0xF900 && c <= 0xFAFF) || (c >= 0x2F800 && c <= 0x2FA1F));
 }
 
-uint32_t char_lower(uint32_t c)
+uint32_t tokenizer_char_lower(uint32_t c)
 {
     static const struct {
         uint32_t first, last;
@@ -203,7 +203,7 @@ uint32_t char_lower(uint32_t c)
     return (uint32_t)utf8proc_tolower((utf8proc_int32_t)c);
 }
 
-unsigned char char_order(uint32_t c)
+unsigned char tokenizer_char_order(uint32_t c)
 {
     if (c < 0x300)
         return 0;
@@ -211,7 +211,7 @@ unsigned char char_order(uint32_t c)
     return order != 0 && !IS_IN(orders_unknown, c) ? (unsigned char)order : 0;
 }
 
-bool char_has_form(uint32_t c)
+bool tokenizer_char_has_form(uint32_t c)
 {
     return c >= 0xA0 && !IS_IN(forms_unknown, c);
 }

@@ -47,15 +47,16 @@ static inline bool char_is_space(uint32_t c)
            c == 0x2028 || c == 0x2029 || c == 0x202F || c == 0x205F || c == 0x3000;
 }
 
-bool char_is_number(uint32_t c);      /* N */
-bool char_is_punctuation(uint32_t c); /* P, and the ASCII symbols */
-bool char_is_mark(uint32_t c);        /* M */
-bool char_is_accent(uint32_t c);      /* Mn, as BertNormalizer strips it */
-bool char_is_other(uint32_t c);       /* Cc Cf Co, as BertNormalizer drops it */
-bool char_is_ideograph(uint32_t c);   /* the blocks around which BertNormalizer puts blanks */
+bool tokenizer_char_is_number(uint32_t c);      /* N */
+bool tokenizer_char_is_punctuation(uint32_t c); /* P, and the ASCII symbols */
+bool tokenizer_char_is_mark(uint32_t c);        /* M */
+bool tokenizer_char_is_accent(uint32_t c);      /* Mn, as BertNormalizer strips it */
+bool tokenizer_char_is_other(uint32_t c);       /* Cc Cf Co, as BertNormalizer drops it */
+bool tokenizer_char_is_ideograph(
+    uint32_t c); /* the blocks around which BertNormalizer puts blanks */
 
-uint32_t char_lower(uint32_t c);      /* in one character; U+0130 has two */
-unsigned char char_order(uint32_t c); /* the canonical combining class */
-bool char_has_form(uint32_t c);       /* false: NFD and NFKD leave it as it is */
+uint32_t tokenizer_char_lower(uint32_t c);      /* in one character; U+0130 has two */
+unsigned char tokenizer_char_order(uint32_t c); /* the canonical combining class */
+bool tokenizer_char_has_form(uint32_t c);       /* false: NFD and NFKD leave it as it is */
 
 #endif

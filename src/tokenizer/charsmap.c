@@ -57,13 +57,13 @@ static void replace(const struct charsmap *m, struct normal_io *io, size_t from,
 {
     struct lr_str by;
     if (to - from < WHOLE_GRAPHEME && look_up(m, io->text.ptr + from, to - from, &by)) {
-        normal_emit(io, by.ptr, by.len, from, to);
+        tokenizer_normal_emit(io, by.ptr, by.len, from, to);
         return;
     }
     for (size_t len; from < to; from += len) {
         (void)char_at(io->text.ptr + from, &len);
         if (look_up(m, io->text.ptr + from, len, &by))
-            normal_emit(io, by.ptr, by.len, from, from + len);
+            tokenizer_normal_emit(io, by.ptr, by.len, from, from + len);
         else
             normal_keep(io, from, from + len);
     }
@@ -142,8 +142,8 @@ static bool read_base64(char *text, size_t count, unsigned char *out, size_t *le
     return lr_base64url_read(lr_str(text, count), out, len);
 }
 
-lr_code normal_read_charsmap(struct normal_step *s, const struct lr_json *json,
-                             struct lr_error *err)
+lr_code tokenizer_normal_read_charsmap(struct normal_step *s, const struct lr_json *json,
+                                       struct lr_error *err)
 {
     const struct lr_json *value = lr_json_get(json, "precompiled_charsmap");
     struct lr_str text;

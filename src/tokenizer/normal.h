@@ -81,7 +81,8 @@ LR_MUST_USE lr_code tokenizer_normal_apply(const struct normalizer *n, struct no
 /* ---- for the steps ---- */
 
 /* Appends bytes that stand for text[from..to). */
-void normal_emit(struct normal_io *io, const char *bytes, size_t len, size_t from, size_t to);
+void tokenizer_normal_emit(struct normal_io *io, const char *bytes, size_t len, size_t from,
+                           size_t to);
 /* Appends text[from..to) as it is. */
 static inline void normal_keep(struct normal_io *io, size_t from, size_t to)
 {
@@ -91,19 +92,21 @@ static inline void normal_keep(struct normal_io *io, size_t from, size_t to)
     if (io->trusted != NULL)
         lr_buf_add(io->marks, io->trusted + from, to - from);
 }
-void normal_emit_char(struct normal_io *io, uint32_t c, size_t from, size_t to);
+void tokenizer_normal_emit_char(struct normal_io *io, uint32_t c, size_t from, size_t to);
 
 /* Readers of one kind of step each; `json` is its object. */
 typedef lr_code normal_read_step(struct normal_step *s, const struct lr_json *json,
                                  struct lr_error *err);
-normal_read_step normal_read_nfc, normal_read_nfd, normal_read_nfkc, normal_read_nfkd;
-normal_read_step normal_read_bert, normal_read_charsmap;
+normal_read_step tokenizer_normal_read_nfc, tokenizer_normal_read_nfd,
+    tokenizer_normal_read_nfkc, tokenizer_normal_read_nfkd;
+normal_read_step tokenizer_normal_read_bert, tokenizer_normal_read_charsmap;
 
 /* Chooses a form by name for a step of another kind: BertNormalizer needs NFD. */
-LR_MUST_USE lr_code normal_forms_init(struct normal_step *s, int form, struct lr_error *err);
+LR_MUST_USE lr_code tokenizer_normal_forms_init(struct normal_step *s, int form,
+                                                struct lr_error *err);
 enum { NORMAL_NFC, NORMAL_NFD, NORMAL_NFKC, NORMAL_NFKD };
 
-void normal_step_free(struct normal_step *s);
+void tokenizer_normal_step_free(struct normal_step *s);
 
 /* A member that is true or false, with a value for its absence. */
 LR_MUST_USE lr_code tokenizer_read_flag(const struct lr_json *object, const char *owner,

@@ -15,18 +15,18 @@ static lr_code clean(const struct normal_step *s, struct normal_io *io)
         if (c >= 0x20 && c < 0x7F)
             continue;
         bool space = s->clean && char_is_space(c);
-        bool drop = s->clean && !space && char_is_other(c);
-        bool ideograph = s->chinese && char_is_ideograph(c);
+        bool drop = s->clean && !space && tokenizer_char_is_other(c);
+        bool ideograph = s->chinese && tokenizer_char_is_ideograph(c);
         if (!space && !drop && !ideograph)
             continue;
         normal_keep(io, kept, at);
         kept = at + len;
         if (space || ideograph)
-            normal_emit(io, " ", 1, at, at + len);
+            tokenizer_normal_emit(io, " ", 1, at, at + len);
         if (!ideograph)
             continue;
         normal_keep(io, at, at + len);
-        normal_emit(io, " ", 1, at, at + len);
+        tokenizer_normal_emit(io, " ", 1, at, at + len);
     }
     normal_keep(io, kept, text.len);
     return LR_OK;
@@ -38,16 +38,16 @@ static lr_code normal_bert_finish(const struct normal_step *s, struct normal_io 
     size_t kept = 0, len;
     for (size_t at = 0; at < text.len; at += len) {
         uint32_t c = char_at(text.ptr + at, &len);
-        bool drop = s->accents && char_is_accent(c);
-        uint32_t lower = s->lower && !drop ? char_lower(c) : c;
+        bool drop = s->accents && tokenizer_char_is_accent(c);
+        uint32_t lower = s->lower && !drop ? tokenizer_char_lower(c) : c;
         if (!drop && lower == c && (c != 0x130 || !s->lower))
             continue;
         normal_keep(io, kept, at);
         kept = at + len;
         if (c == 0x130 && s->lower)
-            normal_emit(io, "i\xCC\x87", 3, at, at + len);
+            tokenizer_normal_emit(io, "i\xCC\x87", 3, at, at + len);
         else if (!drop)
-            normal_emit_char(io, lower, at, at + len);
+            tokenizer_normal_emit_char(io, lower, at, at + len);
     }
     normal_keep(io, kept, text.len);
     return LR_OK;
@@ -91,8 +91,8 @@ static lr_code bert(const struct normal_step *s, struct normal_io *io)
     return rc;
 }
 
-lr_code normal_read_bert(struct normal_step *s, const struct lr_json *json,
-                         struct lr_error *err)
+lr_code tokenizer_normal_read_bert(struct normal_step *s, const struct lr_json *json,
+                                   struct lr_error *err)
 {
     static const char owner[] = "normalizer: BertNormalizer";
     s->apply = bert;
@@ -108,5 +108,5 @@ lr_code normal_read_bert(struct normal_step *s, const struct lr_json *json,
     s->forms = calloc(1, sizeof(*s->forms));
     if (s->forms == NULL)
         return lr_fail(err, LR_OUT_OF_RAM, "no memory for the normalizer");
-    return normal_forms_init(s->forms, NORMAL_NFD, err);
+    return tokenizer_normal_forms_init(s->forms, NORMAL_NFD, err);
 }

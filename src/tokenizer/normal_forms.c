@@ -40,9 +40,10 @@ static size_t decompose(int form, uint32_t c, utf8proc_int32_t *out)
 {
     int how = (form & ~UTF8PROC_COMPOSE) | UTF8PROC_DECOMPOSE, boundary = 0;
     utf8proc_ssize_t count =
-        char_has_form(c) ? utf8proc_decompose_char((utf8proc_int32_t)c, out, DECOMPOSED_MAX,
-                                                   (utf8proc_option_t)how, &boundary)
-                         : 0;
+        tokenizer_char_has_form(c)
+            ? utf8proc_decompose_char((utf8proc_int32_t)c, out, DECOMPOSED_MAX,
+                                      (utf8proc_option_t)how, &boundary)
+            : 0;
     if (count >= 1 && count <= DECOMPOSED_MAX)
         return (size_t)count;
     out[0] = (utf8proc_int32_t)c;
@@ -78,9 +79,9 @@ static void sort_marks(utf8proc_int32_t *marks, utf8proc_int32_t *spare, size_t 
     if (count <= INSERTION_MAX) {
         for (size_t i = 1; i < count; i++) {
             utf8proc_int32_t mark = marks[i];
-            unsigned char order = char_order((uint32_t)mark);
+            unsigned char order = tokenizer_char_order((uint32_t)mark);
             size_t at = i;
-            for (; at > 0 && char_order((uint32_t)marks[at - 1]) > order; at--)
+            for (; at > 0 && tokenizer_char_order((uint32_t)marks[at - 1]) > order; at--)
                 marks[at] = marks[at - 1];
             marks[at] = mark;
         }
@@ -88,23 +89,23 @@ static void sort_marks(utf8proc_int32_t *marks, utf8proc_int32_t *spare, size_t 
     }
     size_t starts[257] = {0};
     for (size_t i = 0; i < count; i++)
-        starts[char_order((uint32_t)marks[i]) + 1]++;
+        starts[tokenizer_char_order((uint32_t)marks[i]) + 1]++;
     for (size_t i = 1; i < 257; i++)
         starts[i] += starts[i - 1];
     for (size_t i = 0; i < count; i++)
-        spare[starts[char_order((uint32_t)marks[i])]++] = marks[i];
+        spare[starts[tokenizer_char_order((uint32_t)marks[i])]++] = marks[i];
     memcpy(marks, spare, count * sizeof(*marks));
 }
 
 static void order_marks(struct cluster *k)
 {
     for (size_t i = 0; i < k->count;) {
-        if (char_order((uint32_t)k->chars[i]) == 0) {
+        if (tokenizer_char_order((uint32_t)k->chars[i]) == 0) {
             i++;
             continue;
         }
         size_t end = i;
-        while (end < k->count && char_order((uint32_t)k->chars[end]) != 0)
+        while (end < k->count && tokenizer_char_order((uint32_t)k->chars[end]) != 0)
             end++;
         sort_marks(k->chars + i, k->spare, end - i);
         i = end;
@@ -130,7 +131,7 @@ static lr_code emit_cluster(const struct normal_step *s, struct normal_io *io,
         count = left > 0 ? (size_t)left : 0;
     }
     for (size_t i = 0; i < count; i++)
-        normal_emit_char(io, (uint32_t)k->chars[i], from, to);
+        tokenizer_normal_emit_char(io, (uint32_t)k->chars[i], from, to);
     return LR_OK;
 }
 
@@ -198,7 +199,7 @@ static void find_stable(struct normal_step *s)
     }
 }
 
-lr_code normal_forms_init(struct normal_step *s, int form, struct lr_error *err)
+lr_code tokenizer_normal_forms_init(struct normal_step *s, int form, struct lr_error *err)
 {
     s->apply = normalize;
     s->form = options[form];
@@ -209,28 +210,30 @@ lr_code normal_forms_init(struct normal_step *s, int form, struct lr_error *err)
     return LR_OK;
 }
 
-lr_code normal_read_nfc(struct normal_step *s, const struct lr_json *json, struct lr_error *err)
+lr_code tokenizer_normal_read_nfc(struct normal_step *s, const struct lr_json *json,
+                                  struct lr_error *err)
 {
     (void)json;
-    return normal_forms_init(s, NORMAL_NFC, err);
+    return tokenizer_normal_forms_init(s, NORMAL_NFC, err);
 }
 
-lr_code normal_read_nfd(struct normal_step *s, const struct lr_json *json, struct lr_error *err)
+lr_code tokenizer_normal_read_nfd(struct normal_step *s, const struct lr_json *json,
+                                  struct lr_error *err)
 {
     (void)json;
-    return normal_forms_init(s, NORMAL_NFD, err);
+    return tokenizer_normal_forms_init(s, NORMAL_NFD, err);
 }
 
-lr_code normal_read_nfkc(struct normal_step *s, const struct lr_json *json,
-                         struct lr_error *err)
+lr_code tokenizer_normal_read_nfkc(struct normal_step *s, const struct lr_json *json,
+                                   struct lr_error *err)
 {
     (void)json;
-    return normal_forms_init(s, NORMAL_NFKC, err);
+    return tokenizer_normal_forms_init(s, NORMAL_NFKC, err);
 }
 
-lr_code normal_read_nfkd(struct normal_step *s, const struct lr_json *json,
-                         struct lr_error *err)
+lr_code tokenizer_normal_read_nfkd(struct normal_step *s, const struct lr_json *json,
+                                   struct lr_error *err)
 {
     (void)json;
-    return normal_forms_init(s, NORMAL_NFKD, err);
+    return tokenizer_normal_forms_init(s, NORMAL_NFKD, err);
 }

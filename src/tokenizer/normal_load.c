@@ -12,9 +12,9 @@ static lr_code lowercase(const struct normal_step *s, struct normal_io *io)
     for (size_t at = 0, len; at < text.len; at += len) {
         uint32_t c = char_at(text.ptr + at, &len);
         if (c == 0x130) /* the only one with two characters in lower case */
-            normal_emit(io, "i\xCC\x87", 3, at, at + len);
+            tokenizer_normal_emit(io, "i\xCC\x87", 3, at, at + len);
         else
-            normal_emit_char(io, char_lower(c), at, at + len);
+            tokenizer_normal_emit_char(io, tokenizer_char_lower(c), at, at + len);
     }
     return LR_OK;
 }
@@ -25,7 +25,7 @@ static lr_code strip_accents(const struct normal_step *s, struct normal_io *io)
     struct lr_str text = io->text;
     size_t kept = 0, len;
     for (size_t at = 0; at < text.len; at += len) {
-        if (!char_is_mark(char_at(text.ptr + at, &len)))
+        if (!tokenizer_char_is_mark(char_at(text.ptr + at, &len)))
             continue;
         normal_keep(io, kept, at);
         kept = at + len;
@@ -56,7 +56,7 @@ static lr_code prepend(const struct normal_step *s, struct normal_io *io)
 {
     if (io->text.len == 0)
         return LR_OK;
-    normal_emit(io, s->content.ptr, s->content.len, 0, 0);
+    tokenizer_normal_emit(io, s->content.ptr, s->content.len, 0, 0);
     normal_keep(io, 0, io->text.len);
     return LR_OK;
 }
@@ -71,7 +71,8 @@ static lr_code replace_string(const struct normal_step *s, struct normal_io *io)
             break;
         found += at;
         normal_keep(io, at, found);
-        normal_emit(io, s->content.ptr, s->content.len, found, found + s->pattern.len);
+        tokenizer_normal_emit(io, s->content.ptr, s->content.len, found,
+                              found + s->pattern.len);
     }
     normal_keep(io, at, text.len);
     return LR_OK;
@@ -88,7 +89,7 @@ static lr_code replace_regex(const struct normal_step *s, struct normal_io *io)
         if (m.at_end)
             break;
         normal_keep(io, at, m.start);
-        normal_emit(io, s->content.ptr, s->content.len, m.start, m.end);
+        tokenizer_normal_emit(io, s->content.ptr, s->content.len, m.start, m.end);
     }
     normal_keep(io, at, io->text.len);
     return LR_OK;
@@ -183,17 +184,17 @@ static const struct {
     const char *name;
     normal_read_step *read;
 } kinds[] = {
-    {"NFC", normal_read_nfc},
-    {"NFD", normal_read_nfd},
-    {"NFKC", normal_read_nfkc},
-    {"NFKD", normal_read_nfkd},
+    {"NFC", tokenizer_normal_read_nfc},
+    {"NFD", tokenizer_normal_read_nfd},
+    {"NFKC", tokenizer_normal_read_nfkc},
+    {"NFKD", tokenizer_normal_read_nfkd},
     {"Lowercase", read_lowercase},
     {"StripAccents", read_strip_accents},
     {"Strip", read_strip},
     {"Prepend", read_prepend},
     {"Replace", read_replace},
-    {"Precompiled", normal_read_charsmap},
-    {"BertNormalizer", normal_read_bert},
+    {"Precompiled", tokenizer_normal_read_charsmap},
+    {"BertNormalizer", tokenizer_normal_read_bert},
 };
 
 static lr_code read_one(struct normalizer *n, const struct lr_json *json, struct lr_str type,

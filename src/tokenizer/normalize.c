@@ -22,7 +22,8 @@ void tokenizer_normal_work_free(struct normal_work *work)
     }
 }
 
-void normal_emit(struct normal_io *io, const char *bytes, size_t len, size_t from, size_t to)
+void tokenizer_normal_emit(struct normal_io *io, const char *bytes, size_t len, size_t from,
+                           size_t to)
 {
     lr_buf_add(io->out, bytes, len);
     if (io->trusted == NULL)
@@ -34,10 +35,10 @@ void normal_emit(struct normal_io *io, const char *bytes, size_t len, size_t fro
         lr_buf_add_char(io->marks, (char)trusted);
 }
 
-void normal_emit_char(struct normal_io *io, uint32_t c, size_t from, size_t to)
+void tokenizer_normal_emit_char(struct normal_io *io, uint32_t c, size_t from, size_t to)
 {
     char utf8[4];
-    normal_emit(io, utf8, lr_utf8_encode(c, utf8), from, to);
+    tokenizer_normal_emit(io, utf8, lr_utf8_encode(c, utf8), from, to);
 }
 
 lr_code tokenizer_normal_apply(const struct normalizer *n, struct normal_work *work,
@@ -91,7 +92,7 @@ void tokenizer_copy_free(struct lr_str s)
     free(memory);
 }
 
-void normal_step_free(struct normal_step *s)
+void tokenizer_normal_step_free(struct normal_step *s)
 {
     if (s == NULL)
         return;
@@ -101,12 +102,12 @@ void normal_step_free(struct normal_step *s)
     free(s->map.units);
     free(s->map.texts);
     free(s->stable);
-    normal_step_free(s->forms);
+    tokenizer_normal_step_free(s->forms);
     free(s->forms);
 }
 
 void tokenizer_normal_free(struct normalizer *n)
 {
     for (uint32_t i = 0; i < n->count; i++)
-        normal_step_free(&n->steps[i]);
+        tokenizer_normal_step_free(&n->steps[i]);
 }

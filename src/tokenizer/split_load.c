@@ -126,7 +126,7 @@ static lr_code read_digits(struct splitter *s, const struct lr_json *json, struc
     bool individual = false;
     lr_code rc = tokenizer_read_flag(json, "pre_tokenizer: Digits", "individual_digits", false,
                                      &individual, err);
-    return rc == LR_OK ? add_chars(s, char_is_number,
+    return rc == LR_OK ? add_chars(s, tokenizer_char_is_number,
                                    individual ? SPLIT_ISOLATED : SPLIT_CONTIGUOUS, err)
                        : rc;
 }
@@ -138,7 +138,7 @@ static lr_code read_punctuation(struct splitter *s, const struct lr_json *json,
     lr_code rc = lr_json_get(json, "behavior") != NULL
                      ? read_behavior(json, "Punctuation", &behavior, err)
                      : LR_OK;
-    return rc == LR_OK ? add_chars(s, char_is_punctuation, behavior, err) : rc;
+    return rc == LR_OK ? add_chars(s, tokenizer_char_is_punctuation, behavior, err) : rc;
 }
 
 static bool is_space(uint32_t c)
@@ -168,7 +168,7 @@ static lr_code read_bert(struct splitter *s, const struct lr_json *json, struct 
 {
     (void)json;
     lr_code rc = add_chars(s, is_space, SPLIT_REMOVED, err);
-    return rc == LR_OK ? add_chars(s, char_is_punctuation, SPLIT_ISOLATED, err) : rc;
+    return rc == LR_OK ? add_chars(s, tokenizer_char_is_punctuation, SPLIT_ISOLATED, err) : rc;
 }
 
 /* A member that is one character, in UTF-8. */
