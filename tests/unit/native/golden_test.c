@@ -77,20 +77,32 @@ static void check_case(struct lr_arena *arena, const char *family, const struct 
     free(first);
 }
 
+static void check_models(const char *const *names, size_t count)
+{
+    for (size_t f = 0; f < count; f++) {
+        struct lr_arena arena;
+        lr_arena_init(&arena, ARENA);
+        const struct lr_json *cases =
+            lr_json_get(family_json(&arena, names[f], "golden.json"), "cases");
+        assert_true(lr_json_is(cases, LR_JSON_OBJECT) && cases->count > 0);
+        for (uint32_t i = 0; i < cases->count; i++)
+            check_case(&arena, names[f], &cases->members[i].value);
+        lr_arena_free(&arena);
+    }
+}
+
 static void
 families_give_the_logits_of_transformers_with_the_same_bits_in_every_way(void **state)
 {
     (void)state;
-    for (size_t f = 0; f < FAMILIES_COUNT; f++) {
-        struct lr_arena arena;
-        lr_arena_init(&arena, ARENA);
-        const struct lr_json *cases =
-            lr_json_get(family_json(&arena, families[f], "golden.json"), "cases");
-        assert_true(lr_json_is(cases, LR_JSON_OBJECT) && cases->count > 0);
-        for (uint32_t i = 0; i < cases->count; i++)
-            check_case(&arena, families[f], &cases->members[i].value);
-        lr_arena_free(&arena);
-    }
+    check_models(families, FAMILIES_COUNT);
+}
+
+static void
+quantized_weights_give_the_logits_of_their_values_with_the_same_bits_in_every_way(void **state)
+{
+    (void)state;
+    check_models(formats, FORMATS_COUNT);
 }
 
 /* The state of a sequence after its first half, kept as a snapshot and loaded into another
@@ -141,6 +153,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(
             families_give_the_logits_of_transformers_with_the_same_bits_in_every_way),
+        cmocka_unit_test(
+            quantized_weights_give_the_logits_of_their_values_with_the_same_bits_in_every_way),
         cmocka_unit_test(a_snapshot_continues_with_the_same_bits_in_another_slot),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

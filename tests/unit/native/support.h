@@ -30,6 +30,15 @@ static const char *const families[] = {
     "nemotron-h", "granite-hybrid", "lfm2-moe", "phi3",      "cohere2", "ministral3"};
 enum { FAMILIES_COUNT = sizeof(families) / sizeof(families[0]) };
 
+/* The same with quantized weights; beside the families. */
+static const char *const formats[] = {
+    "../formats/ct-fp8-block", "../formats/modelopt-fp8",   "../formats/ct-int8",
+    "../formats/ct-mxfp8",     "../formats/ct-w4a16-asym",  "../formats/awq",
+    "../formats/gptq",         "../formats/gptq-v2",        "../formats/ct-nvfp4",
+    "../formats/quark-mxfp4",  "../formats/modelopt-nvfp4", "../formats/mlx-4bit",
+    "../formats/mlx-mxfp4",    "../formats/bnb-4bit"};
+enum { FORMATS_COUNT = sizeof(formats) / sizeof(formats[0]) };
+
 /* How a prompt is computed. */
 struct how {
     uint32_t chunk;
