@@ -12,7 +12,6 @@
 #include "model/map.h"
 
 enum {
-    CONFIG_ARENA_MAX = 16 << 20,
     WIDTH_MAX = 65536,
     TOKENS_MAX = 1 << 24,
     MXFP4_GROUP = 32,
@@ -214,7 +213,7 @@ lr_code model_config_parse(struct lr_str text, struct model_config *out, struct 
                                                              : out->identity.model_type);
     struct lr_arena arena;
     struct model_fields fields;
-    lr_arena_init(&arena, CONFIG_ARENA_MAX);
+    lr_arena_init(&arena, MODEL_CONFIG_ARENA_MAX);
     code = model_fields_parse(&arena, text, "config.json", &fields, err);
     if (code == LR_OK) {
         model_config_read_config(&fields, out);

@@ -16,7 +16,8 @@
 #include "base/str.h"
 
 enum {
-    MODEL_CONFIG_BYTES_MAX = 1 << 20,
+    MODEL_CONFIG_BYTES_MAX = 64 << 20,  /* lists of modules of a quantized model are long */
+    MODEL_CONFIG_ARENA_MAX = 256 << 20, /* its tree */
     MODEL_LAYERS_MAX = 512,
     MODEL_EOS_MAX = 16,
     MODEL_NAME_MAX = 64,

@@ -6,8 +6,6 @@
 #include "model/fields.h"
 #include "model/map.h"
 
-enum { GENERATION_ARENA_MAX = 16 << 20 };
-
 /* Without config.json any 32-bit id is accepted; the engine checks its own vocabulary. */
 static const uint32_t any_vocab = UINT32_MAX;
 
@@ -55,7 +53,7 @@ lr_code model_generation_parse(struct lr_str text, struct model_generation *out,
     out->tokens = (struct model_token_ids){.bos = -1, .pad = -1};
     struct lr_arena arena;
     struct model_fields f;
-    lr_arena_init(&arena, GENERATION_ARENA_MAX);
+    lr_arena_init(&arena, MODEL_CONFIG_ARENA_MAX);
     lr_code code = model_fields_parse(&arena, text, "generation_config.json", &f, err);
     if (code == LR_OK) {
         model_field_tokens(&f, any_vocab, &out->tokens);

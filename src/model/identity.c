@@ -11,8 +11,6 @@
 #include "model/fields.h"
 #include "model/map.h"
 
-enum { IDENTITY_ARENA_MAX = 16 << 20 };
-
 static const struct {
     const char *architecture;
     const char *model_type;
@@ -152,7 +150,7 @@ lr_code model_identity_parse(struct lr_str text, struct model_identity *out,
     memset(out, 0, sizeof(*out));
     struct lr_arena arena;
     struct model_fields fields;
-    lr_arena_init(&arena, IDENTITY_ARENA_MAX);
+    lr_arena_init(&arena, MODEL_CONFIG_ARENA_MAX);
     lr_code code = model_fields_parse(&arena, text, "config.json", &fields, err);
     if (code == LR_OK)
         code = read_identity(&fields, out);

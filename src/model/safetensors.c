@@ -12,8 +12,8 @@
 #include "base/json.h"
 #include "model/map.h"
 
-/* The tree of 200,000 tensors takes 120 MB; a header that needs more is no model. */
-enum { HEADER_ARENA_MAX = 256 << 20, HEADER_DEPTH = 8 };
+/* The tree of a million tensors takes 600 MB; a header that needs more is no model. */
+enum { HEADER_ARENA_MAX = 1 << 30, HEADER_DEPTH = 8 };
 
 struct parse {
     struct lr_arena *arena;
@@ -250,17 +250,37 @@ lr_code model_safetensors_parse(struct lr_arena *arena, const void *bytes, size_
 }
 
 struct model_safetensors {
-    struct lr_arena arena; /* header tree, tensors, path */
+    struct lr_arena arena; /* tensors, names that the header writes with escapes, path */
     struct lr_file_map map;
     struct model_safetensors_header header;
     const char *path;
 };
+
+/* Copies the tensors out of the arena of the header's tree, which is many times as large. */
+static lr_code keep_tensors(struct model_safetensors *st, struct lr_error *err)
+{
+    const char *first = (const char *)st->map.data, *end = first + st->map.len;
+    struct model_tensor *kept = lr_arena_array(&st->arena, st->header.count + 1, sizeof(*kept));
+
+    for (size_t i = 0; kept != NULL && i < st->header.count; i++) {
+        struct lr_str name = st->header.tensors[i].name;
+        kept[i] = st->header.tensors[i];
+        if (name.ptr >= first && name.ptr < end)
+            continue;
+        kept[i].name.ptr = lr_arena_copy(&st->arena, name);
+        if (kept[i].name.ptr == NULL)
+            kept = NULL;
+    }
+    st->header.tensors = kept;
+    return kept != NULL ? LR_OK : lr_fail(err, LR_OUT_OF_RAM, "%s: no memory", st->path);
+}
 
 lr_code model_safetensors_open(const char *path, struct model_safetensors **out,
                                struct lr_error *err)
 {
     *out = NULL;
     struct model_safetensors *st = calloc(1, sizeof(*st));
+    struct lr_arena tree;
     if (st == NULL)
         return lr_fail(err, LR_OUT_OF_RAM, "%s: no memory", path);
     lr_arena_init(&st->arena, HEADER_ARENA_MAX);
@@ -272,8 +292,12 @@ lr_code model_safetensors_open(const char *path, struct model_safetensors **out,
         code = lr_fail(err, LR_OUT_OF_RAM, "%s: no memory", path);
         goto failed;
     }
-    code = model_safetensors_parse(&st->arena, st->map.data, st->map.len, st->map.len, st->path,
+    lr_arena_init(&tree, HEADER_ARENA_MAX);
+    code = model_safetensors_parse(&tree, st->map.data, st->map.len, st->map.len, st->path,
                                    &st->header, err);
+    if (code == LR_OK)
+        code = keep_tensors(st, err);
+    lr_arena_free(&tree);
     if (code != LR_OK)
         goto failed;
     for (size_t i = 0; i < st->header.count; i++)

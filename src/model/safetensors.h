@@ -14,7 +14,7 @@
 /* Real headers take 100 bytes a tensor; the largest published ones stay below 10 MB. */
 enum {
     MODEL_SAFETENSORS_HEADER_MAX = 64 << 20,
-    MODEL_SAFETENSORS_TENSORS_MAX = 200000,
+    MODEL_SAFETENSORS_TENSORS_MAX = 1000000,
 };
 
 struct model_safetensors_header {

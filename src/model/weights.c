@@ -16,7 +16,7 @@
 #include "model/safetensors.h"
 
 /* Index text and tree, file names, and one pointer per tensor. */
-enum { WEIGHTS_ARENA_MAX = 256 << 20 };
+enum { WEIGHTS_ARENA_MAX = 512 << 20 };
 
 struct model_weights {
     struct lr_arena arena;

@@ -58,7 +58,7 @@ void model_advise(const void *data, uint64_t bytes, enum model_advice advice);
 
 /* ---- the index file, as a pure function (fuzzed) ---- */
 
-enum { MODEL_INDEX_BYTES_MAX = 64 << 20, MODEL_INDEX_TENSORS_MAX = 200000 };
+enum { MODEL_INDEX_BYTES_MAX = 64 << 20, MODEL_INDEX_TENSORS_MAX = 1000000 };
 
 struct model_index_entry {
     struct lr_str tensor;

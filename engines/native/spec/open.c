@@ -9,8 +9,7 @@
 #include "model/map.h"
 
 enum {
-    SPEC_ARENA_MAX = 256 << 20, /* small tensors as float32, names and operations */
-    CONFIG_ARENA_MAX = 16 << 20,
+    SPEC_ARENA_MAX = 1 << 30, /* small tensors as float32, names and operations */
 };
 
 static bool is_listed(const char *const *list, struct lr_str text)
@@ -158,7 +157,7 @@ lr_code native_model_open(const char *dir, struct native_model **out, struct lr_
     *out = NULL;
     if (m == NULL)
         return lr_fail(err, LR_OUT_OF_RAM, "no memory for the model");
-    lr_arena_init(&arena, CONFIG_ARENA_MAX);
+    lr_arena_init(&arena, 2 * (size_t)MODEL_CONFIG_ARENA_MAX);
     lr_code code = open_parts(m, dir, &arena, err);
     lr_arena_free(&arena);
     if (code != LR_OK) {

@@ -211,7 +211,7 @@ static void deep_and_oversized_json_is_refused(void **state)
     assert_int_equal(
         model_config_parse(lr_str(large, MODEL_CONFIG_BYTES_MAX + 1), &config, &err),
         LR_MODEL_CORRUPT);
-    assert_says(&err, "1048576");
+    assert_says(&err, "67108864");
     free(large);
     assert_int_equal(model_config_parse(lr_str_z("[]"), &config, &err), LR_MODEL_CORRUPT);
     assert_int_equal(model_config_parse(lr_str_z(""), &config, &err), LR_MODEL_CORRUPT);
