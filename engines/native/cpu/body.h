@@ -209,8 +209,8 @@ LANES_INLINE void add_part(const float *w, const float *x, uint32_t n, const int
         acc[r] = sum[r];
 }
 
-static void dense_packed_rows(const struct native_dense *job, uint32_t row, uint32_t token,
-                              uint32_t tokens, const int rows)
+LANES_INLINE void dense_packed_rows(const struct native_dense *job, uint32_t row,
+                                    uint32_t token, uint32_t tokens, const int rows)
 {
     const struct native_matrix *m = job->matrix;
     uint32_t first = m->packed_first + job->first + row;

@@ -9,6 +9,10 @@
 #include <stddef.h>
 #include <string.h>
 
+#if defined(__AVX2__)
+#include <immintrin.h>
+#endif
+
 #include "engines/native/formats/packed.h"
 
 #define UNPACK_INLINE static inline __attribute__((always_inline))
@@ -206,32 +210,128 @@ UNPACK_INLINE float unpack_value(const struct native_packed *p, const struct unp
     }
 }
 
-/* Half bytes along a row: their sixteen values are computed once for each run. */
-UNPACK_INLINE void unpack_halves(const struct native_packed *p, const struct unpack_run *run,
-                                 const uint8_t *bytes, uint32_t n, float *out)
-{
-    float values[16];
+/* ---- sixteen at a time ---- */
 
-    for (uint32_t i = 0; i < 16; i++)
-        values[i] = unpack_value(p, run, i);
-    for (uint32_t i = 0; i < n / 2; i++) {
-        out[2 * i] = values[bytes[i] & 15];
-        out[2 * i + 1] = values[bytes[i] >> 4];
+typedef uint8_t unpack_u8 __attribute__((vector_size(16)));
+typedef int32_t unpack_i32 __attribute__((vector_size(64)));
+typedef uint32_t unpack_u32 __attribute__((vector_size(64)));
+typedef float unpack_f32 __attribute__((vector_size(64)));
+
+enum { UNPACK_AT_ONCE = 16 };
+
+/* Bytes to words of 32 bits.  gcc 12 takes its own conversion of vectors apart, so instructions
+ * are named where there are some. */
+UNPACK_INLINE void unpack_widen(const unpack_u8 *codes, void *out)
+{
+#if defined(__AVX512F__)
+    __m512i v = _mm512_cvtepu8_epi32(_mm_loadu_si128((const __m128i *)(const void *)codes));
+    memcpy(out, &v, sizeof(v));
+#elif defined(__AVX2__)
+    __m128i b = _mm_loadu_si128((const __m128i *)(const void *)codes);
+    __m256i v[2] = {_mm256_cvtepu8_epi32(b), _mm256_cvtepu8_epi32(_mm_srli_si128(b, 8))};
+    memcpy(out, v, sizeof(v));
+#else
+    for (int i = 0; i < UNPACK_AT_ONCE; i++)
+        ((uint32_t *)out)[i] = (*codes)[i];
+#endif
+}
+
+/* Eight bytes to sixteen codes: each one's low half, then its high half. */
+UNPACK_INLINE void unpack_halve(const uint8_t *bytes, unpack_u8 *codes)
+{
+#if defined(__AVX2__)
+    __m128i wide = _mm_cvtepu8_epi16(_mm_loadl_epi64((const __m128i *)(const void *)bytes));
+    wide = _mm_and_si128(_mm_or_si128(wide, _mm_slli_epi16(wide, 4)), _mm_set1_epi16(0x0F0F));
+    memcpy(codes, &wide, sizeof(*codes));
+#else
+    for (int i = 0; i < UNPACK_AT_ONCE; i++)
+        (*codes)[i] = i % 2 == 0 ? bytes[i / 2] & 15 : bytes[i / 2] >> 4;
+#endif
+}
+
+/* Floats of four or eight bits: `mantissa` bits behind an exponent, of which 0 is subnormal, in
+ * steps of `step`; `first` is that exponent as a float32 has it. */
+UNPACK_INLINE void unpack_small_floats(const unpack_u8 *codes, const uint32_t sign,
+                                       const int mantissa, const uint32_t first,
+                                       const float step, unpack_f32 *out)
+{
+    unpack_u32 all;
+    unpack_widen(codes, &all);
+    unpack_u32 rest = all & (sign - 1);
+    unpack_f32 small = __builtin_convertvector((unpack_i32)rest, unpack_f32) * step;
+    unpack_u32 is_small = (unpack_u32)(rest < (1u << mantissa));
+    unpack_u32 bits = (rest << (23 - mantissa)) + first;
+
+    bits = (bits & ~is_small) | ((unpack_u32)small & is_small);
+    if (sign == 128) /* E4M3 has a NaN */
+        bits |= (unpack_u32)(rest == 127u) & 0x7FC00000u;
+    bits |= (all & sign) * (0x80000000u / sign);
+    memcpy(out, &bits, sizeof(*out));
+}
+
+UNPACK_INLINE void unpack_sixteen(const enum native_code code, const bool shifted,
+                                  const struct unpack_run *run, const unpack_u8 *codes,
+                                  float *out)
+{
+    unpack_i32 whole;
+    unpack_f32 v;
+
+    unpack_widen(codes, &whole);
+    if (code == NATIVE_CODE_E4M3)
+        unpack_small_floats(codes, 128, 3, 120u << 23, 0.001953125f, &v);
+    else if (code == NATIVE_CODE_E2M1)
+        unpack_small_floats(codes, 8, 1, 126u << 23, 0.5f, &v);
+    else if (code == NATIVE_CODE_SIGNED)
+        v = __builtin_convertvector((whole ^ 128) - 128 - run->zero, unpack_f32);
+    else
+        v = __builtin_convertvector(whole - run->zero, unpack_f32);
+    v *= run->scale;
+    if (shifted)
+        v += run->shift;
+    memcpy(out, &v, sizeof(v));
+}
+
+/* Codes of four or eight bits along a row, a multiple of sixteen of them. */
+UNPACK_INLINE void unpack_many(const enum native_code code, const bool shifted,
+                               const uint32_t bits, const struct unpack_run *run,
+                               const uint8_t *from, uint32_t n, float *out)
+{
+    for (uint32_t i = 0; i < n; i += UNPACK_AT_ONCE) {
+        unpack_u8 codes;
+        if (bits == 8) {
+            memcpy(&codes, from + i, sizeof(codes));
+        } else {
+            unpack_halve(from + i / 2, &codes);
+        }
+        unpack_sixteen(code, shifted, run, &codes, out + i);
     }
 }
 
-UNPACK_INLINE void unpack_bytes(const struct native_packed *p, const struct unpack_run *run,
-                                const uint8_t *bytes, uint32_t n, float *out)
+/* The leading codes of a run; how many. */
+UNPACK_INLINE uint32_t unpack_wide(const struct native_packed *p, const struct unpack_run *run,
+                                   const uint8_t *stored, uint32_t from, uint32_t count,
+                                   float *out)
 {
-    if (p->code == NATIVE_CODE_E4M3)
-        for (uint32_t i = 0; i < n; i++)
-            out[i] = unpack_e4m3(bytes[i]) * run->scale;
-    else if (p->code == NATIVE_CODE_SIGNED)
-        for (uint32_t i = 0; i < n; i++)
-            out[i] = (float)((int8_t)bytes[i] - run->zero) * run->scale;
+    uint32_t n = count / UNPACK_AT_ONCE * UNPACK_AT_ONCE;
+    const uint8_t *at = stored + (size_t)from * p->bits / 8;
+
+    if (p->bits == 4 && from % 2 != 0)
+        return 0;
+    if (p->bits == 4 && p->code == NATIVE_CODE_INT && p->shifts == NULL)
+        unpack_many(NATIVE_CODE_INT, false, 4, run, at, n, out);
+    else if (p->bits == 4 && p->code == NATIVE_CODE_INT)
+        unpack_many(NATIVE_CODE_INT, true, 4, run, at, n, out);
+    else if (p->bits == 4 && p->code == NATIVE_CODE_E2M1)
+        unpack_many(NATIVE_CODE_E2M1, false, 4, run, at, n, out);
+    else if (p->bits == 8 && p->code == NATIVE_CODE_E4M3)
+        unpack_many(NATIVE_CODE_E4M3, false, 8, run, at, n, out);
+    else if (p->bits == 8 && p->code == NATIVE_CODE_SIGNED)
+        unpack_many(NATIVE_CODE_SIGNED, false, 8, run, at, n, out);
+    else if (p->bits == 8 && p->code == NATIVE_CODE_INT)
+        unpack_many(NATIVE_CODE_INT, p->shifts != NULL, 8, run, at, n, out);
     else
-        for (uint32_t i = 0; i < n; i++)
-            out[i] = unpack_value(p, run, bytes[i]);
+        return 0;
+    return n;
 }
 
 /* Columns from .. from + n - 1 of a row. */
@@ -241,15 +341,11 @@ UNPACK_INLINE void unpack_row(const struct native_packed *p, size_t row, uint32_
     while (n > 0) {
         struct unpack_run run = unpack_find_run(p, row, from);
         uint32_t count = run.columns < n ? run.columns : n;
-        bool along = p->order == NATIVE_ALONG_ROWS;
-        const uint8_t *stored = p->codes + row * p->code_stride;
-        if (along && p->bits == 4 && from % 2 == 0 && count % 2 == 0)
-            unpack_halves(p, &run, stored + from / 2, count, out);
-        else if (along && p->bits == 8)
-            unpack_bytes(p, &run, stored + from, count, out);
-        else
-            for (uint32_t i = 0; i < count; i++)
-                out[i] = unpack_value(p, &run, unpack_code(p, row, from + i));
+        uint32_t i = 0;
+        if (p->order == NATIVE_ALONG_ROWS)
+            i = unpack_wide(p, &run, p->codes + row * p->code_stride, from, count, out);
+        for (; i < count; i++)
+            out[i] = unpack_value(p, &run, unpack_code(p, row, from + i));
         out += count;
         from += count;
         n -= count;
