@@ -216,23 +216,25 @@ typedef uint8_t unpack_u8 __attribute__((vector_size(16)));
 typedef int32_t unpack_i32 __attribute__((vector_size(64)));
 typedef uint32_t unpack_u32 __attribute__((vector_size(64)));
 typedef float unpack_f32 __attribute__((vector_size(64)));
+/* The same at any address: gcc 12 calls a function for a memcpy of so many bytes. */
+typedef float unpack_f32_at __attribute__((vector_size(64), aligned(4), may_alias));
 
 enum { UNPACK_AT_ONCE = 16 };
 
 /* Bytes to words of 32 bits.  gcc 12 takes its own conversion of vectors apart, so instructions
  * are named where there are some. */
-UNPACK_INLINE void unpack_widen(const unpack_u8 *codes, void *out)
+UNPACK_INLINE void unpack_widen(const unpack_u8 *codes, unpack_u32 *out)
 {
 #if defined(__AVX512F__)
-    __m512i v = _mm512_cvtepu8_epi32(_mm_loadu_si128((const __m128i *)(const void *)codes));
-    memcpy(out, &v, sizeof(v));
+    *out =
+        (unpack_u32)_mm512_cvtepu8_epi32(_mm_loadu_si128((const __m128i *)(const void *)codes));
 #elif defined(__AVX2__)
     __m128i b = _mm_loadu_si128((const __m128i *)(const void *)codes);
     __m256i v[2] = {_mm256_cvtepu8_epi32(b), _mm256_cvtepu8_epi32(_mm_srli_si128(b, 8))};
     memcpy(out, v, sizeof(v));
 #else
     for (int i = 0; i < UNPACK_AT_ONCE; i++)
-        ((uint32_t *)out)[i] = (*codes)[i];
+        (*out)[i] = (*codes)[i];
 #endif
 }
 
@@ -251,13 +253,11 @@ UNPACK_INLINE void unpack_halve(const uint8_t *bytes, unpack_u8 *codes)
 
 /* Floats of four or eight bits: `mantissa` bits behind an exponent, of which 0 is subnormal, in
  * steps of `step`; `first` is that exponent as a float32 has it. */
-UNPACK_INLINE void unpack_small_floats(const unpack_u8 *codes, const uint32_t sign,
+UNPACK_INLINE void unpack_small_floats(const unpack_u32 *all, const uint32_t sign,
                                        const int mantissa, const uint32_t first,
                                        const float step, unpack_f32 *out)
 {
-    unpack_u32 all;
-    unpack_widen(codes, &all);
-    unpack_u32 rest = all & (sign - 1);
+    unpack_u32 rest = *all & (sign - 1);
     unpack_f32 small = __builtin_convertvector((unpack_i32)rest, unpack_f32) * step;
     unpack_u32 is_small = (unpack_u32)(rest < (1u << mantissa));
     unpack_u32 bits = (rest << (23 - mantissa)) + first;
@@ -265,22 +265,23 @@ UNPACK_INLINE void unpack_small_floats(const unpack_u8 *codes, const uint32_t si
     bits = (bits & ~is_small) | ((unpack_u32)small & is_small);
     if (sign == 128) /* E4M3 has a NaN */
         bits |= (unpack_u32)(rest == 127u) & 0x7FC00000u;
-    bits |= (all & sign) * (0x80000000u / sign);
-    memcpy(out, &bits, sizeof(*out));
+    bits |= (*all & sign) * (0x80000000u / sign);
+    *out = (unpack_f32)bits;
 }
 
 UNPACK_INLINE void unpack_sixteen(const enum native_code code, const bool shifted,
                                   const struct unpack_run *run, const unpack_u8 *codes,
                                   float *out)
 {
-    unpack_i32 whole;
+    unpack_u32 all;
     unpack_f32 v;
 
-    unpack_widen(codes, &whole);
+    unpack_widen(codes, &all);
+    unpack_i32 whole = (unpack_i32)all;
     if (code == NATIVE_CODE_E4M3)
-        unpack_small_floats(codes, 128, 3, 120u << 23, 0.001953125f, &v);
+        unpack_small_floats(&all, 128, 3, 120u << 23, 0.001953125f, &v);
     else if (code == NATIVE_CODE_E2M1)
-        unpack_small_floats(codes, 8, 1, 126u << 23, 0.5f, &v);
+        unpack_small_floats(&all, 8, 1, 126u << 23, 0.5f, &v);
     else if (code == NATIVE_CODE_SIGNED)
         v = __builtin_convertvector((whole ^ 128) - 128 - run->zero, unpack_f32);
     else
@@ -288,7 +289,7 @@ UNPACK_INLINE void unpack_sixteen(const enum native_code code, const bool shifte
     v *= run->scale;
     if (shifted)
         v += run->shift;
-    memcpy(out, &v, sizeof(v));
+    *(unpack_f32_at *)out = v;
 }
 
 /* Codes of four or eight bits along a row, a multiple of sixteen of them. */
