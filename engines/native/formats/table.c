@@ -85,6 +85,24 @@ static lr_code find_config(const struct lr_json *config, const char *dir,
     return code;
 }
 
+/* MLX adds 1 to the norms of these families when it converts a repository, and nothing in the
+ * files says whether that was done: computing on would give wrong answers. */
+static lr_code check_family(const struct lr_json *config, const struct native_quant *q,
+                            struct lr_error *err)
+{
+    const struct lr_json *part = lr_json_get(config, "text_config");
+    struct lr_str type = {0};
+    (void)lr_json_str(lr_json_get(part != NULL ? part : config, "model_type"), &type);
+    if (q->format != &native_format_mlx ||
+        !(lr_str_starts(type, "qwen3_5") || lr_str_starts(type, "qwen3_next")))
+        return LR_OK;
+    return lr_fail(
+        err, LR_UNSUPPORTED,
+        "%s: MLX's form of \"%.*s\" stores its norms changed, which this engine does "
+        "not read; take the repository in BF16, FP8 or another format",
+        q->file, MODEL_QUOTE(type));
+}
+
 lr_code native_quant_open(const struct lr_json *config, const char *dir, struct lr_arena *arena,
                           struct native_quant *out, struct lr_error *err)
 {
@@ -103,7 +121,8 @@ lr_code native_quant_open(const struct lr_json *config, const char *dir, struct 
             "%s: \"quant_method\" is \"%.*s\", a weight format that this engine does "
             "not read (docs/weight-formats.md)",
             out->file, MODEL_QUOTE(method));
-    return out->format->open != NULL ? out->format->open(out, err) : LR_OK;
+    code = check_family(config, out, err);
+    return code == LR_OK && out->format->open != NULL ? out->format->open(out, err) : code;
 }
 
 /* ---- a matrix ---- */

@@ -181,6 +181,8 @@ static void a_config_that_the_weights_do_not_fit_is_refused_by_name(void **state
     refuses("../formats/mlx-4bit", "\"bits\": 4", "\"bits\": 3", LR_MODEL_CORRUPT, "3 bits");
     refuses("../formats/mlx-4bit", "\"group_size\": 64", "\"group_size\": 32", LR_MODEL_CORRUPT,
             "groups of 32");
+    refuses("../formats/mlx-4bit", "\"model_type\": \"qwen3\"",
+            "\"model_type\": \"qwen3_next\"", LR_UNSUPPORTED, "MLX's form of \"qwen3_next\"");
 }
 
 /* A copy of the model's file in a folder of its own, with a change. */
