@@ -98,10 +98,12 @@ static inline void router_call_hold(struct router_call *call)
 }
 void router_call_drop(struct router_call *call);
 
-/* The client has not read all that was sent to it. */
+/* The client has not read all that was sent to it.  The request of a turn that has ended may be
+ * freed, although the call waits for its nodes or the database. */
 static inline bool router_call_waits_for_client(const struct router_call *call)
 {
-    return call->req != NULL && net_stream_queued(call->req) != 0;
+    return !chat_turn_is_over(&call->turn) && call->req != NULL &&
+           net_stream_queued(call->req) != 0;
 }
 
 /* Once a second: silent nodes are left, silent clients get a comment. */
