@@ -106,6 +106,8 @@ static void model_facts(const void *model, struct serving_facts *out)
         .depth_unit = depth_unit(&m->spec),
         .lengths = lengths_of(&m->spec),
         .source = "safetensors",
+        .dimensions =
+            m->spec.pool != NATIVE_NO_POOL ? m->spec.registers[m->spec.result].width : 0,
         .stop_count = m->stop_count,
     };
     memcpy(out->stops, m->stops, m->stop_count * sizeof(*m->stops));

@@ -108,7 +108,8 @@ struct serving_facts {
      * of a token; 0: attention costs nothing (pace.h). */
     uint32_t depth_unit;
     struct serving_lengths lengths;
-    const char *source; /* for the log: which files the weights come from; until close */
+    const char *source;  /* for the log: which files the weights come from; until close */
+    uint32_t dimensions; /* of the vector of a text; 0: the model generates text */
 };
 
 /* Static and const in each engine. */
@@ -158,6 +159,8 @@ struct serving_plan {
     uint32_t least_chunk; /* least prompt tokens of a step; 0: every chunk is prefill_chunk */
     uint32_t first_chunk; /* prompt tokens of the first steps without streams: more than
                            * least_chunk only where every such device is fast; 0: least_chunk */
+    uint32_t whole_texts; /* 1: every text is computed in one step, so that prefill_chunk is at
+                           * least max_context, and no prefix of a text is kept for another */
     uint32_t late_masks;  /* 1: forward() computes beside the host, so masks are made meanwhile;
                            * 0 where the model has state */
     struct serving_dip dips[SERVING_DIPS];
@@ -209,6 +212,8 @@ struct serving_step {
      * of a batch saves is not loaded by another step of the batch. */
     uint32_t snapshot_load, snapshot_save;
     float *logits; /* NULL: not needed; else host memory for count * vocab_rows floats */
+    float *vector; /* NULL: not needed; else host memory for the vector of the text, of which
+                      these are the last tokens */
     const struct sampler_input *sample; /* for the last token's row; NULL: do not sample */
     struct sampler_result *sampled;     /* filled when sample is given */
 };

@@ -91,6 +91,8 @@ lr_code serving_engine_logits(struct lr_engine_model *m, const uint32_t *ids, si
     struct logits_run run = {.count = 0};
 
     lr_code code = engine_session_alive(&m->session, err);
+    if (code == LR_OK && m->session.dimensions > 0)
+        code = lr_fail(err, LR_UNSUPPORTED, "a model of embeddings has no logits");
     if (code == LR_OK && (n == 0 || n > m->plan.max_context))
         code = lr_fail(err, LR_INVALID_ARGUMENT, "%zu tokens; the context holds 1 to %u", n,
                        m->plan.max_context);

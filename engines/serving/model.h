@@ -20,6 +20,7 @@ struct serving_round {
     struct engine_sequence **batch; /* the sequences of the steps; NULL: has been freed */
     struct sampler_input *samples;  /* their sampler inputs */
     struct sampler_result *sampled; /* their sampler results */
+    float *vectors; /* owned, max_sequences * dimensions; NULL: the model generates text */
     uint32_t count;
     uint64_t began_ns;
 };

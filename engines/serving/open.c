@@ -92,8 +92,14 @@ static lr_code open_settle(const struct serving_engine *engine,
     return LR_OK;
 }
 
-static void fill_need(const struct serving_plan *p, uint32_t vocab, uint64_t tokenizer,
-                      struct lr_engine_need *need)
+/* A model of vectors generates no text. */
+static uint32_t requests_of(const struct serving_facts *facts)
+{
+    return 1u << (facts->dimensions > 0 ? LR_REQUEST_EMBED : LR_REQUEST_GENERATE);
+}
+
+static void fill_need(const struct serving_plan *p, const struct serving_facts *facts,
+                      uint64_t tokenizer, struct lr_engine_need *need)
 {
     uint64_t per_token = 0, per_sequence = p->state_bytes,
              most = p->most_snapshots * p->state_bytes;
@@ -116,8 +122,9 @@ static void fill_need(const struct serving_plan *p, uint32_t vocab, uint64_t tok
         .total = p->total + (p->on_device ? 0 : tokenizer),
         .max_context = p->max_context,
         .max_sequences = p->max_sequences,
-        .vocab_size = vocab,
-        .requests = 1u << LR_REQUEST_GENERATE,
+        .vocab_size = facts->vocab_rows,
+        .requests = requests_of(facts),
+        .dimensions = facts->dimensions,
         .kv_most = most,
         .ram = p->on_device ? p->host : 0,
     };
@@ -163,7 +170,7 @@ lr_code serving_engine_probe(const struct serving_engine *engine, const char *di
     if (code == LR_OK)
         code = open_model(NULL, dir, &s, &model, &facts, &plan, err);
     if (code == LR_OK)
-        fill_need(&plan, facts.vocab_rows, tokenizer_guess(dir), need);
+        fill_need(&plan, &facts, tokenizer_guess(dir), need);
     engine->model->close(model);
     return code;
 }
@@ -186,8 +193,13 @@ static void open_release(void *ctx, struct engine_sequence *seq)
 }
 
 /* False: no memory. */
-static bool open_round(struct serving_round *r, uint32_t sequences)
+static bool open_round(struct serving_round *r, uint32_t sequences, uint32_t dimensions)
 {
+    if (dimensions > 0) {
+        r->vectors = calloc((size_t)sequences * dimensions, sizeof(*r->vectors));
+        if (r->vectors == NULL)
+            return false;
+    }
     r->steps = calloc(sequences, sizeof(*r->steps));
     r->batch = calloc(sequences, sizeof(*r->batch));
     r->samples = calloc(sequences, sizeof(*r->samples));
@@ -201,9 +213,10 @@ static void close_round(struct serving_round *r)
     free(r->batch);
     free(r->samples);
     free(r->sampled);
+    free(r->vectors);
 }
 
-static void open_session(struct lr_engine_model *m)
+static void open_session(struct lr_engine_model *m, const struct serving_facts *facts)
 {
     struct engine_session *session = &m->session;
 
@@ -212,6 +225,8 @@ static void open_session(struct lr_engine_model *m)
     session->queue = &m->scheduler.queue;
     session->max_context = m->plan.max_context;
     session->vocab = m->vocabulary.rows;
+    session->requests = requests_of(facts);
+    session->dimensions = facts->dimensions;
     session->ctx = m;
     session->token = open_token;
     session->release = open_release;
@@ -254,9 +269,9 @@ static lr_code bring_up(struct lr_engine_model *m, const char *dir, const struct
     m->beside = serving_logits_beside(s->options.extra_json);
     serving_scheduler_set_lengths(&m->scheduler, facts.lengths);
     serving_scheduler_set_pace(&m->scheduler, s->given.target_gap_ms, facts.depth_unit);
-    open_session(m);
-    if (!open_round(&m->round, m->plan.max_sequences) ||
-        !open_round(&m->next, m->plan.max_sequences))
+    open_session(m, &facts);
+    if (!open_round(&m->round, m->plan.max_sequences, facts.dimensions) ||
+        !open_round(&m->next, m->plan.max_sequences, facts.dimensions))
         return lr_fail(err, LR_OUT_OF_RAM, "no memory for %u sequences", m->plan.max_sequences);
     open_tell(m, s, &facts);
     return LR_OK;

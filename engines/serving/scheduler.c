@@ -120,6 +120,12 @@ static uint64_t scope_for(const struct serving_scheduler *s, const struct engine
     return seq->cache_scope ^ length * 2 * odd; /* even, as scopes are */
 }
 
+/* What a text computes depends on all of it where it is computed at once. */
+static bool shares_prefix(const struct serving_scheduler *s, const struct engine_sequence *seq)
+{
+    return seq->cache_scope != 0 && s->plan.whole_texts == 0;
+}
+
 /* Fills the tables of an empty slot with the cached prefix of the sequence. */
 static bool begin_from_cache(struct serving_scheduler *s, struct serving_slot *slot,
                              struct engine_sequence *seq)
@@ -145,7 +151,7 @@ static void remember(struct serving_scheduler *s, const struct engine_sequence *
     uint32_t complete = seq->computed / s->plan.page_tokens;
     uint32_t pages[SERVING_POOLS];
 
-    for (; seq->cache_scope != 0 && slot->remembered < complete; slot->remembered++) {
+    for (; shares_prefix(s, seq) && slot->remembered < complete; slot->remembered++) {
         for (uint32_t pool = 0; pool < SERVING_POOLS; pool++)
             pages[pool] =
                 pool < s->cache.kinds ? slot->tables[pool][slot->remembered] : SERVING_NO_PAGE;
@@ -186,7 +192,7 @@ static bool scheduler_enter(struct serving_scheduler *s, struct engine_sequence 
     if (i == s->plan.max_sequences)
         return false;
     seq->slot = i;
-    if (seq->cache_scope != 0 && !begin_from_cache(s, &s->slots[i], seq))
+    if (shares_prefix(s, seq) && !begin_from_cache(s, &s->slots[i], seq))
         return false;
     if (!take_whole(s, &s->slots[i], seq->count)) {
         scheduler_leave(s, seq);
@@ -291,7 +297,8 @@ static uint32_t share(struct serving_scheduler *s)
         s->claims[prompts++] = claim;
     }
     s->kind = serving_pace_kind(&s->pace, &crowd);
-    s->shared = serving_share(&s->pace, s->kind, s->claims, prompts);
+    s->shared = s->plan.whole_texts != 0 ? serving_share_whole(&s->pace, s->claims, prompts)
+                                         : serving_share(&s->pace, s->kind, s->claims, prompts);
     if (prompts == 0)
         crowd.decoding -= leave_out(s, crowd.decoding);
     return crowd.decoding + s->shared.tokens;

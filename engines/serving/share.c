@@ -77,3 +77,19 @@ struct serving_shared serving_share(const struct serving_pace *p, enum serving_p
         shared.is_full = shared.is_full || left_of(&claims[i]) > 0;
     return shared;
 }
+
+struct serving_shared serving_share_whole(const struct serving_pace *p,
+                                          struct serving_claim *claims, uint32_t count)
+{
+    struct serving_shared shared = {0};
+
+    for (uint32_t i = 0; i < count; i++) {
+        uint32_t left = claims[i].seq->count - claims[i].seq->computed;
+        bool fits = left <= p->most - shared.tokens;
+        claims[i].seq->take = fits ? left : 0;
+        shared.tokens += claims[i].seq->take;
+        shared.work += fits ? claims[i].work : 0;
+        shared.is_full = shared.is_full || !fits;
+    }
+    return shared;
+}

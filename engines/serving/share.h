@@ -41,4 +41,9 @@ struct serving_claim serving_claim_of(const struct serving_pace *p, struct engin
 struct serving_shared serving_share(const struct serving_pace *p, enum serving_pace_kind kind,
                                     struct serving_claim *claims, uint32_t count);
 
+/* The same for prompts that are computed in one step each: those that fit, in the order of the
+ * queue.  The first one always fits. */
+struct serving_shared serving_share_whole(const struct serving_pace *p,
+                                          struct serving_claim *claims, uint32_t count);
+
 #endif

@@ -21,7 +21,11 @@ static struct serving_batch step_build(struct lr_engine_model *m)
         r->samples[i] = engine_session_sample(seq);
         r->batch[i] = seq;
         r->steps[i] = serving_scheduler_part(&m->scheduler, seq);
-        r->steps[i].sample = engine_sequence_samples(seq) ? &r->samples[i] : NULL;
+        bool ends = engine_sequence_samples(seq);
+        bool generates = seq->kind == LR_REQUEST_GENERATE;
+        r->steps[i].sample = ends && generates ? &r->samples[i] : NULL;
+        r->steps[i].vector =
+            ends && !generates ? r->vectors + (size_t)i * m->session.dimensions : NULL;
         r->steps[i].sampled = &r->sampled[i];
         batch.tokens += seq->take;
     }
@@ -56,7 +60,8 @@ static void take_back(struct lr_engine_model *m)
 
     for (uint32_t i = 0; i < r->count; i++)
         if (r->batch[i] != NULL && r->batch[i]->state == ENGINE_RUNNING &&
-            r->steps[i].sample == NULL && engine_sequence_samples(r->batch[i]))
+            r->steps[i].sample == NULL && r->steps[i].vector == NULL &&
+            engine_sequence_samples(r->batch[i]))
             r->batch[i]->take--;
 }
 
@@ -121,6 +126,9 @@ static void step_tell(struct lr_engine_model *m, uint32_t sequences)
             engine_session_tell_prefill(&m->session, seq);
         if (seq->state == ENGINE_RUNNING && r->steps[i].sample != NULL)
             engine_session_tell_token(&m->session, seq, &r->sampled[i]);
+        if (seq->state == ENGINE_RUNNING && r->steps[i].vector != NULL)
+            engine_session_tell_vector(&m->session, seq, r->steps[i].vector,
+                                       m->session.dimensions);
     }
 }
 

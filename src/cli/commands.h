@@ -46,6 +46,7 @@ extern const struct cli_command cli_debug_detokenize;
 extern const struct cli_command cli_debug_dialect;
 extern const struct cli_command cli_debug_fetch;
 extern const struct cli_command cli_debug_generate;
+extern const struct cli_command cli_debug_embed;
 extern const struct cli_command cli_debug_ops;
 extern const struct cli_command cli_debug_logits;
 extern const struct cli_command cli_debug_man_page;

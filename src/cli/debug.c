@@ -16,6 +16,7 @@ static const struct cli_command *const rows[] = {
     &cli_debug_match,
     &cli_debug_logits,
     &cli_debug_generate,
+    &cli_debug_embed,
     &cli_debug_ops,
     &cli_debug_write_metal,
     &cli_debug_write_gguf,

@@ -4,6 +4,7 @@
 
 /* clang-format off */
 #define NATIVE_FAMILIES(X) \
+    X(bert) \
     X(cohere2) \
     X(deepseek_v3) \
     X(ernie4_5) \
@@ -21,6 +22,7 @@
     X(minimax_m2) \
     X(mistral) \
     X(mixtral) \
+    X(modernbert) \
     X(nemotron_h) \
     X(olmo3) \
     X(phi3) \

@@ -1,7 +1,8 @@
 /* native/arch/gemma3.c - Gemma 3: norms on both sides of attention and MLP that multiply by
  * 1 + weight; five of six layers slide, with a rope of their own.
  *
- * The larger ones come in a wrapper with a tower for images.
+ * The larger ones come in a wrapper with a tower for images.  EmbeddingGemma is the same with
+ * attention that looks both ways.
  */
 #include <math.h>
 
@@ -13,6 +14,7 @@ struct gemma3 {
     struct native_list types;
     uint32_t window, pattern;
     double local_theta, query_scale, softcap, logit_softcap;
+    bool both_ways;
 };
 
 static const struct native_field fields[] = {
@@ -31,7 +33,7 @@ static const struct native_field fields[] = {
     NATIVE_NUMBER(struct gemma3, query_scale, "query_pre_attn_scalar", 1e-6, 1e6, 256),
     NATIVE_NUMBER(struct gemma3, softcap, "attn_logit_softcapping", 0, 1e6, 0),
     NATIVE_NUMBER(struct gemma3, logit_softcap, "final_logit_softcapping", 0, 1e6, 0),
-    NATIVE_ONLY_FLAG("use_bidirectional_attention", false),
+    NATIVE_FLAG(struct gemma3, both_ways, "use_bidirectional_attention", false),
     NATIVE_ONLY("hidden_activation|hidden_act", "gelu_pytorch_tanh"),
     NATIVE_END,
 };
@@ -56,6 +58,7 @@ static void build(struct native_builder *b, void *config)
             native_gqa_of(&c->base, slides ? near : full, slides ? c->window : 0);
         a.attend.scale = 1 / sqrt(c->query_scale);
         a.attend.softcap = c->softcap;
+        a.attend.both_ways = c->both_ways;
         a.norm = NATIVE_QK_HEADS;
         a.plus_one = true;
         native_layer(b, "model.layers.%u.", n);
@@ -68,9 +71,13 @@ static void build(struct native_builder *b, void *config)
     }
     native_layer(b, "", 0);
     reg h = native_plus_one_norm(b, X, "model.norm", eps);
-    native_softcap(b, native_usual_logits(b, &c->base, h, "model.embed_tokens"),
-                   c->logit_softcap);
+    if (c->both_ways || native_gives_vectors(b))
+        native_end_vector(b, h);
+    else
+        native_softcap(b, native_usual_logits(b, &c->base, h, "model.embed_tokens"),
+                       c->logit_softcap);
 }
 
 NATIVE_ARCH(gemma3, struct gemma3, NATIVE_NAMES("gemma3_text", "gemma3"),
-            NATIVE_NAMES("Gemma3ForCausalLM", "Gemma3ForConditionalGeneration"));
+            NATIVE_NAMES("Gemma3ForCausalLM", "Gemma3ForConditionalGeneration",
+                         "Gemma3TextModel"));

@@ -70,6 +70,9 @@ struct native_run {
     uint32_t tokens;    /* behind spec->stateful_ops: only those with logits */
     uint32_t head_from; /* behind spec->head_ops: the first of its block of tokens */
     bool in_head;
+    uint32_t texts;      /* vectors: steps that need one */
+    uint32_t first_text; /* of the head's block */
+    uint32_t rows;       /* vectors: tokens of all texts */
 };
 
 /* A row of a register. */
@@ -111,6 +114,12 @@ void native_experts_run(const struct native_run *run);
 void native_conv_run(const struct native_run *run);
 void native_delta_run(const struct native_run *run);
 void native_ssm_run(const struct native_run *run);
+/* One row for each text of the head's block (pool.c). */
+void native_pool_run(const struct native_run *run);
+/* The head of a model of vectors (pool.c): lists the texts of the tokens that are left; gives
+ * the rows of a block to their steps. */
+void native_texts_list(struct native_run *run);
+void native_texts_give(const struct native_run *run);
 
 /* Angles of the batch's positions (ropes.c). */
 void native_ropes_run(const struct native_run *run);

@@ -219,6 +219,18 @@ static void add_whole_kind(struct serving_plan *p)
         p->kinds[p->kind_count++] = (struct serving_kind){.page_bytes = 0};
 }
 
+/* Attention that looks ahead, and a mean, need a text's tokens in one step. */
+static void plan_texts(const struct native_spec *s, struct serving_plan *p)
+{
+    p->whole_texts =
+        s->both_ways || s->pool == NATIVE_POOL_MEAN || s->pool == NATIVE_POOL_FIRST;
+    if (p->whole_texts == 0)
+        return;
+    if (p->prefill_chunk < p->max_context)
+        p->prefill_chunk = p->max_context;
+    p->least_chunk = p->prefill_chunk;
+}
+
 lr_code native_plan(const void *model, const struct serving_options *o,
                     struct serving_plan *out, struct lr_error *err)
 {
@@ -227,9 +239,6 @@ lr_code native_plan(const void *model, const struct serving_options *o,
     struct serving_plan *p = &shape.plan;
     uint64_t wanted = o->kv_tokens;
 
-    if (s->head_ops == s->op_count)
-        return lr_fail(err, LR_UNSUPPORTED,
-                       "this is a model of embeddings, which this engine cannot serve yet");
     if (wanted == 0)
         wanted = o->max_context > DEFAULT_KV_TOKENS ? o->max_context : DEFAULT_KV_TOKENS;
     if (wanted > UINT32_MAX / 2)
@@ -249,6 +258,7 @@ lr_code native_plan(const void *model, const struct serving_options *o,
     p->max_sequences = plan_pick(o->max_sequences, DEFAULT_SEQUENCES, 1, MAX_SEQUENCES);
     p->prefill_chunk = plan_pick(o->prefill_chunk, MOST_CHUNK, 1, MAX_CHUNK);
     p->least_chunk = o->prefill_chunk == 0 ? LEAST_CHUNK : p->prefill_chunk;
+    plan_texts(s, p);
     p->step_tokens = p->prefill_chunk + p->max_sequences;
     p->threads = plan_pick(o->threads, engine_pool_cores(), 1, MAX_THREADS);
     p->weights = s->weight_bytes;

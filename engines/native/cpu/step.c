@@ -6,12 +6,16 @@
 
 enum { ALONE = 8192 }; /* values of a row operation that one thread computes at once */
 
-static bool has_logits(const struct native_token *t)
+/* Or, in a model of vectors, that the pooling reads. */
+static bool has_logits(enum native_pool pool, const struct native_token *t)
 {
     const struct serving_step *s = t->step;
+    bool last = t->position + 1 == s->position + s->count;
 
-    return s->logits != NULL ||
-           (s->sample != NULL && t->position + 1 == s->position + s->count);
+    if (pool != NATIVE_NO_POOL)
+        return s->vector != NULL && (pool == NATIVE_POOL_MEAN ||
+                                     (pool == NATIVE_POOL_LAST ? last : t->position == 0));
+    return s->logits != NULL || (s->sample != NULL && last);
 }
 
 /* ---- state of sequences ---- */
@@ -110,6 +114,9 @@ static uint32_t run_op(const struct native_run *run)
     case NATIVE_OP_SSM:
         native_ssm_run(run);
         break;
+    case NATIVE_OP_POOL:
+        native_pool_run(run);
+        break;
     default:
         run_rows(run, native_rows_of(run->op->kind));
         break;
@@ -133,7 +140,7 @@ static void keep_tokens_with_logits(struct native_run *run)
     uint32_t kept = 0;
 
     for (uint32_t t = 0; t < run->tokens; t++) {
-        if (!has_logits(&b->tokens[t]))
+        if (!has_logits(s->pool, &b->tokens[t]))
             continue;
         for (uint32_t r = 0; kept < t && r < s->register_count; r++)
             if (s->registers[r].first < s->stateful_ops &&
@@ -204,6 +211,21 @@ static void run_head(struct native_run *run)
     }
 }
 
+/* The same for vectors: rows are texts. */
+static void run_texts(struct native_run *run)
+{
+    struct serving_backend *b = run->b;
+
+    native_texts_list(run);
+    run->in_head = true;
+    for (uint32_t from = 0; from < run->texts; from += b->head_rows) {
+        run->first_text = from;
+        run->tokens = run->texts - from < b->head_rows ? run->texts - from : b->head_rows;
+        run_ops(run, b->spec->head_ops, b->spec->op_count);
+        native_texts_give(run);
+    }
+}
+
 lr_code native_forward(struct serving_backend *b, const struct serving_batch *batch,
                        struct lr_error *err)
 {
@@ -221,6 +243,9 @@ lr_code native_forward(struct serving_backend *b, const struct serving_batch *ba
         batch->fill_masks(batch->ctx);
     keep_tokens_with_logits(&run);
     run_ops(&run, b->spec->stateful_ops, b->spec->head_ops);
-    run_head(&run);
+    if (b->spec->pool != NATIVE_NO_POOL)
+        run_texts(&run);
+    else
+        run_head(&run);
     return LR_OK;
 }

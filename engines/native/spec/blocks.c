@@ -29,8 +29,12 @@ reg native_usual_logits(struct native_builder *b, const struct native_base *base
                         const char *embeddings)
 {
     native_layer(b, "", base->layers);
-    if (base->tied)
+    if (base->tied || native_gives_vectors(b))
         native_ignore(b, "lm_head.");
+    if (native_gives_vectors(b)) {
+        native_end_vector(b, h);
+        return h;
+    }
     return native_unembed(b, h, base->tied ? embeddings : "lm_head", base->vocab, false);
 }
 

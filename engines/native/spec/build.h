@@ -6,11 +6,28 @@
 #include "engines/native/spec/builder.h"
 #include "engines/native/spec/open.h"
 
+/* What follows the layers of a model of vectors (vectors.c). */
+struct native_dense {
+    uint32_t rows, columns;
+    bool bias;
+};
+
+struct native_vectors {
+    enum native_pool pool; /* NO_POOL: no modules.json */
+    struct native_dense dense[NATIVE_DENSE_MAX];
+    uint32_t dense_count;
+};
+
+/* modules.json of the folder and what it names; opens spec->dense. */
+lr_code native_vectors_read(const char *dir, struct native_spec *spec,
+                            struct native_vectors *out, struct lr_error *err);
+
 struct native_builder {
     struct native_spec *spec; /* borrowed */
     const struct model_weights *weights;
     bool *used; /* by tensor, in the order of model_weights_at */
     struct native_quant quant;
+    struct native_vectors vectors;
     lr_code code;
     struct lr_error *err;
     char prefix[96];

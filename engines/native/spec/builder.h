@@ -123,7 +123,9 @@ reg native_ssm(struct native_builder *b, reg xbc, reg dt, const char *a_log, con
 /* Logits, from here on only of the tokens that need them. */
 reg native_unembed(struct native_builder *b, reg in, const char *name, uint32_t vocab,
                    bool bias);
-/* A model of vectors ends with this register. */
+/* True: modules.json says that the model gives vectors. */
+bool native_gives_vectors(const struct native_builder *b);
+/* Pooling of this register and the dense layers behind it: a row for each text. */
 void native_end_vector(struct native_builder *b, reg in);
 
 #endif

@@ -237,10 +237,3 @@ reg native_unembed(struct native_builder *b, reg in, const char *name, uint32_t 
     b->spec->result = out;
     return out;
 }
-
-void native_end_vector(struct native_builder *b, reg in)
-{
-    b->spec->head_ops = b->spec->op_count;
-    b->spec->result = in;
-    b->spec->pool = NATIVE_POOL_LAST;
-}

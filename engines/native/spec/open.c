@@ -44,6 +44,8 @@ lr_code native_arch_find(const struct lr_json *config, const struct native_arch 
 
 void native_spec_free(struct native_spec *spec)
 {
+    for (uint32_t i = 0; i < NATIVE_DENSE_MAX; i++)
+        model_weights_close(spec->dense[i]);
     lr_arena_free(&spec->arena);
     *spec = (struct native_spec){0};
 }
@@ -56,6 +58,8 @@ static void build(struct native_builder *b, const struct lr_json *config, const 
     if (values == NULL)
         return;
     b->code = native_quant_open(config, dir, &b->spec->arena, &b->quant, b->err);
+    if (b->code == LR_OK)
+        b->code = native_vectors_read(dir, b->spec, &b->vectors, b->err);
     if (b->code != LR_OK)
         return;
     b->spec->format = b->quant.format != NULL ? b->quant.format->method : NULL;
@@ -63,6 +67,9 @@ static void build(struct native_builder *b, const struct lr_json *config, const 
     b->code = native_config_read(config, arch->fields, &b->spec->arena, values, b->err);
     if (b->code == LR_OK)
         arch->build(b, values);
+    if (native_gives_vectors(b) && b->spec->pool == NATIVE_NO_POOL)
+        native_refuse(b, "modules.json: the family %s gives no vectors in this engine",
+                      arch->family);
     native_build_finish(b);
     if (b->code == LR_OK)
         native_build_check_tensors(b, arch);

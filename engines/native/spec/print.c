@@ -82,6 +82,8 @@ static void put_attention(const struct native_spec *s, const struct native_op *o
 static void put_details(const struct native_spec *s, const struct native_op *op,
                         struct lr_buf *out)
 {
+    static const char *const pools[] = {"", "first", "mean", "last"};
+
     switch ((enum native_op_kind)op->kind) {
     case NATIVE_OP_ATTEND:
         put_attention(s, op, out);
@@ -110,6 +112,9 @@ static void put_details(const struct native_spec *s, const struct native_op *op,
     case NATIVE_OP_SSM:
         lr_buf_addf(out, "  state %u x [%u, %u]", op->ssm.heads, op->ssm.state_size,
                     op->ssm.head_size);
+        break;
+    case NATIVE_OP_POOL:
+        lr_buf_addf(out, "  %s", pools[s->pool]);
         break;
     default:
         break;

@@ -83,7 +83,8 @@ struct native_vector {
     X(EXPERTS,  "experts")    /* out = sum of the chosen experts' MLPs */                      \
     X(CONV,     "conv")       /* short convolution over positions, with state */               \
     X(DELTA,    "delta")      /* gated delta rule, with state */                               \
-    X(SSM,      "ssm")        /* state space (Mamba2), with state */
+    X(SSM,      "ssm")        /* state space (Mamba2), with state */                           \
+    X(POOL,     "pool")       /* the rows of a text to one row */
 /* clang-format on */
 
 enum native_op_kind {
@@ -226,7 +227,12 @@ struct native_op {
 
 /* ---- memory ---- */
 
-enum { NATIVE_PLACEHOLDERS_MAX = 4, NATIVE_KINDS_MAX = 4, NATIVE_ROPES_MAX = 8 };
+enum {
+    NATIVE_DENSE_MAX = 4,
+    NATIVE_PLACEHOLDERS_MAX = 4,
+    NATIVE_KINDS_MAX = 4,
+    NATIVE_ROPES_MAX = 8
+};
 
 /* Keys and values of one layer, in the pages of its kind. */
 struct native_cache {
@@ -260,16 +266,19 @@ struct native_register {
     uint32_t first, last; /* operations between which it lives */
 };
 
-/* What a vector model does behind the last operation. */
+/* How a model of vectors makes one row of the rows of a text. */
 enum native_pool { NATIVE_NO_POOL, NATIVE_POOL_FIRST, NATIVE_POOL_MEAN, NATIVE_POOL_LAST };
 
+struct model_weights;
+
 struct native_spec {
-    struct lr_arena arena; /* owns everything below */
-    const char *family;    /* name of the architecture's file */
+    struct lr_arena arena;                         /* owns everything below but `dense` */
+    struct model_weights *dense[NATIVE_DENSE_MAX]; /* owned: of layers behind the pooling */
+    const char *family;                            /* name of the architecture's file */
     struct native_op *ops;
     uint32_t op_count;
     uint32_t stateful_ops; /* operations from here on need only the tokens with logits */
-    uint32_t head_ops;     /* operations from here on compute logits; op_count: none */
+    uint32_t head_ops;     /* operations from here on compute logits, or begin with POOL */
     struct native_matrix *matrices;
     uint32_t matrix_count;
     struct native_vector *vectors;
@@ -285,7 +294,7 @@ struct native_spec {
     struct native_rope_table ropes[NATIVE_ROPES_MAX];
     uint32_t rope_count;
     uint32_t state_floats; /* recurrent state of one sequence */
-    reg result;            /* logits, or the last hidden state of a vector model */
+    reg result;            /* logits, or the vector of a text */
     uint32_t hidden, layers, vocab, context;
     uint32_t placeholders[NATIVE_PLACEHOLDERS_MAX]; /* ids that are embedded as `padding` */
     uint32_t placeholder_count, padding;

@@ -1,0 +1,71 @@
+/* native/arch/bert.c - BERT: attention that looks both ways; learned positions; a norm behind
+ * each sum.
+ *
+ *   x = norm(embed(tokens) + embed(positions) + embed(type 0))
+ *   each layer:  x = norm(x + linear(attend(linear(x), linear(x), linear(x))))
+ *                x = norm(x + linear(gelu(linear(x))))
+ *   vector = pool(x)
+ *
+ * Every norm subtracts the mean, and every matrix has a bias.
+ */
+#include "engines/native/arch/arch.h"
+
+struct bert {
+    struct native_base base;
+    uint32_t types;
+};
+
+static const struct native_field fields[] = {
+    NATIVE_BASE(struct bert),
+    NATIVE_INTERMEDIATE(struct bert),
+    NATIVE_NUMBER(struct bert, base.eps, "layer_norm_eps", 0, 1, 1e-12),
+    NATIVE_COUNT(struct bert, types, "type_vocab_size", 1, 1 << 16, 2),
+    NATIVE_ONLY("hidden_act", "gelu"),
+    NATIVE_ONLY("position_embedding_type", "absolute"),
+    NATIVE_END,
+};
+
+static void sum_norm(struct native_builder *b, reg in, const char *name, double eps)
+{
+    if (in != NATIVE_NO_REG)
+        native_add(b, X, in, 1);
+    (void)native_norm_with(b, X, X, NATIVE_NO_REG, name, true,
+                           &(struct native_norm){.eps = (float)eps, .layer = true});
+}
+
+static void build(struct native_builder *b, void *config)
+{
+    struct bert *c = config;
+    uint32_t hidden = c->base.hidden;
+    double eps = c->base.eps;
+
+    if (!native_usual_begin(b, &c->base, "embeddings.word_embeddings", 1))
+        return;
+    native_embed_add(b, X, "embeddings.position_embeddings", c->base.context,
+                     NATIVE_BY_POSITION, 0);
+    native_embed_add(b, X, "embeddings.token_type_embeddings", c->types, NATIVE_FIRST_ROW, 0);
+    sum_norm(b, NATIVE_NO_REG, "embeddings.LayerNorm", eps);
+    for (uint32_t n = 0; n < c->base.layers; n++) {
+        struct native_gqa a = native_gqa_of(&c->base, NATIVE_NONE, 0);
+        struct native_mlp mlp = {.up = "intermediate.dense",
+                                 .down = "output.dense",
+                                 .inner = c->base.intermediate,
+                                 .act = NATIVE_GELU,
+                                 .bias = true};
+        a.q = "attention.self.query";
+        a.k = "attention.self.key";
+        a.v = "attention.self.value";
+        a.out = "attention.output.dense";
+        a.bias = a.out_bias = true;
+        a.attend.both_ways = true;
+        native_layer(b, "encoder.layer.%u.", n);
+        sum_norm(b, native_gqa(b, X, hidden, &a), "attention.output.LayerNorm", eps);
+        sum_norm(b, native_plain_mlp(b, X, hidden, &mlp), "output.LayerNorm", eps);
+    }
+    native_layer(b, "", 0);
+    native_ignore(b, "pooler.");
+    native_ignore(b, "embeddings.position_ids");
+    native_end_vector(b, X);
+}
+
+NATIVE_ARCH(bert, struct bert, NATIVE_NAMES("bert"), NATIVE_NAMES("BertModel"));
