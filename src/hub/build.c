@@ -228,6 +228,28 @@ static lr_code add_small(struct hub_builder *b, const char *name, bool optional)
     return file != NULL ? hub_build_add(b, &entry) : LR_OK;
 }
 
+/* "1_Pooling/config.json", "2_Dense/model.safetensors": a folder of modules.json, with the
+ * number of its entry. */
+static bool is_module_file(struct lr_str name)
+{
+    struct lr_str folder, digits;
+    return lr_str_split(&name, '/', &folder) && lr_str_split(&folder, '_', &digits) &&
+           digits.len != 0 && digits.ptr[0] >= '0' && digits.ptr[0] <= '9' &&
+           (lr_str_eq_z(name, "config.json") || lr_str_eq_z(name, "model.safetensors"));
+}
+
+/* How a text's vector is made (sentence-transformers). */
+static lr_code add_modules(struct hub_builder *b)
+{
+    if (hub_listing_find(b->listing, LR_STR_LIT("modules.json")) == NULL)
+        return LR_OK;
+    lr_code code = add_small(b, "modules.json", false);
+    for (size_t i = 0; i < b->listing->file_count && code == LR_OK; i++)
+        if (is_module_file(b->listing->files[i].name))
+            code = add_small(b, b->listing->files[i].name.ptr, false);
+    return code;
+}
+
 static lr_code add_metadata(struct hub_builder *b)
 {
     static const char *const optional[] = {
@@ -242,7 +264,7 @@ static lr_code add_metadata(struct hub_builder *b)
         code = add_small(b, tokenizer[i], false);
     for (size_t i = 0; i < sizeof(optional) / sizeof(optional[0]) && code == LR_OK; i++)
         code = add_small(b, optional[i], true);
-    return code;
+    return code == LR_OK ? add_modules(b) : code;
 }
 
 /* Finds the file with the chat template: a file of its own wins (as in transformers). */

@@ -3,6 +3,8 @@
  * First collects everything that is missing, so that the operator can fetch all of it at once;
  * only a complete snapshot is read further.
  */
+#include "base/file.h"
+#include "base/json.h"
 #include "llm-router/engine.h"
 #include "model/config.h"
 #include "model/descriptor_build.h"
@@ -71,6 +73,50 @@ static lr_code check_filename(struct model_build *b, struct lr_str primary)
                    b->filename, primary.ptr);
 }
 
+/* Files of a folder that modules.json names, where they are there. */
+static lr_code list_module(struct model_build *b, const struct lr_json *module)
+{
+    static const char *const known[] = {"config.json", "model.safetensors"};
+    struct lr_str folder = LR_STR_LIT("");
+    char path[LR_PATH_MAX];
+    lr_code code = LR_OK;
+    if (!lr_json_str(lr_json_get(module, "path"), &folder) || !lr_path_safe(folder))
+        return LR_OK;
+    for (size_t i = 0; i < sizeof(known) / sizeof(known[0]) && code == LR_OK; i++) {
+        const char *name = lr_arena_printf(b->scratch, "%.*s/%s", LR_STR_ARG(folder), known[i]);
+        if (name == NULL)
+            return lr_fail(b->err, LR_OUT_OF_RAM, "%s: no memory to describe the model",
+                           b->dir);
+        code = model_path(path, b->dir, lr_str_z(name), b->err);
+        if (code == LR_OK && lr_file_exists(path))
+            code = model_build_file(b, lr_str_z(name), i == 1);
+    }
+    return code;
+}
+
+/* The files of sentence-transformers: they decide what an embedder computes. */
+static lr_code list_modules(struct model_build *b)
+{
+    enum { MODULES_BYTES_MAX = 1 << 20 };
+    const struct lr_json *modules;
+    char path[LR_PATH_MAX];
+    struct lr_str text;
+    if (!model_folder_has(&b->folder, LR_STR_LIT("modules.json")))
+        return LR_OK;
+    lr_code code = model_build_file(b, LR_STR_LIT("modules.json"), false);
+    if (code == LR_OK)
+        code = model_path(path, b->dir, LR_STR_LIT("modules.json"), b->err);
+    if (code == LR_OK)
+        code = model_read_text(b->scratch, path, MODULES_BYTES_MAX, &text, b->err);
+    /* A broken file is the engine's to refuse. */
+    if (code != LR_OK || lr_json_parse(b->scratch, text, NULL, &modules, NULL) != LR_OK ||
+        !lr_json_is(modules, LR_JSON_ARRAY))
+        return code;
+    for (uint32_t i = 0; i < modules->count && code == LR_OK; i++)
+        code = list_module(b, &modules->items[i]);
+    return code;
+}
+
 static lr_code list_files(struct model_build *b, const struct found *found)
 {
     static const char *const known[] = {
@@ -92,6 +138,8 @@ static lr_code list_files(struct model_build *b, const struct found *found)
         if (model_folder_has(&b->folder, lr_str_z(known[i])))
             code = model_build_file(b, lr_str_z(known[i]), false);
     }
+    if (code == LR_OK)
+        code = list_modules(b);
     if (code == LR_OK && found->where.index.len == 0)
         return model_build_file(b, found->where.single, true);
     if (code == LR_OK)

@@ -124,6 +124,14 @@ static void every_repository_gets_its_answer(void **state)
          "400 a/b lacks config.json and a tokenizer (tokenizer.json, tokenizer.model, "
          "tekken.json, vocab.json with merges.txt, or vocab.txt), which format=safetensors "
          "needs"},
+        /* an embedder: the folders of its modules */
+        {META "1_Pooling/config.json 2_Dense/config.json 2_Dense/model.safetensors "
+              "2_Dense/pytorch_model.bin modules.json model.safetensors onnx/config.json",
+         NULL, NULL, NULL,
+         "1_Pooling/config.json 2_Dense/config.json 2_Dense/model.safetensors config.json "
+         "modules.json tokenizer.json model.safetensors"},
+        {META "1_Pooling/config.json model.safetensors", NULL, NULL, NULL,
+         "config.json tokenizer.json model.safetensors"},
         /* shards */
         {META "model-00000-of-00001.safetensors model-00001-of-00001.safetensors "
               "model.safetensors.index.json original/model.safetensors",

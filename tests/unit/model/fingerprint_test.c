@@ -83,6 +83,30 @@ static void what_decides_tokens_decides_the_fingerprint(void **state)
     assert_string_equal(again, first);
 }
 
+/* The folders that modules.json names decide what an embedder computes. */
+static void pooling_and_dense_layers_of_an_embedder_decide_the_fingerprint(void **state)
+{
+    char first[MODEL_FINGERPRINT_LEN + 1];
+    (void)state;
+    write_snapshot();
+    assert_int_equal(lr_dir_create(in_folder("1_Pooling"), NULL), LR_OK);
+    assert_int_equal(lr_dir_create(in_folder("2_Dense"), NULL), LR_OK);
+    write_text("modules.json", "[{\"path\":\"\"},{\"path\":\"1_Pooling\"},"
+                               "{\"path\":\"2_Dense\"},{\"path\":\"../other\"},{}]");
+    write_text("1_Pooling/config.json", "{\"pooling_mode_mean_tokens\":true}");
+    write_text("2_Dense/model.safetensors", "one");
+    take(first);
+    write_text("1_Pooling/config.json", "{\"pooling_mode_cls_token\":true}");
+    expect_other(first);
+    write_text("1_Pooling/config.json", "{\"pooling_mode_mean_tokens\":true}");
+    write_text("2_Dense/model.safetensors", "two");
+    expect_other(first);
+    write_text("2_Dense/model.safetensors", "one");
+    char again[MODEL_FINGERPRINT_LEN + 1];
+    take(again);
+    assert_string_equal(again, first);
+}
+
 /* Another set of weights differs everywhere, and is seen wherever it is looked at. */
 static void other_weights_between_the_ends_are_seen(void **state)
 {
@@ -118,6 +142,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(copies_of_the_same_files_have_the_same_fingerprint),
         TEST(what_decides_tokens_decides_the_fingerprint),
+        TEST(pooling_and_dense_layers_of_an_embedder_decide_the_fingerprint),
         TEST(other_weights_between_the_ends_are_seen),
         TEST(a_file_that_is_gone_is_named),
     };
