@@ -4,7 +4,8 @@ import { execFileSync } from 'node:child_process';
 import fs from 'node:fs';
 import path from 'node:path';
 import { after, before, test } from 'node:test';
-import { BIN, call, startUp, tempDir } from './support.mjs';
+import { readFolder, startHub } from '../support/hub.mjs';
+import { BIN, call, cli, startUp, tempDir } from './support.mjs';
 
 const FIXTURES = path.join(import.meta.dirname, '../fixtures/families');
 const dir = tempDir('native-embeddings');
@@ -58,4 +59,21 @@ test('an embedder in safetensors says what it can do, and a text beyond its cont
   const short = await embed('bert', 'a b c');
   assert.equal(short.status, 200, short.text);
   assert.equal(short.json.usage.prompt_tokens, 5);
+});
+
+test('a download of an embedder has the folders of its modules, and gives the same vectors', async () => {
+  const hub = await startHub();
+  try {
+    hub.add('google/embedder', readFolder(path.join(dir, 'embeddinggemma')));
+    const env = { HF_ENDPOINT: hub.url, HF_HOME: tempDir('hf'), http_proxy: '', HTTP_PROXY: '', all_proxy: '' };
+    const made = await cli(['debug', 'manifest', 'google/embedder', '--hub-host', hub.storage], env);
+    const manifest = path.join(dir, 'manifest.json');
+    fs.writeFileSync(manifest, made.stdout);
+    const output = path.join(dir, 'downloaded');
+    const words = ['--manifest', manifest, '--output', output, '--hub-host', hub.storage];
+    await cli(['debug', 'fetch', ...words], env);
+    assert.deepEqual(alone('downloaded', [5, 6, 7]), alone('embeddinggemma', [5, 6, 7]));
+  } finally {
+    await hub.close();
+  }
 });
