@@ -1,5 +1,5 @@
 /* native/arch/bert.c - BERT: attention that looks both ways; learned positions; a norm behind
- * each sum.
+ * each sum.  XLM-RoBERTa and RoBERTa number positions behind the padding's id.
  *
  *   x = norm(embed(tokens) + embed(positions) + embed(type 0))
  *   each layer:  x = norm(x + linear(attend(linear(x), linear(x), linear(x))))
@@ -13,6 +13,8 @@
 struct bert {
     struct native_base base;
     uint32_t types;
+    uint32_t kind; /* 0: BERT */
+    uint32_t padding;
 };
 
 static const struct native_field fields[] = {
@@ -20,6 +22,8 @@ static const struct native_field fields[] = {
     NATIVE_INTERMEDIATE(struct bert),
     NATIVE_NUMBER(struct bert, base.eps, "layer_norm_eps", 0, 1, 1e-12),
     NATIVE_COUNT(struct bert, types, "type_vocab_size", 1, 1 << 16, 2),
+    NATIVE_WORD(struct bert, kind, "model_type", "bert|xlm-roberta|roberta"),
+    NATIVE_COUNT(struct bert, padding, "pad_token_id", 0, 1 << 22, 1),
     NATIVE_ONLY("hidden_act", "gelu"),
     NATIVE_ONLY("position_embedding_type", "absolute"),
     NATIVE_END,
@@ -38,11 +42,17 @@ static void build(struct native_builder *b, void *config)
     struct bert *c = config;
     uint32_t hidden = c->base.hidden;
     double eps = c->base.eps;
+    uint32_t positions = c->base.context, first = c->kind != 0 ? c->padding + 1 : 0;
 
+    if (first >= positions)
+        native_refuse(b,
+                      "config.json: max_position_embeddings is %u, and positions begin at %u",
+                      positions, first);
+    c->base.context = positions - first;
     if (!native_usual_begin(b, &c->base, "embeddings.word_embeddings", 1))
         return;
-    native_embed_add(b, X, "embeddings.position_embeddings", c->base.context,
-                     NATIVE_BY_POSITION, 0);
+    native_embed_add(b, X, "embeddings.position_embeddings", positions, NATIVE_BY_POSITION,
+                     first);
     native_embed_add(b, X, "embeddings.token_type_embeddings", c->types, NATIVE_FIRST_ROW, 0);
     sum_norm(b, NATIVE_NO_REG, "embeddings.LayerNorm", eps);
     for (uint32_t n = 0; n < c->base.layers; n++) {
@@ -68,4 +78,5 @@ static void build(struct native_builder *b, void *config)
     native_end_vector(b, X);
 }
 
-NATIVE_ARCH(bert, struct bert, NATIVE_NAMES("bert"), NATIVE_NAMES("BertModel"));
+NATIVE_ARCH(bert, struct bert, NATIVE_NAMES("bert", "xlm-roberta", "roberta"),
+            NATIVE_NAMES("BertModel", "XLMRobertaModel", "RobertaModel"));
