@@ -1,5 +1,5 @@
 /* Embedders of the native engine give the vectors of Hugging Face transformers, with the same
- * bits alone, among other texts and in any chunk; and refuse what they cannot pool. */
+ * bits alone, among other texts and in any chunk; and refuse to generate text. */
 #include "tests/unit/engine_recorder.h"
 
 #include <math.h>
