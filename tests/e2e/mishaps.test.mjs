@@ -45,7 +45,10 @@ test('up reports a mistyped model folder at once, with the reason', async () => 
       { match: /Ctrl-C stops everything/ },
     ),
   );
-  assert.match(up.out, /has no model yet\.\n\n {2}\S+ cannot run: .*missing: config\.json, a tokenizer \(tokenizer\.json, /);
+  assert.match(
+    up.out,
+    /has no model yet\.\n\n {2}\S+ cannot run: .*missing: config\.json, a tokenizer \(tokenizer\.json, /,
+  );
   assert.match(up.out, /llm-router register/);
   await fails(['up', '--listen', 'nonsense'], /listen: "nonsense" is not ADDRESS:PORT/, 2);
 });
