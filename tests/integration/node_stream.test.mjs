@@ -19,7 +19,7 @@ import {
 async function readAll(socket) {
   let text = '';
   socket.setEncoding('latin1').on('data', (piece) => {
-    text = text.slice(-20_000) + piece;
+    text += piece;
   });
   socket.resume();
   await until('all is read', () => text.endsWith('\r\n0\r\n\r\n') || socket.destroyed);

@@ -46,6 +46,7 @@ struct router_store {
     uint64_t closing_ms; /* since when it is */
     _Atomic bool is_hurried;
     struct work *first, **last;
+    int64_t audit_ms; /* the time of the last line of the audit log; under the lock */
     struct router_records records;
     struct router_usage_journal journal;
     const char *journals;     /* the folder of it and of others; borrowed from the caller */
@@ -513,9 +514,24 @@ static void submit(struct router_store *store, struct work wanted)
     (void)pthread_mutex_unlock(&store->lock);
 }
 
-static struct router_audit store_describe(const struct router_action *action)
+/* The wall clock, but each line of the audit log has a time of its own: two changes of one
+ * millisecond are listed in their order.  A clock that was set back counts from where it is. */
+static int64_t audit_time(struct router_store *store)
 {
-    struct router_audit a = {.time_ms = lr_clock_wall_ms(NULL)};
+    enum { SAME_MOMENT_MS = 1000 };
+    int64_t now = lr_clock_wall_ms(NULL);
+    (void)pthread_mutex_lock(&store->lock);
+    if (now <= store->audit_ms && store->audit_ms - now < SAME_MOMENT_MS)
+        now = store->audit_ms + 1;
+    store->audit_ms = now;
+    (void)pthread_mutex_unlock(&store->lock);
+    return now;
+}
+
+static struct router_audit store_describe(struct router_store *store,
+                                          const struct router_action *action)
+{
+    struct router_audit a = {.time_ms = audit_time(store)};
     LR_COPY(a.actor, lr_str_z(action->by.id));
     LR_COPY(a.name, lr_str_z(action->by.name));
     LR_COPY(a.from, lr_str_z(action->by.from));
@@ -538,7 +554,7 @@ void router_store_act(struct router_store *store, const struct router_action *ac
                                 .loop = loop,
                                 .arg = arg,
                                 .is_audited = action != NULL,
-                                .audit = action != NULL ? store_describe(action)
+                                .audit = action != NULL ? store_describe(store, action)
                                                         : (struct router_audit){0}});
 }
 
@@ -570,7 +586,7 @@ void router_store_usage(struct router_store *store, const struct router_usage *r
 
 void router_store_audit(struct router_store *store, const struct router_action *action)
 {
-    struct router_audit a = store_describe(action);
+    struct router_audit a = store_describe(store, action);
     (void)pthread_mutex_lock(&store->lock);
     bool kept = router_records_add(&store->records, ROUTER_AUDIT, &a);
     (void)pthread_mutex_unlock(&store->lock);
