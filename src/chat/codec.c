@@ -41,3 +41,24 @@ const struct chat_codec *chat_codec_of(struct lr_str path)
             return table[i].codec;
     return NULL;
 }
+
+/* "/v1/messages/count_tokens" */
+static bool is_count_of(struct lr_str path, const char *api, const char *count)
+{
+    size_t below = 1 + strlen(api) + 1;
+    return count != NULL && path.len > below && path.ptr[below - 1] == '/' &&
+           lr_str_eq_z(lr_str_sub(path, 1, below - 1), api) &&
+           lr_str_eq_z(lr_str_sub(path, below, path.len), count);
+}
+
+const struct chat_codec *chat_codec_near(struct lr_str path)
+{
+    const struct chat_codec *codec = chat_codec_of(path);
+    for (size_t i = 0; codec == NULL && i < chat_codec_count(); i++) {
+        const struct chat_codec *c = table[i].codec;
+        if (is_count_of(path, table[i].path, c->count_path) ||
+            (c->beside != NULL && lr_str_starts(path, c->beside)))
+            codec = c;
+    }
+    return codec;
+}

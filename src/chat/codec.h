@@ -57,9 +57,13 @@ struct chat_fields {
 
 struct chat_codec {
     const char *name;
+    const char *operation;    /* what a trace calls its requests (gen_ai.operation.name) */
     uint32_t kind;            /* LR_REQUEST_...: what its requests ask of a model */
     const char *id_prefix;    /* prefix of the ids of its answers */
     const char *id_header;    /* second name of the header X-Request-Id; NULL: none */
+    const char *count_path;   /* below its path: counts a prompt's tokens; NULL: nothing does */
+    const char *count_object; /* "object" of that answer; NULL: none */
+    const char *beside;       /* the errors of paths that begin so have its form; NULL: none */
     const char *prompt_field; /* field with the conversation; the error for a too long prompt
                                  names it */
     const struct chat_fields *fields;
@@ -103,6 +107,9 @@ const struct chat_codec *chat_codec_at(size_t index);
 
 /* The codec of a request's path ("/v1/responses"); NULL: none. */
 const struct chat_codec *chat_codec_of(struct lr_str path);
+/* The codec of the API that a path belongs to, also where the request is for no model: its
+ * errors have the API's form. */
+const struct chat_codec *chat_codec_near(struct lr_str path);
 
 static inline const char *chat_codec_stream_type(const struct chat_codec *codec)
 {

@@ -123,7 +123,7 @@ lr_code chat_parse_repeat_penalty(struct chat_parse *p, const char *name,
 lr_code chat_parse_options(struct chat_parse *p, const char *name, const struct lr_json *value);
 /* The same with every name that Ollama knows: names without an effect here are ignored, also in
  * a strict request. */
-lr_code chat_parse_ollama_options(struct chat_parse *p, const char *name,
+lr_code chat_parse_runner_options(struct chat_parse *p, const char *name,
                                   const struct lr_json *value);
 
 /* ---- parse_format.c ---- */

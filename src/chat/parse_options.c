@@ -33,8 +33,8 @@ static lr_code parse_predict(struct chat_parse *p, const char *name,
 }
 
 /* Ollama's words for "no limit": 0, -1 (without an end) and -2 (until the context is full). */
-static lr_code parse_ollama_predict(struct chat_parse *p, const char *name,
-                                    const struct lr_json *value)
+static lr_code parse_unbounded_predict(struct chat_parse *p, const char *name,
+                                       const struct lr_json *value)
 {
     int64_t n;
     if (!lr_json_i64(value, &n) || n < -2 || n > 0)
@@ -58,11 +58,11 @@ lr_code chat_parse_options(struct chat_parse *p, const char *name, const struct 
     return chat_parse_object(p, name, value, members);
 }
 
-lr_code chat_parse_ollama_options(struct chat_parse *p, const char *name,
+lr_code chat_parse_runner_options(struct chat_parse *p, const char *name,
                                   const struct lr_json *value)
 {
     static const struct chat_member members[] = {SHARED,
-                                                 {"num_predict", parse_ollama_predict},
+                                                 {"num_predict", parse_unbounded_predict},
                                                  {"num_keep", NULL},
                                                  {"num_batch", NULL},
                                                  {"num_gpu", NULL},

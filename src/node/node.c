@@ -261,6 +261,6 @@ void node_destroy(struct node *node)
         lr_file_unlock(&node->lock);
     lr_buf_free(&node->models.scratch);
     lr_slots_free(&node->models.generations);
-    chat_prefix_index_free(&node->models.prefixes);
+    prefix_index_free(&node->models.prefixes);
     free(node);
 }

@@ -324,7 +324,7 @@ lr_code router_create(struct net_loops *loops, const struct lr_settings *setting
     r->keys.arg = r;
     router_registry_init(&r->registry);
     router_nodes_init(&r->nodes);
-    chat_prefix_index_init(&r->dispatch.sched.prefixes);
+    prefix_index_init(&r->dispatch.sched.prefixes);
     router_key_usages_init(&r->key_usages);
     router_history_init(&r->history);
     net_bus_init(&r->events);
@@ -387,7 +387,7 @@ void router_destroy(struct router *r)
     free(r->loop_states);
     router_registry_free(&r->registry);
     router_nodes_free(&r->nodes);
-    chat_prefix_index_free(&r->dispatch.sched.prefixes);
+    prefix_index_free(&r->dispatch.sched.prefixes);
     router_keys_free(&r->keys);
     router_sessions_free(&r->sessions);
     router_keeper_free(&r->keeper);

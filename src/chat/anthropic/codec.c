@@ -16,6 +16,8 @@ static lr_code anthropic_codec_parse(struct chat_parse *p, const struct lr_json 
 
 const struct chat_codec chat_anthropic = {
     .name = "messages",
+    .operation = "chat",
+    .count_path = "count_tokens",
     .id_prefix = "msg_",
     .id_header = "request-id",
     .prompt_field = "messages",

@@ -59,7 +59,9 @@ static lr_code ollama_codec_parse(struct chat_parse *p, const struct lr_json *ro
     .parse = ollama_codec_parse, .body = &chat_ollama_writer, .stream = &chat_ollama_writer,   \
     .stream_type = "application/x-ndjson", .keep_alive = " ", .error = chat_ollama_error
 
-const struct chat_codec chat_ollama_chat = {SHARED("chat", "messages"),
+const struct chat_codec chat_ollama_chat = {SHARED("chat", "messages"), .operation = "chat",
+                                            .beside = "/api/",
                                             .fields = &chat_ollama_chat_fields};
 const struct chat_codec chat_ollama_generate = {SHARED("generate", "prompt"),
+                                                .operation = "text_completion",
                                                 .fields = &chat_ollama_generate_fields};

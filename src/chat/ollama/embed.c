@@ -129,9 +129,9 @@ static const struct chat_writer writer = {.head = embed_write_head,
                                           .fail = embed_write_error};
 
 #define SHARED(api, prompt)                                                                    \
-    .name = "ollama " api, .kind = LR_REQUEST_EMBED, .id_prefix = "ol-",                       \
-    .prompt_field = prompt, .parse = embed_parse, .body = &writer, .stream = &writer,          \
-    .error = chat_ollama_error
+    .name = "ollama " api, .operation = "embeddings", .kind = LR_REQUEST_EMBED,                \
+    .id_prefix = "ol-", .prompt_field = prompt, .parse = embed_parse, .body = &writer,         \
+    .stream = &writer, .error = chat_ollama_error
 
 const struct chat_codec chat_ollama_embed = {SHARED("embed", "input"), .fields = &embed_fields};
 const struct chat_codec chat_ollama_embeddings = {SHARED("embeddings", "prompt"),

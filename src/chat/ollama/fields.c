@@ -139,7 +139,7 @@ static const struct chat_field fields[] = {
     {{"raw", YES, GENERATE, "boolean; `true`: the prompt is used without the model's template, and control tokens in it are recognised"}, parse_raw},
     {{"stream", YES, BOTH, "boolean; default `true`"}, chat_parse_flag},
     {{"format", YES, BOTH, "`json`, or a JSON Schema; always enforced (docs/structured-output.md)"}, ollama_fields_parse_format},
-    {{"options", YES, BOTH, "`temperature`, `top_p`, `top_k`, `min_p`, `seed`, `stop`, `num_predict` (0, -1 and -2: no limit), `repeat_penalty`, `presence_penalty`, `frequency_penalty`, with the ranges of docs/api-fields.md. Other members are ignored: the context and the use of the GPU are settings of the node"}, chat_parse_ollama_options},
+    {{"options", YES, BOTH, "`temperature`, `top_p`, `top_k`, `min_p`, `seed`, `stop`, `num_predict` (0, -1 and -2: no limit), `repeat_penalty`, `presence_penalty`, `frequency_penalty`, with the ranges of docs/api-fields.md. Other members are ignored: the context and the use of the GPU are settings of the node"}, chat_parse_runner_options},
     {{"think", YES, BOTH, "`true` and `false` for templates that can turn thinking off; `low`, `medium`, `high`, `max`: the effort. `false` also hides the thinking, and is the effort `low` for models that always think"}, parse_think},
     {{"tools", YES, CHAT, "up to 256 of type `function`; `function.strict: true` enforces the schema (docs/structured-output.md)"}, chat_openai_tools},
     {{"tool_choice", YES, CHAT, "extension: as in `/v1/chat/completions`"}, chat_openai_tool_choice},

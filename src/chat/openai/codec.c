@@ -68,6 +68,7 @@ static lr_code openai_codec_parse(struct chat_parse *p, const struct lr_json *ro
 
 const struct chat_codec chat_openai_chat = {
     .name = "chat",
+    .operation = "chat",
     .id_prefix = "chatcmpl-",
     .prompt_field = "messages",
     .fields = &chat_openai_chat_fields,
@@ -79,6 +80,7 @@ const struct chat_codec chat_openai_chat = {
 
 const struct chat_codec chat_openai_completions = {
     .name = "completions",
+    .operation = "text_completion",
     .id_prefix = "cmpl-",
     .prompt_field = "prompt",
     .fields = &chat_openai_completions_fields,

@@ -27,6 +27,9 @@ static lr_code responses_codec_parse(struct chat_parse *p, const struct lr_json 
 
 const struct chat_codec chat_responses = {
     .name = "responses",
+    .operation = "chat",
+    .count_path = "input_tokens",
+    .count_object = "response.input_tokens",
     .id_prefix = "resp_",
     .prompt_field = "input",
     .fields = &chat_responses_fields,

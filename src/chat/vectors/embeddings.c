@@ -130,6 +130,7 @@ static const struct chat_writer writer = {.head = embeddings_write_head,
 
 const struct chat_codec chat_embeddings = {
     .name = "embeddings",
+    .operation = "embeddings",
     .kind = LR_REQUEST_EMBED,
     .id_prefix = "embd-",
     .prompt_field = "input",

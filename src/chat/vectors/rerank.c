@@ -208,6 +208,7 @@ static const struct chat_writer writer = {.head = rerank_write_head,
 
 const struct chat_codec chat_rerank = {
     .name = "rerank",
+    .operation = "rerank",
     .kind = LR_REQUEST_RERANK,
     .id_prefix = "rerank-",
     .prompt_field = "documents",

@@ -43,7 +43,7 @@
 #include "wire/event.h"
 #include "wire/generate.h"
 
-struct chat_prefix_hashes;
+struct prefix_hashes;
 struct node_model;
 struct node_worker;
 
@@ -102,8 +102,8 @@ struct node_generation {
     char *frame; /* owned: the WIRE_SUBMIT, prompt and all; NULL once an owner with takes_lost
                   * need not have it sent again */
     size_t frame_len;
-    struct chat_prefix_hashes *prefixes; /* owned; NULL: not made */
-    struct node_sink sink;               /* on_event NULL: the owner has left */
+    struct prefix_hashes *prefixes; /* owned; NULL: not made */
+    struct node_sink sink;          /* on_event NULL: the owner has left */
     struct lr_buf generated; /* uint32_t: every token the client has; not with takes_lost */
     struct node_attempt attempt;
     uint64_t last_event_ms;

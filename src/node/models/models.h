@@ -7,7 +7,6 @@
 
 #include "base/clock.h"
 #include "base/slots.h"
-#include "chat/prefix_index.h"
 #include "net/bus.h"
 #include "net/loop.h"
 #include "node/models/batch.h"
@@ -17,6 +16,7 @@
 #include "node/models/kv_limit.h"
 #include "node/models/model.h"
 #include "node/models/pools.h"
+#include "prefix/index.h"
 
 struct node_storage;
 
@@ -57,7 +57,7 @@ struct node_models {
     uint64_t next_seq;                  /* of generations, in order of arrival */
     struct node_batch batch;            /* answers that wait for the end of a read */
     struct lr_buf scratch;              /* one frame being encoded */
-    struct chat_prefix_index prefixes;  /* of workers; made when first needed */
+    struct prefix_index prefixes;       /* of workers; made when first needed */
     struct {
         uint64_t requests, tokens, errors, cancelled, worker_starts, worker_deaths,
             watchdog_kills, evictions, reloads, alerts;

@@ -142,7 +142,7 @@ static bool replicas_has_room(const struct node_replica *r, uint32_t beyond)
 }
 
 /* The hashes of the prompt's prefixes, made once; NULL: there is nothing to choose by. */
-static const struct chat_prefix_hashes *prefixes_of(struct node_generation *g)
+static const struct prefix_hashes *prefixes_of(struct node_generation *g)
 {
     struct node_models *models = g->model->models;
     struct wire_generate ask;
@@ -151,7 +151,7 @@ static const struct chat_prefix_hashes *prefixes_of(struct node_generation *g)
         return g->prefixes;
     g->prefixes = calloc(1, sizeof(*g->prefixes));
     if (models->prefixes.noted == NULL)
-        chat_prefix_index_init(&models->prefixes);
+        prefix_index_init(&models->prefixes);
     lr_arena_init(&arena, DECODE_BYTES);
     struct lr_str body = lr_str_sub(lr_str(g->frame, g->frame_len), WIRE_HEADER_LEN, SIZE_MAX);
     if (g->prefixes != NULL && wire_submit_decode(&arena, body, &ask, NULL) == LR_OK) {
@@ -161,14 +161,14 @@ static const struct chat_prefix_hashes *prefixes_of(struct node_generation *g)
                                      .id_count = ask.prompt_id_count};
         for (size_t i = 0; i < ask.segment_count; i++)
             prompt.bytes += ask.segments[i].len;
-        chat_prefix_hashes_make(g->prefixes, lr_str_z(g->model->id), ask.cache_scope, &prompt);
+        prefix_hashes_make(g->prefixes, lr_str_z(g->model->id), ask.cache_scope, &prompt);
     }
     lr_arena_free(&arena);
     return g->prefixes;
 }
 
 /* Estimated microseconds until the request has its first token there. */
-static double cost_of(const struct node_replica *r, const struct chat_prefix_hashes *prefixes)
+static double cost_of(const struct node_replica *r, const struct prefix_hashes *prefixes)
 {
     const struct node_model *model = r->model;
     double step = model->step_us != 0 ? (double)model->step_us : STEP_US;
@@ -179,7 +179,7 @@ static double cost_of(const struct node_replica *r, const struct chat_prefix_has
         cost += FULL_STEPS * step;
     if (prefixes == NULL || !model->is_caching)
         return cost;
-    double cached = chat_prefix_index_share(&model->models->prefixes, r->worker, prefixes);
+    double cached = prefix_index_share(&model->models->prefixes, r->worker, prefixes);
     double tokens = (double)prefixes->total_bytes / BYTES_PER_TOKEN;
     return cost + (1 - cached) * tokens * prefill;
 }
@@ -215,7 +215,7 @@ static bool find_pair(struct node_model *model, bool begun, uint32_t beyond, str
             continue;
         }
         is_served = false;
-        const struct chat_prefix_hashes *prefixes = count > 1 ? prefixes_of(g) : NULL;
+        const struct prefix_hashes *prefixes = count > 1 ? prefixes_of(g) : NULL;
         for (size_t i = 0; i < count; i++) {
             if (!node_replica_may_serve(open[i], g))
                 continue;
@@ -261,10 +261,9 @@ static bool has_choice_later(const struct node_model *model)
  * choice, and this replica has the prefix. */
 static void note_prefixes(struct node_generation *g, const struct node_worker *worker)
 {
-    const struct chat_prefix_hashes *prefixes =
-        has_choice_later(g->model) ? prefixes_of(g) : NULL;
+    const struct prefix_hashes *prefixes = has_choice_later(g->model) ? prefixes_of(g) : NULL;
     if (prefixes != NULL)
-        chat_prefix_index_note(&g->model->models->prefixes, worker, prefixes);
+        prefix_index_note(&g->model->models->prefixes, worker, prefixes);
 }
 
 void node_replicas_dispatch(struct node_model *model)

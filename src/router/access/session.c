@@ -158,7 +158,7 @@ static struct router_session *session_make_room(struct router_sessions *s,
 lr_code router_session_take(struct router_key *key, uint64_t now_ms, uint32_t *retry_s,
                             struct lr_error *err)
 {
-    double level = router_bucket_refill(&key->sign_ins, ROUTER_SIGN_INS_PER_MINUTE, now_ms);
+    double level = lr_bucket_refill(&key->sign_ins, ROUTER_SIGN_INS_PER_MINUTE, now_ms);
     *retry_s = 0;
     if (level >= 1) {
         key->sign_ins.level -= 1;

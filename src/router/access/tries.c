@@ -1,6 +1,7 @@
 #include "router/access/tries.h"
 
 #include <stdio.h>
+#include <string.h>
 
 #include "base/os/socket.h"
 
@@ -42,7 +43,7 @@ lr_code router_try(struct router_tries *tries, const char *address, uint64_t now
     struct router_trier *trier = tries_find(tries, network);
     if (trier == NULL)
         trier = tries_add(tries, network);
-    double level = router_bucket_refill(&trier->left, tries->per_minute, now_ms);
+    double level = lr_bucket_refill(&trier->left, tries->per_minute, now_ms);
     *retry_s = 0;
     if (level >= 1) {
         trier->left.level -= 1;

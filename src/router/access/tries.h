@@ -9,7 +9,10 @@
 #ifndef ROUTER_ACCESS_TRIES_H
 #define ROUTER_ACCESS_TRIES_H
 
-#include "router/store/keys.h"
+#include <stdint.h>
+
+#include "base/bucket.h"
+#include "base/fail.h"
 
 enum {
     ROUTER_TRIERS_MAX = 256,
@@ -23,7 +26,7 @@ struct router_tries {
     const char *what; /* is counted, in the plural */
     struct router_trier {
         char network[48];
-        struct router_bucket left;
+        struct lr_bucket left;
     } all[ROUTER_TRIERS_MAX];
 };
 

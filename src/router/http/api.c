@@ -112,18 +112,6 @@ lr_code router_act(struct net_request *req, const struct router_action *action,
 
 /* ---- one request, from head to log line ---- */
 
-const struct chat_codec *router_codec_of(const struct net_request *req)
-{
-    static const char *const counts[] = {"/count_tokens", "/input_tokens"};
-    struct lr_str path = net_request_path(req);
-    if (lr_str_starts(path, "/api/"))
-        return lr_str_eq_z(path, "/api/generate") ? &chat_ollama_generate : &chat_ollama_chat;
-    for (size_t i = 0; i < sizeof(counts) / sizeof(counts[0]); i++)
-        if (lr_str_ends(path, counts[i]))
-            path = lr_str_sub(path, 0, path.len - strlen(counts[i]));
-    return chat_codec_of(path);
-}
-
 /* The client's own id where it is harmless in a header and a log, else one of ours. */
 static void choose_id(struct net_request *req, struct router_access *access)
 {
@@ -136,7 +124,7 @@ static void choose_id(struct net_request *req, struct router_access *access)
         lr_random_base62(access->request_id + 4, 20);
     }
     net_response_header(req, "X-Request-Id", lr_str_z(access->request_id));
-    const struct chat_codec *codec = router_codec_of(req);
+    const struct chat_codec *codec = chat_codec_near(net_request_path(req));
     if (codec != NULL && codec->id_header != NULL)
         net_response_header(req, codec->id_header, lr_str_z(access->request_id));
 }
@@ -144,7 +132,7 @@ static void choose_id(struct net_request *req, struct router_access *access)
 /* An error outside of a turn, in the form of the API that the client speaks. */
 void router_answer_error(struct net_request *req, const struct lr_error *err)
 {
-    const struct chat_codec *codec = router_codec_of(req);
+    const struct chat_codec *codec = chat_codec_near(net_request_path(req));
     struct lr_buf body;
     if (codec == NULL) {
         net_respond_error(req, err);

@@ -35,6 +35,7 @@ struct router_route {
     struct net_route at;
     enum router_role role;
     router_api_fn *fn;
+    bool is_for_pages; /* also of other origins that the setting cors-origin lists */
 };
 
 extern const struct net_routes router_routes; /* rows: struct router_route */
@@ -55,9 +56,6 @@ LR_MUST_USE lr_code router_body(struct net_request *req, const struct lr_json **
                                 struct lr_error *err);
 /* An error outside of a turn, in the form of the API that the client speaks. */
 void router_answer_error(struct net_request *req, const struct lr_error *err);
-/* The codec whose form errors of the request's path have: of the path itself, of a path below
- * it, and for every path of /api one of Ollama's; NULL: none. */
-const struct chat_codec *router_codec_of(const struct net_request *req);
 /* NOT_FOUND: there is no such thing. */
 lr_code router_fail_absent(const char *what, struct lr_str id, struct lr_error *err);
 
@@ -87,7 +85,7 @@ LR_MUST_USE lr_code router_begin_registration(struct router *r, struct net_reque
 /* api_keys.c: texts by spaces, as an array member; nothing where there are none. */
 void router_put_words(struct lr_json_writer *w, const char *name, const char *words);
 /* api_ollama.c: the model that the body of one of Ollama's clients names. */
-LR_MUST_USE lr_code router_ollama_name(const struct lr_json *body, struct lr_str *out,
+LR_MUST_USE lr_code router_named_model(const struct lr_json *body, struct lr_str *out,
                                        struct lr_error *err);
 
 /* cors.c: pages of other origins.  check is for the start; the others are for on_head. */
@@ -151,9 +149,8 @@ router_api_fn router_api_complete, router_api_v1_models, router_api_v1_model, ro
     router_api_health, router_api_livez, router_api_readyz, router_api_alert_silence,
     router_api_alert_unsilence, router_api_metrics, router_api_dashboard, router_api_asset,
     router_api_response, router_api_response_delete, router_api_response_items,
-    router_api_response_cancel, router_api_response_compact, router_api_ollama_version,
-    router_api_ollama_tags, router_api_ollama_ps, router_api_ollama_show,
-    router_api_ollama_pull, router_api_ollama_delete, router_api_requests,
-    router_api_one_request;
+    router_api_response_cancel, router_api_response_compact, router_api_version,
+    router_api_tags, router_api_ps, router_api_show, router_api_pull, router_api_delete_named,
+    router_api_requests, router_api_one_request;
 
 #endif

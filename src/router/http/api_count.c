@@ -88,8 +88,9 @@ static void on_counted(void *arg, const struct lr_error *err, const struct net_r
         lr_json_u64(lr_json_get(body, "tokens"), &tokens)) {
         api_count_finish(c, NULL);
         struct lr_json_writer *w = router_answer_begin(c->req);
-        if (router_codec_of(c->req) == &chat_responses)
-            lr_json_member_z(w, "object", "response.input_tokens");
+        const char *object = chat_codec_near(net_request_path(c->req))->count_object;
+        if (object != NULL)
+            lr_json_member_z(w, "object", object);
         lr_json_member_u64(w, "input_tokens", tokens);
         (void)router_answer(c->req, 200);
         return;
@@ -256,8 +257,8 @@ static lr_code read_request(struct count *c, struct lr_error *err)
     struct chat_error e;
     lr_code code = chat_request_read(arena, net_request_body(c->req), &root, &c->name, &e);
     if (code == LR_OK)
-        code = chat_request_check(arena, router_codec_of(c->req), root, &(struct chat_terms){0},
-                                  &c->request, &e);
+        code = chat_request_check(arena, chat_codec_near(net_request_path(c->req)), root,
+                                  &(struct chat_terms){0}, &c->request, &e);
     if (code != LR_OK)
         *err = e.error;
     return code;

@@ -173,14 +173,13 @@ lr_code router_api_delete_model(struct router *r, struct net_request *req, struc
 }
 
 /* DELETE /api/delete: Ollama deletes the files, too. */
-lr_code router_api_ollama_delete(struct router *r, struct net_request *req,
-                                 struct lr_error *err)
+lr_code router_api_delete_named(struct router *r, struct net_request *req, struct lr_error *err)
 {
     const struct lr_json *body;
     struct lr_str name, plain;
     lr_code code = router_body(req, &body, err);
     if (code == LR_OK)
-        code = router_ollama_name(body, &name, err);
+        code = router_named_model(body, &name, err);
     if (code != LR_OK)
         return code;
     router_lock(r);

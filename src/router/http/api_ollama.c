@@ -11,15 +11,14 @@
 
 /* Clients ask for the version to learn which routes there are: these are those of this release
  * of Ollama. */
-#define OLLAMA_VERSION "0.32.0"
+#define VERSION "0.32.0"
 /* A model stays in memory until the memory is needed. */
 #define NEVER "9999-12-31T23:59:59Z"
 
-lr_code router_api_ollama_version(struct router *r, struct net_request *req,
-                                  struct lr_error *err)
+lr_code router_api_version(struct router *r, struct net_request *req, struct lr_error *err)
 {
     (void)err;
-    LR_JSON_MEMBERS(router_answer_begin(req), LR_TEXT("version", OLLAMA_VERSION),
+    LR_JSON_MEMBERS(router_answer_begin(req), LR_TEXT("version", VERSION),
                     LR_TEXT("llm_router", r->version));
     return router_answer(req, 200);
 }
@@ -93,7 +92,7 @@ static void put_loaded(void *ctx, const struct router_model *m, struct lr_str na
     lr_json_end_object(w);
 }
 
-static lr_code api_ollama_list(struct router *r, struct net_request *req, router_name_fn *put)
+static lr_code list_names(struct router *r, struct net_request *req, router_name_fn *put)
 {
     struct lr_json_writer *w = router_answer_begin(req);
     lr_json_member_array(w, "models");
@@ -102,19 +101,19 @@ static lr_code api_ollama_list(struct router *r, struct net_request *req, router
     return router_answer(req, 200);
 }
 
-lr_code router_api_ollama_tags(struct router *r, struct net_request *req, struct lr_error *err)
+lr_code router_api_tags(struct router *r, struct net_request *req, struct lr_error *err)
 {
     (void)err;
-    return api_ollama_list(r, req, put_tag);
+    return list_names(r, req, put_tag);
 }
 
-lr_code router_api_ollama_ps(struct router *r, struct net_request *req, struct lr_error *err)
+lr_code router_api_ps(struct router *r, struct net_request *req, struct lr_error *err)
 {
     (void)err;
-    return api_ollama_list(r, req, put_loaded);
+    return list_names(r, req, put_loaded);
 }
 
-lr_code router_ollama_name(const struct lr_json *body, struct lr_str *out, struct lr_error *err)
+lr_code router_named_model(const struct lr_json *body, struct lr_str *out, struct lr_error *err)
 {
     if ((lr_json_str(lr_json_get(body, "model"), out) && out->len != 0) ||
         (lr_json_str(lr_json_get(body, "name"), out) && out->len != 0))
@@ -153,14 +152,14 @@ static void put_show(struct router *r, struct router_model *m, struct lr_json_wr
     lr_json_end_object(w);
 }
 
-lr_code router_api_ollama_show(struct router *r, struct net_request *req, struct lr_error *err)
+lr_code router_api_show(struct router *r, struct net_request *req, struct lr_error *err)
 {
     const struct lr_json *body;
     struct router_model *model;
     struct lr_str name;
     lr_code code = router_body(req, &body, err);
     if (code == LR_OK)
-        code = router_ollama_name(body, &name, err);
+        code = router_named_model(body, &name, err);
     if (code != LR_OK)
         return code;
     router_lock(r);

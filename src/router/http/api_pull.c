@@ -70,13 +70,18 @@ static void api_pull_release(struct pulling *p)
     lr_buf_free(&p->line);
 }
 
+static const struct chat_codec *codec_of(const struct pulling *p)
+{
+    return chat_codec_near(net_request_path(p->req));
+}
+
 /* err NULL: the model is ready. */
 static void api_pull_end(struct pulling *p, const struct lr_error *err)
 {
     struct lr_buf out;
     lr_buf_init(&out, LINE_BYTES);
     if (err != NULL)
-        chat_error_write(&out, &chat_ollama_chat, &(struct chat_error){.error = *err});
+        chat_error_write(&out, codec_of(p), &(struct chat_error){.error = *err});
     else
         lr_buf_add_z(&out, "{\"status\":\"success\"}");
     api_pull_release(p);
@@ -108,7 +113,7 @@ static void send_line(struct pulling *p)
     p->sent_ms = now;
     lr_buf_add_char(&p->line, '\n');
     if (!net_response_begun(p->req))
-        net_live_begin(p->req, chat_codec_stream_type(&chat_ollama_chat));
+        net_live_begin(p->req, chat_codec_stream_type(codec_of(p)));
     if (net_stream_write(p->req, lr_buf_str(&p->line)) == LR_TOO_LARGE)
         abort_pull(p); /* the client does not read */
 }
@@ -290,7 +295,7 @@ static lr_code api_pull_begin(struct pulling *p, struct lr_str name, struct lr_e
     return LR_OK;
 }
 
-lr_code router_api_ollama_pull(struct router *r, struct net_request *req, struct lr_error *err)
+lr_code router_api_pull(struct router *r, struct net_request *req, struct lr_error *err)
 {
     const struct lr_json *body, *flag;
     struct lr_str name;
@@ -300,7 +305,7 @@ lr_code router_api_ollama_pull(struct router *r, struct net_request *req, struct
     *p = (struct pulling){.router = r, .req = req, .is_stream = true};
     lr_code code = router_body(req, &body, err);
     if (code == LR_OK)
-        code = router_ollama_name(body, &name, err);
+        code = router_named_model(body, &name, err);
     flag = code == LR_OK ? lr_json_get(body, "stream") : NULL;
     if (flag != NULL && flag->type != LR_JSON_NULL && !lr_json_bool(flag, &p->is_stream))
         code = lr_fail(err, LR_INVALID_ARGUMENT, "\"stream\" must be true or false");

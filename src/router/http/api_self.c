@@ -1,6 +1,7 @@
 /* router/http/api_self.c - GET /v0/self: what a key is, may use and has used. */
 #include <stdio.h>
 
+#include "router/access/key_limits.h"
 #include "router/http/api.h"
 #include "router/http/state.h"
 #include "router/observe/prices.h"

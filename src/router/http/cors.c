@@ -47,10 +47,8 @@ bool router_cors_trusts(const struct lr_settings *s, const struct net_request *r
                         const struct router_route *route)
 {
     struct lr_str origin;
-    bool is_for_clients =
-        strncmp(route->at.pattern, "v1/", 3) == 0 ||
-        (strncmp(route->at.pattern, "api/", 4) == 0 && route->role != ROUTER_ADMIN);
-    return is_for_clients && net_request_header(req, "Origin", &origin) && is_listed(s, origin);
+    return route->is_for_pages && net_request_header(req, "Origin", &origin) &&
+           is_listed(s, origin);
 }
 
 void router_cors_answer(const struct lr_settings *s, struct net_request *req,

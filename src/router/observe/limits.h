@@ -3,8 +3,8 @@
 #define ROUTER_OBSERVE_LIMITS_H
 
 #include "net/request.h"
+#include "router/access/key_limits.h"
 #include "router/fleet/alerts.h"
-#include "router/store/keys.h"
 
 /* x-ratelimit-limit-requests, -remaining-, -reset-, and the same for tokens, as OpenAI's
  * clients read them.  Rates without a limit have no headers. */

@@ -163,7 +163,7 @@ static lr_code verify(struct router_oidc_provider *p, const struct net_jwt *toke
                                    token->signature, err);
     uint64_t now = lr_clock_ms(NULL);
     if (code == LR_OK || code == LR_UNSUPPORTED ||
-        router_bucket_refill(&p->fetches, FETCHES_PER_MINUTE, now) < 1)
+        lr_bucket_refill(&p->fetches, FETCHES_PER_MINUTE, now) < 1)
         return code;
     p->fetches.level -= 1;
     code = fetch_keys(p, err);

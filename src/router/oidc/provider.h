@@ -18,9 +18,9 @@ struct router_oidc_provider {
     const atomic_bool *cancel;               /* borrowed */
     struct hub_outbound http;
     struct router_oidc_metadata metadata;
-    struct net_jwks *keys;        /* owned; NULL: not fetched yet */
-    uint64_t fetched_ms;          /* the document, monotonic; 0: never */
-    struct router_bucket fetches; /* of keys, beyond those with the document */
+    struct net_jwks *keys;    /* owned; NULL: not fetched yet */
+    uint64_t fetched_ms;      /* the document, monotonic; 0: never */
+    struct lr_bucket fetches; /* of keys, beyond those with the document */
 };
 
 void router_oidc_provider_free(struct router_oidc_provider *p);

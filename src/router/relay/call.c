@@ -244,13 +244,13 @@ static void hash_prefixes(struct router_call *call)
     if (turn->codec->kind != LR_REQUEST_GENERATE)
         return; /* no engine keeps anything of a text that became a vector */
     for (uint32_t i = 0; i < turn->prompt_count; i++)
-        is_short = is_short && !chat_has_prefixes(&turn->prompts[i]);
+        is_short = is_short && !prefix_fits(&turn->prompts[i]);
     if (!is_short)
         call->prefixes = calloc(turn->prompt_count, sizeof(*call->prefixes));
     for (uint32_t i = 0; call->prefixes != NULL && i < turn->prompt_count; i++)
-        chat_prefix_hashes_make(&call->prefixes[i], lr_str_z(call->model->folded),
-                                lr_str_z(router_caller_id(&call->access->caller)),
-                                &turn->prompts[i]);
+        prefix_hashes_make(&call->prefixes[i], lr_str_z(call->model->folded),
+                           lr_str_z(router_caller_id(&call->access->caller)),
+                           &turn->prompts[i]);
 }
 
 /* Bytes that a call holds until its answer ends: the body, the parsed request, the prompts. */

@@ -60,7 +60,7 @@ struct router_call {
     struct chat_turn turn;
     struct router_model *model;            /* reference; NULL: not found yet */
     struct router_prompt_info *info;       /* reference */
-    struct chat_prefix_hashes *prefixes;   /* owned, one per prompt; NULL: short prompts */
+    struct prefix_hashes *prefixes;        /* owned, one per prompt; NULL: short prompts */
     struct router_generation *generations; /* owned */
     uint32_t generation_count;
     unsigned holds; /* references: the answer's and those of the generations */

@@ -2,15 +2,6 @@
 
 #include "router/relay/call.h"
 
-static const char *operation_of(const struct chat_codec *codec, struct lr_str path)
-{
-    if (codec->kind != LR_REQUEST_GENERATE)
-        return lr_str_ends(path, "rerank") ? "rerank" : "embeddings";
-    return lr_str_eq_z(path, "/v1/completions") || lr_str_eq_z(path, "/api/generate")
-               ? "text_completion"
-               : "chat";
-}
-
 /* Without a tracer the client's own context goes on to the nodes. */
 void router_trace_arrived(const struct router_fact *f)
 {
@@ -35,7 +26,7 @@ void router_trace_arrived(const struct router_fact *f)
         return;
     uint64_t read_ns = net_request_elapsed_ms(call->req) * 1000000;
     call->spans->begun_ns -= read_ns; /* the request's first byte */
-    call->spans->operation = operation_of(call->turn.codec, path);
+    call->spans->operation = call->turn.codec->operation;
     LR_COPY(call->spans->path, path);
     LR_COPY(call->spans->request_id, lr_str_z(call->access->request_id));
     LR_COPY(call->spans->key, lr_str_z(router_caller_id(&call->access->caller)));

@@ -1,5 +1,6 @@
 #include "router/relay/usage.h"
 
+#include "router/access/key_limits.h"
 #include "router/relay/call.h"
 
 /* Tokens as the engines counted them. */

@@ -60,7 +60,7 @@ static void complete(const struct router_sched *s, const struct router_ticket *t
     c->prefill_ms = replica->prefill_ms;
     c->step_ms = replica->step_ms;
     c->cached = replica->is_caching && t != NULL && t->prefixes != NULL
-                    ? chat_prefix_index_share(&s->prefixes, c->node, t->prefixes)
+                    ? prefix_index_share(&s->prefixes, c->node, t->prefixes)
                     : 0;
 }
 
@@ -86,7 +86,7 @@ static void sched_choose(struct router_sched *s, struct router_ticket *t,
     t->node = chosen->node;
     t->replica = chosen->replica;
     if (t->prefixes != NULL)
-        chat_prefix_index_note(&s->prefixes, t->node, t->prefixes);
+        prefix_index_note(&s->prefixes, t->node, t->prefixes);
     t->chosen = (struct router_chosen){chosen->cost, chosen->cached, chosen->active,
                                        (uint32_t)count, chosen->is_loaded};
     (void)snprintf(t->why, sizeof(t->why), "cost=%.0fms %s active=%u nodes=%zu cached=%.0f%%",

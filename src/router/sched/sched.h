@@ -90,7 +90,7 @@ struct router_sched {
     uint64_t waiting, held;       /* tickets */
     uint64_t illegal_moves;       /* defects */
     struct router_schedule *busy; /* the models that have tickets */
-    struct chat_prefix_index prefixes;
+    struct prefix_index prefixes;
 };
 
 /* ---- events ---- */

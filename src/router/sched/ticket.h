@@ -32,7 +32,7 @@
 #define ROUTER_SCHED_TICKET_H
 
 #include "base/fail.h"
-#include "chat/prefix_index.h"
+#include "prefix/index.h"
 #include "router/sched/queue.h"
 #include "router/sched/replica.h"
 
@@ -78,12 +78,12 @@ struct router_ticket {
     /* Set by the owner before the ticket arrives. */
     uint64_t key; /* the number of its key */
     enum router_priority priority;
-    char name[ROUTER_TICKET_NAME_MAX];         /* that nodes know the generation by */
-    uint32_t prompt_tokens;                    /* estimated */
-    uint32_t kind;                             /* LR_REQUEST_... */
-    char weights[72];                          /* fingerprint of those that made its tokens:
-                                                * it goes on with no others; "": any will do */
-    const struct chat_prefix_hashes *prefixes; /* the owner's; NULL: none */
+    char name[ROUTER_TICKET_NAME_MAX];    /* that nodes know the generation by */
+    uint32_t prompt_tokens;               /* estimated */
+    uint32_t kind;                        /* LR_REQUEST_... */
+    char weights[72];                     /* fingerprint of those that made its tokens:
+                                           * it goes on with no others; "": any will do */
+    const struct prefix_hashes *prefixes; /* the owner's; NULL: none */
     const struct router_node *bound; /* the only node it may use as long as that node can run
                                       * it: there the request is under suspicion, and other
                                       * nodes are spared.  NULL: any */

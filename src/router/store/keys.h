@@ -7,6 +7,7 @@
 #ifndef ROUTER_STORE_KEYS_H
 #define ROUTER_STORE_KEYS_H
 
+#include "base/bucket.h"
 #include "base/sha256.h"
 #include "base/strmap.h"
 #include "router/store/budget.h"
@@ -30,14 +31,6 @@ enum {
     ROUTER_KEY_ADDRESSES = 768,                  /* likewise */
 };
 
-/* A bucket that holds a minute's worth and refills evenly. */
-struct router_bucket {
-    double level;
-    uint64_t at_ms; /* 0: never used, full */
-};
-/* Until now; gives the level. */
-double router_bucket_refill(struct router_bucket *bucket, double per_minute, uint64_t now_ms);
-
 struct router_key {
     char id[24];
     char name[64];
@@ -60,7 +53,7 @@ struct router_key {
      * and the use of that person (http/session.h).  The name in the audit log; "": a key. */
     char person[96];
     /* live */
-    struct router_bucket requests, tokens, sign_ins;
+    struct lr_bucket requests, tokens, sign_ins;
     uint64_t refused_ms; /* monotonic: when it last counted as a wrong key; 0: never */
     struct router_budget month;
     uint64_t running;                    /* requests of this router */
@@ -157,38 +150,6 @@ static inline bool router_key_is_spent(const struct router_key *key)
 LR_MUST_USE lr_code router_key_fail_spent(const struct router_key *key, struct lr_error *err);
 
 bool router_keys_has_admin(const struct router_keys *keys, int64_t now_ms);
-
-/* RATE_LIMITED: the key has used its tokens of this month (store/budget.h), with the seconds
- * until the next. */
-LR_MUST_USE lr_code router_key_check_month(struct router_key *key, int64_t wall_ms,
-                                           uint32_t *retry_s, struct lr_error *err);
-/* A request begins, and ends.  RATE_LIMITED: as many run as the key may have at once. */
-LR_MUST_USE lr_code router_key_enter(struct router_key *key, uint32_t share,
-                                     struct lr_error *err);
-void router_key_leave(struct router_key *key);
-/* "2026-12-01": the day on which the budget begins anew. */
-void router_key_next_month(int64_t wall_ms, char out[16]);
-
-/* One request now.  RATE_LIMITED sets *retry_s. */
-LR_MUST_USE lr_code router_key_take(struct router_key *key, uint64_t now_ms, uint32_t share,
-                                    uint32_t *retry_s, struct lr_error *err);
-/* The checks of a request that a model computes, as above: budget, rate, requests at once.  OK:
- * the request has entered. */
-LR_MUST_USE lr_code router_key_admit(struct router_key *key, uint64_t now_ms, int64_t wall_ms,
-                                     uint32_t share, uint32_t *retry_s, struct lr_error *err);
-/* A rate as it is now: what may be used at once, and when all of it may be used again. */
-struct router_rate {
-    uint64_t limit; /* 0: none */
-    uint64_t remaining, reset_ms;
-};
-void router_key_rates(struct router_key *key, uint64_t now_ms, uint32_t share,
-                      struct router_rate *requests, struct router_rate *tokens);
-/* What router_key_take took: the request was refused for want of a node, which is no fault of
- * the key's. */
-void router_key_give_back(struct router_key *key);
-/* Tokens are charged when they are known; the bucket may go below empty. */
-void router_key_charge(struct router_key *key, uint64_t now_ms, uint64_t tokens,
-                       uint32_t share);
 
 /* NOT_FOUND: a key for other models is told the same as of a model that is not there.  Without
  * a key (NULL) every model may be used. */

@@ -184,7 +184,7 @@ static inline int tear_down(void **state)
     lr_buf_free(&all.scratch);
     node_pools_free(&all.pools);
     lr_slots_free(&all.generations);
-    chat_prefix_index_free(&all.prefixes);
+    prefix_index_free(&all.prefixes);
     return 0;
 }
 

@@ -1,6 +1,7 @@
 /* Keys: who is let in, for how long, and how often. */
 #include "tests/unit/router/support.h"
 
+#include "router/access/key_limits.h"
 #include "router/store/keys.h"
 
 enum { NOW = 1000000 };

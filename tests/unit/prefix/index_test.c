@@ -7,7 +7,7 @@
 
 #include <cmocka.h>
 
-#include "chat/prefix_index.h"
+#include "prefix/index.h"
 
 static const char one, two; /* nodes are told by their address */
 
@@ -30,40 +30,40 @@ static const struct chat_prompt *make(struct sample *s, size_t len, size_t fork,
     return &s->prompt;
 }
 
-static struct chat_prefix_hashes marks(const char *model, const char *key, size_t len,
-                                       size_t fork, char after)
+static struct prefix_hashes marks(const char *model, const char *key, size_t len, size_t fork,
+                                  char after)
 {
     struct sample s;
-    struct chat_prefix_hashes out;
-    chat_prefix_hashes_make(&out, lr_str_z(model), lr_str_z(key), make(&s, len, fork, after));
+    struct prefix_hashes out;
+    prefix_hashes_make(&out, lr_str_z(model), lr_str_z(key), make(&s, len, fork, after));
     return out;
 }
 
 static void the_share_that_was_computed_is_known_for_that_node_alone(void **state)
 {
-    struct chat_prefix_index b;
+    struct prefix_index b;
     (void)state;
-    chat_prefix_index_init(&b);
-    struct chat_prefix_hashes m = marks("m", "k", 6000, 6000, 0);
-    assert_true(chat_prefix_index_share(&b, &one, &m) == 0);
-    chat_prefix_index_note(&b, &one, &m);
-    assert_true(chat_prefix_index_share(&b, &one, &m) > 0.8);
-    assert_true(chat_prefix_index_share(&b, &two, &m) == 0);
+    prefix_index_init(&b);
+    struct prefix_hashes m = marks("m", "k", 6000, 6000, 0);
+    assert_true(prefix_index_share(&b, &one, &m) == 0);
+    prefix_index_note(&b, &one, &m);
+    assert_true(prefix_index_share(&b, &one, &m) > 0.8);
+    assert_true(prefix_index_share(&b, &two, &m) == 0);
     /* The next turn: the same and more. */
-    struct chat_prefix_hashes longer = marks("m", "k", 8000, 6000, 'b');
-    double share = chat_prefix_index_share(&b, &one, &longer);
+    struct prefix_hashes longer = marks("m", "k", 8000, 6000, 'b');
+    double share = prefix_index_share(&b, &one, &longer);
     assert_true(share > 0.6 && share < 0.76);
     /* Another that forks early. */
-    struct chat_prefix_hashes other = marks("m", "k", 6000, 3000, 'c');
-    share = chat_prefix_index_share(&b, &one, &other);
+    struct prefix_hashes other = marks("m", "k", 6000, 3000, 'c');
+    share = prefix_index_share(&b, &one, &other);
     assert_true(share > 0.3 && share < 0.51);
-    chat_prefix_index_free(&b);
+    prefix_index_free(&b);
 }
 
-static uint32_t entries_of(const struct chat_prefix_index *b)
+static uint32_t entries_of(const struct prefix_index *b)
 {
     uint32_t count = 0;
-    for (size_t i = 0; i < CHAT_PREFIX_ENTRIES; i++)
+    for (size_t i = 0; i < PREFIX_ENTRIES; i++)
         count += b->noted[i] != 0;
     return count;
 }
@@ -71,52 +71,52 @@ static uint32_t entries_of(const struct chat_prefix_index *b)
 /* Another prompt's hash, or a later one of the same prompt, takes the entry. */
 static void a_hash_that_lost_its_entry_does_not_hide_those_behind_it(void **state)
 {
-    struct chat_prefix_index b;
-    struct chat_prefix_hashes m;
+    struct prefix_index b;
+    struct prefix_hashes m;
     char key[] = "a";
     (void)state;
     /* Hashes differ from run to run: two of one prompt may have the same entry already. */
     for (;; key[0]++) {
-        chat_prefix_index_init(&b);
+        prefix_index_init(&b);
         m = marks("m", key, 6000, 6000, 0);
-        chat_prefix_index_note(&b, &one, &m);
+        prefix_index_note(&b, &one, &m);
         if (entries_of(&b) == m.count)
             break;
-        chat_prefix_index_free(&b);
+        prefix_index_free(&b);
     }
-    for (size_t i = 0; i < CHAT_PREFIX_ENTRIES; i++) {
+    for (size_t i = 0; i < PREFIX_ENTRIES; i++) {
         uint64_t kept = b.noted[i];
         if (kept == 0)
             continue;
         b.noted[i] = 0;
-        assert_true(chat_prefix_index_share(&b, &one, &m) > 0.8);
+        assert_true(prefix_index_share(&b, &one, &m) > 0.8);
         b.noted[i] = kept;
     }
-    chat_prefix_index_free(&b);
+    prefix_index_free(&b);
 }
 
 static void another_key_or_model_has_other_prefix_hashes(void **state)
 {
-    struct chat_prefix_index b;
+    struct prefix_index b;
     (void)state;
-    chat_prefix_index_init(&b);
-    struct chat_prefix_hashes m = marks("m", "k", 6000, 6000, 0),
-                              key = marks("m", "other", 6000, 6000, 0),
-                              model = marks("other", "k", 6000, 6000, 0);
-    chat_prefix_index_note(&b, &one, &m);
-    assert_true(chat_prefix_index_share(&b, &one, &key) == 0);
-    assert_true(chat_prefix_index_share(&b, &one, &model) == 0);
-    chat_prefix_index_free(&b);
+    prefix_index_init(&b);
+    struct prefix_hashes m = marks("m", "k", 6000, 6000, 0),
+                         key = marks("m", "other", 6000, 6000, 0),
+                         model = marks("other", "k", 6000, 6000, 0);
+    prefix_index_note(&b, &one, &m);
+    assert_true(prefix_index_share(&b, &one, &key) == 0);
+    assert_true(prefix_index_share(&b, &one, &model) == 0);
+    prefix_index_free(&b);
 }
 
 static void control_tokens_are_not_the_text_that_spells_them(void **state)
 {
     struct sample s;
-    struct chat_prefix_hashes control, text;
+    struct prefix_hashes control, text;
     (void)state;
-    chat_prefix_hashes_make(&control, lr_str_z("m"), lr_str_z("k"), make(&s, 6000, 6000, 0));
+    prefix_hashes_make(&control, lr_str_z("m"), lr_str_z("k"), make(&s, 6000, 6000, 0));
     s.segments[0].control = 0;
-    chat_prefix_hashes_make(&text, lr_str_z("m"), lr_str_z("k"), &s.prompt);
+    prefix_hashes_make(&text, lr_str_z("m"), lr_str_z("k"), &s.prompt);
     assert_int_equal(control.count, text.count);
     assert_true(control.at[0].digest != text.at[0].digest);
 }
@@ -124,17 +124,17 @@ static void control_tokens_are_not_the_text_that_spells_them(void **state)
 static void
 the_longest_prompts_keep_within_the_limit_of_hashes_and_short_ones_have_none(void **state)
 {
-    struct chat_prefix_hashes m;
+    struct prefix_hashes m;
     uint32_t *ids = calloc(1 << 20, sizeof(*ids));
     struct chat_prompt prompt = {.ids = ids, .id_count = 1 << 20};
     (void)state;
     assert_non_null(ids);
-    chat_prefix_hashes_make(&m, lr_str_z("m"), lr_str_z("k"), &prompt);
-    assert_int_equal(m.count, CHAT_PREFIX_HASHES_MAX);
-    assert_true(m.at[CHAT_PREFIX_HASHES_MAX - 1].bytes > 131072 * 4);
+    prefix_hashes_make(&m, lr_str_z("m"), lr_str_z("k"), &prompt);
+    assert_int_equal(m.count, PREFIX_HASHES_MAX);
+    assert_true(m.at[PREFIX_HASHES_MAX - 1].bytes > 131072 * 4);
     prompt.id_count = 63;
-    assert_false(chat_has_prefixes(&prompt));
-    chat_prefix_hashes_make(&m, lr_str_z("m"), lr_str_z("k"), &prompt);
+    assert_false(prefix_fits(&prompt));
+    prefix_hashes_make(&m, lr_str_z("m"), lr_str_z("k"), &prompt);
     assert_int_equal(m.count, 0);
     free(ids);
 }

@@ -1,4 +1,4 @@
-#include "chat/prefix_index.h"
+#include "prefix/index.h"
 
 #include <stdlib.h>
 
@@ -15,12 +15,12 @@ static uint64_t mix(uint64_t a, uint64_t b)
     return h ^ h >> 32;
 }
 
-void chat_prefix_index_init(struct chat_prefix_index *index)
+void prefix_index_init(struct prefix_index *index)
 {
-    index->noted = calloc(CHAT_PREFIX_ENTRIES, sizeof(*index->noted));
+    index->noted = calloc(PREFIX_ENTRIES, sizeof(*index->noted));
 }
 
-void chat_prefix_index_free(struct chat_prefix_index *index)
+void prefix_index_free(struct prefix_index *index)
 {
     free(index->noted);
     index->noted = NULL;
@@ -29,14 +29,14 @@ void chat_prefix_index_free(struct chat_prefix_index *index)
 /* ---- hashes ---- */
 
 struct walk {
-    struct chat_prefix_hashes *out;
+    struct prefix_hashes *out;
     uint64_t digest, done, next; /* bytes */
 };
 
 /* Takes a piece of the prompt in, with a hash at each position that lies in the piece. */
 static void prefix_index_add(struct walk *w, struct lr_str text, bool is_control)
 {
-    while (text.len > 0 && w->out->count < CHAT_PREFIX_HASHES_MAX) {
+    while (text.len > 0 && w->out->count < PREFIX_HASHES_MAX) {
         uint64_t room = w->next - w->done;
         struct lr_str piece = lr_str_sub(text, 0, room < text.len ? (size_t)room : text.len);
         w->digest = mix(w->digest + (is_control ? 1 : 0), lr_hash(piece));
@@ -56,13 +56,13 @@ static uint64_t bytes_of(const struct chat_prompt *prompt)
     return prompt->ids != NULL ? prompt->id_count * sizeof(*prompt->ids) : prompt->bytes;
 }
 
-bool chat_has_prefixes(const struct chat_prompt *prompt)
+bool prefix_fits(const struct chat_prompt *prompt)
 {
     return bytes_of(prompt) >= FIRST_STEP;
 }
 
-void chat_prefix_hashes_make(struct chat_prefix_hashes *out, struct lr_str model,
-                             struct lr_str scope, const struct chat_prompt *prompt)
+void prefix_hashes_make(struct prefix_hashes *out, struct lr_str model, struct lr_str scope,
+                        const struct chat_prompt *prompt)
 {
     struct walk w = {out, mix(lr_hash(model), lr_hash(scope)), 0, FIRST_STEP};
 
@@ -84,13 +84,13 @@ static uint64_t prefix_index_name_of(const void *place, uint64_t digest)
     return mix(digest, (uint64_t)(uintptr_t)place) | 1; /* 0 stands for nothing */
 }
 
-static uint64_t *entry_of(const struct chat_prefix_index *index, uint64_t name)
+static uint64_t *entry_of(const struct prefix_index *index, uint64_t name)
 {
-    return &index->noted[(name >> 1) % CHAT_PREFIX_ENTRIES];
+    return &index->noted[(name >> 1) % PREFIX_ENTRIES];
 }
 
-void chat_prefix_index_note(struct chat_prefix_index *index, const void *place,
-                            const struct chat_prefix_hashes *hashes)
+void prefix_index_note(struct prefix_index *index, const void *place,
+                       const struct prefix_hashes *hashes)
 {
     for (uint32_t i = 0; index->noted != NULL && i < hashes->count; i++) {
         uint64_t name = prefix_index_name_of(place, hashes->at[i].digest);
@@ -98,8 +98,8 @@ void chat_prefix_index_note(struct chat_prefix_index *index, const void *place,
     }
 }
 
-double chat_prefix_index_share(const struct chat_prefix_index *index, const void *place,
-                               const struct chat_prefix_hashes *hashes)
+double prefix_index_share(const struct prefix_index *index, const void *place,
+                          const struct prefix_hashes *hashes)
 {
     uint64_t bytes = 0;
     uint32_t missing = 0; /* in a row: a single one may have lost its entry to another hash */
