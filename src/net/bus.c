@@ -194,6 +194,8 @@ void net_bus_send(struct net_bus *bus)
     *slot = copy;
     send_each(bus, LETTER_EVENT, lr_buf_z(&bus->text));
     (void)pthread_mutex_unlock(&bus->lock);
+    if (bus->on_send != NULL)
+        bus->on_send(bus->on_send_arg);
 }
 
 const char *net_bus_kept(const struct net_bus *bus, uint64_t number)

@@ -30,6 +30,9 @@ struct net_bus {
     /* Asked once a second for each subscriber, on its loop.  NULL: everybody may. */
     bool (*may_listen)(void *arg, struct net_request *req);
     void *arg;
+    /* Called after each event that is kept, by its sender.  NULL: nobody. */
+    void (*on_send)(void *arg);
+    void *on_send_arg;
 };
 
 void net_bus_init(struct net_bus *bus);

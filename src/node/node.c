@@ -148,9 +148,16 @@ static void tell_confinement(const struct node *node)
 
 /* ---- modules ---- */
 
+static void on_event(void *models)
+{
+    node_changed(models);
+}
+
 static void make_modules(struct node *node, struct net_loop *loop)
 {
     const struct lr_settings *s = node->settings;
+    node->events.on_send = on_event;
+    node->events.on_send_arg = &node->models;
     node->models = (struct node_models){
         .loop = loop,
         .events = &node->events,
@@ -254,6 +261,7 @@ void node_destroy(struct node *node)
     net_server_destroy(node->server);
     net_bus_free(&node->events);
     node_storage_close(&node->storage);
+    node_changes_close(&node->models);
     node_engines_free(&node->engines);
     node_counts_close(&node->models.counts);
     node_pools_free(&node->models.pools);

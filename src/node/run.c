@@ -112,6 +112,7 @@ static void on_stop_signal(void *arg)
     run->state = DRAINING;
     net_service_stopping();
     models->is_draining = true;
+    node_changed(models);
     run->drain_began_ms = node_now(models);
     lr_log_info(NULL, "node.drain requests=%u", models->generations.used);
     if (limit_ms != 0)

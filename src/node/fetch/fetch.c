@@ -1,9 +1,12 @@
 /* node/fetch/fetch.c - see node/fetch/fetch.h.
  *
- * A download is looked at by timer, so no callback crosses threads.
+ * A download's threads post to the node's loop when something has changed; there a job looks at
+ * its download.  So it is with a change of the models, and with the end of a pause after a
+ * failure.
  */
 #include "node/fetch/fetch.h"
 
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -16,7 +19,17 @@
 #include "node/models/models.h"
 #include "wire/fleet.h"
 
-enum { LOOK_MS = 200, FILES_MAX = 512 };
+enum { FILES_MAX = 512 };
+
+struct node_fetch {
+    struct node_storage *storage; /* borrowed: its owner */
+    struct node_watcher watcher;  /* of the models: a revision waits for them */
+    struct net_timer *timer;      /* the next look that needs no change; NULL: there is none */
+    struct hub_downloads *downloads; /* NULL before the first one */
+    struct node_fetch_job *jobs;
+    atomic_bool is_posted; /* a look is on its way to the loop */
+    bool is_closed;        /* and that look frees this */
+};
 
 #define TO(name) LR_STATE(NODE_FETCH_##name)
 static const struct lr_machine machine = {
@@ -94,15 +107,37 @@ static void wait_and_retry(struct node_fetch *f, struct node_fetch_job *job,
                     job->manifest->revision, why->text);
 }
 
+static void fetch_on_timer(void *arg);
+
+/* The jobs are looked at then, or earlier. */
+static void look_in(struct node_fetch *f, uint64_t ms)
+{
+    net_timer_stop(f->timer);
+    f->timer = net_timer_start(f->storage->models->loop, ms, 0, fetch_on_timer, f);
+}
+
+static void on_posted(void *arg);
+
+/* Thread: any. */
+static void on_change(void *arg, struct hub_download *download)
+{
+    struct node_fetch *f = arg;
+    (void)download;
+    if (!atomic_exchange(&f->is_posted, true))
+        net_loop_post(f->storage->models->loop, on_posted, f);
+}
+
 static lr_code begin_download(struct node_fetch *f, struct node_fetch_job *job,
                               const struct hub_filter *filter, struct lr_error *err)
 {
     lr_code code = make_downloads(f, err);
     if (code == LR_OK)
-        code = hub_download_start(f->downloads, job->manifest, job->dir, filter, NULL, NULL,
+        code = hub_download_start(f->downloads, job->manifest, job->dir, filter, on_change, f,
                                   &job->download, err);
-    if (code == LR_OK)
+    if (code == LR_OK) {
         node_fetch_move(job, NODE_FETCH_RUNNING);
+        on_change(f, job->download); /* it may have ended before it was listened to */
+    }
     return code;
 }
 
@@ -233,7 +268,7 @@ static void fetch_finish(struct node_fetch *f, struct node_fetch_job *job,
     bool is_whole = p->state == HUB_DOWNLOAD_DONE && !is_restarting;
     bool starts_anew = p->state == HUB_DOWNLOAD_CANCELLED || is_restarting;
     bool is_revision = strcmp(job->dir, job->home) != 0;
-    hub_download_release(job->download, NULL, NULL);
+    hub_download_release(job->download, on_change, f);
     job->download = NULL;
     if (is_whole && !is_revision)
         complete(f, job);
@@ -287,25 +322,68 @@ static void fetch_look(struct node_fetch *f, struct node_fetch_job *job)
         fetch_finish(f, job, &p);
 }
 
-static void free_job(struct node_fetch_job *job)
+static void free_job(struct node_fetch *f, struct node_fetch_job *job)
 {
-    hub_download_release(job->download, NULL, NULL);
+    hub_download_release(job->download, on_change, f);
     hub_manifest_destroy(job->manifest);
     free(job);
 }
 
-static void fetch_on_timer(void *arg)
+static void look_at_all(struct node_fetch *f)
 {
-    struct node_fetch *f = arg;
+    uint64_t next_ms = UINT64_MAX;
     for (struct node_fetch_job **link = &f->jobs; *link != NULL;) {
         struct node_fetch_job *job = *link;
         fetch_look(f, job);
         if (job->state == NODE_FETCH_OVER) {
             *link = job->next;
-            free_job(job);
-        } else {
-            link = &job->next;
+            free_job(f, job);
+            node_changed(f->storage->models);
+            continue;
         }
+        if (job->state == NODE_FETCH_WAITING && job->breaker.due_ms != 0) {
+            uint64_t wait = node_breaker_wait_ms(&job->breaker, node_now(f->storage->models));
+            next_ms = wait < next_ms ? wait : next_ms;
+        }
+        link = &job->next;
+    }
+    if (next_ms != UINT64_MAX)
+        look_in(f, next_ms);
+}
+
+static void fetch_on_timer(void *arg)
+{
+    struct node_fetch *f = arg;
+    net_timer_stop(f->timer);
+    f->timer = NULL;
+    look_at_all(f);
+}
+
+static void on_posted(void *arg)
+{
+    struct node_fetch *f = arg;
+    if (f->is_closed) {
+        free(f);
+        return;
+    }
+    atomic_store(&f->is_posted, false); /* what changes from now on posts again */
+    look_at_all(f);
+}
+
+static void on_models(void *arg)
+{
+    look_at_all(arg);
+}
+
+void node_fetch_tell(struct node_fetch *fetch)
+{
+    struct hub_progress p;
+    for (struct node_fetch_job *job = fetch->jobs; job != NULL; job = job->next) {
+        if (job->download == NULL)
+            continue;
+        hub_download_progress(job->download, &p);
+        if (p.state == HUB_DOWNLOAD_RUNNING)
+            tell_progress(fetch, job, &p);
     }
 }
 
@@ -348,6 +426,7 @@ static void follow(struct node_fetch *f, struct node_fetch_job *job,
         node_fetch_move(job, NODE_FETCH_RESTARTING);
     else if (job->state == NODE_FETCH_STOPPING) /* and cancelled: it begins anew */
         node_fetch_move(job, NODE_FETCH_RUNNING);
+    look_in(f, 0);
 }
 
 void node_fetch_take(struct node_fetch *fetch, struct hub_manifest *manifest,
@@ -381,6 +460,7 @@ static void abandon(struct node_fetch *f, struct node_fetch_job *job)
 {
     if (job->state == NODE_FETCH_STOPPING || job->state == NODE_FETCH_OVER)
         return;
+    look_in(f, 0);
     node_breaker_succeeded(&job->breaker);
     lr_log_info(NULL, "fetch.given_up model=%s dir=%s", job->manifest->id, job->dir);
     if (job->download == NULL) {
@@ -492,7 +572,8 @@ struct node_fetch *node_fetch_create(struct node_storage *storage)
 {
     struct node_fetch *f = net_alloc(sizeof(*f));
     f->storage = storage;
-    f->timer = net_timer_start(storage->models->loop, LOOK_MS, LOOK_MS, fetch_on_timer, f);
+    f->watcher = (struct node_watcher){.fn = on_models, .arg = f};
+    node_changes_watch(storage->models, &f->watcher);
     return f;
 }
 
@@ -500,12 +581,15 @@ void node_fetch_destroy(struct node_fetch *fetch)
 {
     if (fetch == NULL)
         return;
+    node_changes_unwatch(&fetch->watcher);
     net_timer_stop(fetch->timer);
     hub_downloads_destroy(fetch->downloads);
     while (fetch->jobs != NULL) {
         struct node_fetch_job *job = fetch->jobs;
         fetch->jobs = job->next;
-        free_job(job);
+        free_job(fetch, job);
     }
-    free(fetch);
+    fetch->is_closed = true; /* no thread uses it any more; a look that was posted frees it */
+    if (!atomic_load(&fetch->is_posted))
+        free(fetch);
 }

@@ -61,13 +61,6 @@ struct node_fetch_job {
     struct node_breaker breaker;   /* of downloads that failed */
 };
 
-struct node_fetch {
-    struct node_storage *storage; /* borrowed: its owner */
-    struct net_timer *timer;
-    struct hub_downloads *downloads; /* NULL before the first one */
-    struct node_fetch_job *jobs;
-};
-
 /* The only function that changes the state.  An illegal move ends the job; a router that still
  * has the model gives its manifest again. */
 void node_fetch_move(struct node_fetch_job *job, enum node_fetch_state state);
@@ -88,6 +81,8 @@ void node_fetch_review(struct node_fetch *fetch, const char *router,
 /* Gives it up.  True when nothing of it runs any more: call again until then. */
 bool node_fetch_stop(struct node_fetch *fetch, const char *id);
 
+/* Once a second: how far each download is becomes the reason of its model's state. */
+void node_fetch_tell(struct node_fetch *fetch);
 /* "download": {...} of a model that is being fetched; nothing for others. */
 void node_fetch_put(struct lr_json_writer *w, const struct node_model *model);
 

@@ -18,17 +18,15 @@
 #include "node/models/models.h"
 #include "node/workers/counter.h"
 
-enum { LOOK_MS = 20 };
-
 struct purge {
     uv_work_t work;
     struct node_storage *storage;
     struct node_model *model; /* is_purging: it stays until we forget it */
     struct net_request *req;
-    struct net_timer *timer;
-    char dir[LR_PATH_MAX];      /* real */
-    char root[LR_PATH_MAX];     /* real */
-    char incoming[LR_PATH_MAX]; /* a revision of it that was on its way */
+    struct node_watcher watcher; /* of the models: until nobody uses the files */
+    char dir[LR_PATH_MAX];       /* real */
+    char root[LR_PATH_MAX];      /* real */
+    char incoming[LR_PATH_MAX];  /* a revision of it that was on its way */
     struct lr_error error;
 };
 
@@ -131,8 +129,7 @@ static void purge_look(void *arg)
     node_counter_end(p->model);
     if (has_process(p->model) || is_fetched)
         return;
-    net_timer_stop(p->timer);
-    p->timer = NULL;
+    node_changes_unwatch(&p->watcher);
     p->work.data = p;
     int status =
         uv_queue_work(net_loop_uv(p->model->models->loop), &p->work, remove_files, on_removed);
@@ -184,6 +181,8 @@ lr_code node_storage_purge(struct node_model *m, struct net_request *req, struct
     for (struct node_model *o = m->models->first; o != NULL; o = o->next)
         o->is_purging |= o == m || shares_folder(o, m);
     node_model_unload(m, "its files are deleted");
-    p->timer = net_timer_start(m->models->loop, 0, LOOK_MS, purge_look, p);
+    p->watcher = (struct node_watcher){.fn = purge_look, .arg = p};
+    node_changes_watch(m->models, &p->watcher);
+    node_changed(m->models);
     return LR_OK;
 }

@@ -63,6 +63,7 @@ struct node_model *node_storage_name(struct node_storage *storage, const char *i
     while (*link != NULL)
         link = &(*link)->next;
     *link = m;
+    node_changed(storage->models);
     return m;
 }
 
@@ -95,6 +96,7 @@ static void resolve(struct node_model *m)
         lr_log_warn(NULL, "model.not_ready model=%s reason=%s", m->id, m->reason);
         return;
     }
+    node_changed(m->models);
     if (m->state == NODE_MODEL_ABSENT || m->state == NODE_MODEL_FAILED)
         node_model_move(m, NODE_MODEL_PRESENT, NULL);
 }
@@ -228,6 +230,7 @@ struct node_model *node_storage_add(struct node_storage *storage, const char *id
     if (code == LR_OK)
         code = model_fingerprint(m->descriptor, m->weights, &err);
     m->described++;
+    node_changed(storage->models);
     if (code == LR_OK) {
         resolve(m);
     } else {
@@ -377,6 +380,7 @@ static bool has_changed(struct node_model *m)
 
 void node_storage_watch(struct node_storage *storage)
 {
+    node_fetch_tell(storage->fetch);
     for (struct node_model *m = storage->models->first; m != NULL; m = m->next) {
         if (!is_watched(storage, m) || !has_changed(m))
             continue;
@@ -423,6 +427,7 @@ void node_storage_forget(struct node_model *model)
     while (*link != model)
         link = &(*link)->next;
     *link = model->next;
+    node_changed(model->models);
     free_model(model);
 }
 

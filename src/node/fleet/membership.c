@@ -20,7 +20,7 @@
 
 enum {
     HEARTBEAT_MS = 1000,
-    LOOK_MS = 100, /* a change of state is told this soon */
+    SPACING_MS = 20, /* between two words to a router: many changes are one heartbeat */
     CALL_MS = 4000,
     JOIN_MS = 10000, /* the router calls back before it answers a join */
     BODY_BYTES = 32 << 20,
@@ -44,7 +44,8 @@ struct node_membership {
     const char *router; /* URL; NULL: none */
     struct net_client *client;
     struct node_registry *registry;
-    struct net_timer *timer;
+    struct node_watcher watcher; /* of the models: routers hear of a change at once */
+    struct net_timer *timer;     /* the next word to a router is due */
     uint16_t port;
     struct identity identity;
     char token[128]; /* "": none was given */
@@ -159,6 +160,7 @@ void node_membership_destroy(struct node_membership *membership)
 {
     if (membership == NULL)
         return;
+    node_changes_unwatch(&membership->watcher);
     net_timer_stop(membership->timer);
     node_registry_destroy(membership->registry);
     net_client_destroy(membership->client);
@@ -394,10 +396,13 @@ static void on_join_refused(struct node_peer *peer, const struct net_reply *repl
         say_refused(peer, reply);
 }
 
+static void speak_to_all(struct node_membership *membership);
+
 static void membership_on_reply(void *arg, const struct lr_error *err,
                                 const struct net_reply *reply)
 {
     struct node_peer *peer = arg;
+    struct node_membership *membership = peer->membership;
     peer->call = NULL;
     if (err != NULL) {
         /* Unreachable: the next heartbeat tries again; it may not have noticed we are gone. One
@@ -405,7 +410,7 @@ static void membership_on_reply(void *arg, const struct lr_error *err,
          * and a router that restarts answers again.  A node that leaves does not care. */
         if (answers(peer))
             node_peer_move(peer, NODE_PEER_SILENT);
-        else if (!peer->membership->models->is_draining)
+        else if (!membership->models->is_draining)
             say_trouble(peer, peer->word == NODE_PEER_JOIN ? "join" : "heartbeat", err->text);
     } else if (reply->status == 200) {
         on_accepted(peer, reply);
@@ -415,6 +420,7 @@ static void membership_on_reply(void *arg, const struct lr_error *err,
         node_peer_move(peer, NODE_PEER_STRANGER);
         peer->next_ms = 0; /* it does not know us: join at once */
     }
+    speak_to_all(membership);
 }
 
 static void speak(struct node_peer *peer)
@@ -444,29 +450,48 @@ static void speak(struct node_peer *peer)
         say_trouble(peer, "call", err.text);
 }
 
-static void look_after(struct node_peer *peer, uint64_t now, uint64_t models, uint64_t states)
+/* Speaks if a word is due; otherwise, when one will be.  UINT64_MAX: the answer that the node
+ * waits for decides. */
+static uint64_t look_after(struct node_peer *peer, uint64_t now, uint64_t models,
+                           uint64_t states)
 {
     if (peer->call != NULL)
-        return;
+        return UINT64_MAX;
     bool changed = node_peer_is_joined(peer) && states != peer->told_signature;
-    if (now < peer->next_ms && !changed)
-        return;
+    uint64_t due = changed ? 0 : peer->next_ms;
+    due = due > peer->spoke_ms + SPACING_MS ? due : peer->spoke_ms + SPACING_MS;
+    if (now < due)
+        return due;
     peer->word = node_peer_next(peer, models != peer->told_models);
     peer->telling_models = models;
     peer->told_signature = states;
+    peer->spoke_ms = now;
     peer->next_ms = now + HEARTBEAT_MS;
     speak(peer);
+    return peer->call != NULL ? UINT64_MAX : peer->next_ms;
 }
 
 static void membership_on_timer(void *arg)
 {
-    struct node_membership *membership = arg;
-    uint64_t now = node_now(membership->models);
+    speak_to_all(arg);
+}
+
+static void speak_to_all(struct node_membership *membership)
+{
+    uint64_t now = node_now(membership->models), next = UINT64_MAX;
     uint64_t models = node_report_signature(membership->models, false),
              states = node_report_signature(membership->models, true);
-    for (size_t i = 0; i < PEERS_MAX; i++)
-        if (membership->peers[i].router[0] != '\0')
-            look_after(&membership->peers[i], now, models, states);
+    for (size_t i = 0; i < PEERS_MAX; i++) {
+        if (membership->peers[i].router[0] == '\0')
+            continue;
+        uint64_t due = look_after(&membership->peers[i], now, models, states);
+        next = due < next ? due : next;
+    }
+    net_timer_stop(membership->timer);
+    membership->timer = next == UINT64_MAX
+                            ? NULL
+                            : net_timer_start(membership->models->loop, next - now, 0,
+                                              membership_on_timer, membership);
 }
 
 void node_membership_start(struct node_membership *membership, uint16_t port)
@@ -479,8 +504,9 @@ void node_membership_start(struct node_membership *membership, uint16_t port)
         url.len--;
     (void)add_peer(membership, url);
     recall_routers(membership);
-    membership->timer =
-        net_timer_start(membership->models->loop, 1, LOOK_MS, membership_on_timer, membership);
+    membership->watcher = (struct node_watcher){.fn = membership_on_timer, .arg = membership};
+    node_changes_watch(membership->models, &membership->watcher);
+    speak_to_all(membership);
 }
 
 bool node_membership_has_told(const struct node_membership *membership)
@@ -514,5 +540,5 @@ void node_membership_hurry(struct node_membership *membership)
 {
     for (size_t i = 0; i < PEERS_MAX; i++)
         membership->peers[i].next_ms = 0;
-    membership_on_timer(membership);
+    speak_to_all(membership);
 }

@@ -49,6 +49,7 @@ struct node_peer {
     enum node_peer_word word; /* of that call, or of the last one */
     char trouble[200];        /* what was said last about it; "": none */
     uint64_t next_ms;         /* the next word is due */
+    uint64_t spoke_ms;        /* the last word was sent; 0: none was */
     uint64_t told_signature;  /* of the models and states that were told */
     uint64_t told_models;     /* of the models alone */
     uint64_t telling_models;  /* the same once the join under way is answered */

@@ -1,6 +1,8 @@
 /* node/fleet/registry.c - see node/fleet/registry.h.
  *
- * One question at a time goes to a router: the list, then manifest by manifest.
+ * One question at a time goes to a router: the list, then manifest by manifest.  The next
+ * router is asked when an answer to a heartbeat has news, when a question is answered, and when
+ * the pause after a failure ends.
  */
 #include "node/fleet/registry.h"
 
@@ -16,7 +18,6 @@
 #include "wire/reply.h"
 
 enum {
-    LOOK_MS = 200,
     AGAIN_MS = 2000, /* after a router that did not answer */
     CALL_MS = 10000,
     LIST_BYTES = 16 << 20,
@@ -31,7 +32,7 @@ struct node_registry {
     const char *secret;
     struct node_source *sources; /* of the routers that were heard */
     struct node_source *asked;   /* whom `call` goes to */
-    struct net_timer *timer;
+    struct net_timer *timer;     /* the end of a pause; NULL: nobody pauses */
     struct net_call *call;
     struct lr_arena arena;     /* of `list` and `wanted` */
     struct wire_registry list; /* being looked at */
@@ -156,6 +157,7 @@ static bool registry_read_list(struct node_registry *r, struct lr_str text)
 
 static void registry_on_reply(void *arg, const struct lr_error *err,
                               const struct net_reply *reply);
+static void ask_next(struct node_registry *r);
 
 /* The whole list is asked for again, a little later. */
 static void ask_again(struct node_registry *r)
@@ -223,18 +225,35 @@ static void registry_on_reply(void *arg, const struct lr_error *err,
         r->wanted = NULL;
         r->asked->seen = r->list.version;
     }
+    ask_next(r);
 }
 
 static void registry_on_timer(void *arg)
 {
     struct node_registry *r = arg;
+    net_timer_stop(r->timer);
+    r->timer = NULL;
+    ask_next(r);
+}
+
+/* Asks the first router that has news. */
+static void ask_next(struct node_registry *r)
+{
+    uint64_t now = node_now(r->models), pause_ms = UINT64_MAX;
     for (struct node_source *source = r->sources;
          source != NULL && r->call == NULL && !r->models->is_draining; source = source->next) {
-        if (source->heard == source->seen || node_now(r->models) < source->ask_ms)
-            continue;
-        r->asked = source;
-        registry_ask(r, (struct lr_str){0});
+        if (source->heard != source->seen && now >= source->ask_ms) {
+            r->asked = source;
+            registry_ask(r, (struct lr_str){0});
+        }
+        if (r->call == NULL && source->heard != source->seen && source->ask_ms > now &&
+            source->ask_ms - now < pause_ms)
+            pause_ms = source->ask_ms - now;
     }
+    if (r->call != NULL || pause_ms == UINT64_MAX)
+        return; /* the answer leads here again, or there is nothing to ask */
+    net_timer_stop(r->timer);
+    r->timer = net_timer_start(r->models->loop, pause_ms, 0, registry_on_timer, r);
 }
 
 /* ---- hearing ---- */
@@ -256,9 +275,10 @@ void node_registry_heard(struct node_registry *registry, struct node_source *sou
         source->heard = reply->registry_version;
     if (reply->node_id.len != 0)
         source->seen = 0; /* a join: a router that was restarted counts anew */
+    ask_next(registry);
 }
 
-void node_registry_forget(struct node_registry *registry, struct node_source *source)
+static void remove_source(struct node_registry *registry, struct node_source *source)
 {
     struct node_source **link = &registry->sources;
     while (*link != NULL && *link != source)
@@ -274,6 +294,12 @@ void node_registry_forget(struct node_registry *registry, struct node_source *so
     lr_strmap_free(&source->generations);
 }
 
+void node_registry_forget(struct node_registry *registry, struct node_source *source)
+{
+    remove_source(registry, source);
+    ask_next(registry);
+}
+
 /* ---- life ---- */
 
 struct node_registry *node_registry_create(struct node_storage *storage,
@@ -285,7 +311,6 @@ struct node_registry *node_registry_create(struct node_storage *storage,
     r->client = client;
     r->secret = secret;
     lr_arena_init(&r->arena, 256 << 20);
-    r->timer = net_timer_start(r->models->loop, LOOK_MS, LOOK_MS, registry_on_timer, r);
     return r;
 }
 
@@ -295,7 +320,7 @@ void node_registry_destroy(struct node_registry *registry)
         return;
     net_timer_stop(registry->timer);
     while (registry->sources != NULL)
-        node_registry_forget(registry, registry->sources);
+        remove_source(registry, registry->sources);
     lr_arena_free(&registry->arena);
     free(registry);
 }

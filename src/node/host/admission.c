@@ -439,6 +439,7 @@ static void on_probe_exit(void *arg, const char *how)
     uint32_t pool = p->pool;
     uint64_t limit = p->limit;
     model->probe = NULL;
+    node_changed(model->models);
     if (has_need) {
         model->need = p->answer.need;
         model->has_need = true;

@@ -183,6 +183,7 @@ static void on_exit_of_process(void *arg, const char *how)
         free(c);
         return;
     }
+    node_changed(c->model->models);
     (void)lr_fail(&err, LR_INTERNAL, "the engine %s when it counted tokens", how);
     if (was_asked && (c->first->has_start || c->first->req == NULL))
         counter_finish(c, 0, &err);

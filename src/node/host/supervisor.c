@@ -335,6 +335,7 @@ static void on_exit_of(void *arg, const char *how)
     free(w);
     node_model_pump(model);
     node_admit_waiting(models);
+    node_changed(models);
 }
 
 void node_replica_lost(struct node_replica *replica, bool was_loading, bool was_busy,

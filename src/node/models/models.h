@@ -10,6 +10,7 @@
 #include "net/bus.h"
 #include "net/loop.h"
 #include "node/models/batch.h"
+#include "node/models/changes.h"
 #include "node/models/counts.h"
 #include "node/models/device_refresh.h"
 #include "node/models/devices.h"
@@ -55,6 +56,7 @@ struct node_models {
     struct node_device_refresh refresh; /* of the devices that Vulkan lists */
     struct lr_slots generations;        /* struct node_generation by its id */
     uint64_t next_seq;                  /* of generations, in order of arrival */
+    struct node_changes changes;        /* watched by modules that wait for one */
     struct node_batch batch;            /* answers that wait for the end of a read */
     struct lr_buf scratch;              /* one frame being encoded */
     struct prefix_index prefixes;       /* of workers; made when first needed */

@@ -29,6 +29,7 @@ void node_replica_move(struct node_replica *replica, enum node_replica_state sta
     replica->state = state;
     if (state == NODE_REPLICA_EMPTY)
         replica->is_yielding = false;
+    node_changed(replica->model->models);
     node_model_follow(replica->model, reason);
 }
 
