@@ -10,19 +10,6 @@
 
 enum { MOST_FILES = HUB_MANIFEST_FILES_MAX, PROGRESS_MS = 1000 };
 
-static lr_code make_client(const struct lr_settings *s, struct hub_client *client,
-                           struct lr_error *err)
-{
-    const char *hosts[HUB_HOSTS_MAX];
-    size_t count = lr_settings_list_count(s, "hub-host");
-    if (count > HUB_HOSTS_MAX)
-        return lr_fail(err, LR_INVALID_ARGUMENT, "--hub-host names more than %d hosts",
-                       HUB_HOSTS_MAX);
-    for (size_t i = 0; i < count; i++)
-        hosts[i] = lr_settings_list_item(s, "hub-host", i);
-    return hub_client_init(client, hosts, count, err);
-}
-
 /* ---- debug manifest ---- */
 
 static struct lr_str debug_fetch_setting(const struct lr_settings *s, const char *name)
@@ -57,7 +44,7 @@ static lr_code run_manifest(const struct lr_settings *s, struct lr_error *err)
         !hub_format_find(debug_fetch_setting(s, "format"), &in.request.format))
         return lr_fail(err, LR_INVALID_ARGUMENT, "--format is safetensors or gguf");
     lr_buf_init(&list, HUB_SUPPORTED_BYTES_MAX);
-    lr_code code = make_client(s, &client, err);
+    lr_code code = hub_client_read(&client, s, err);
     if (code == LR_OK && path != NULL)
         code = lr_file_read_buf(path, &list, err);
     if (code == LR_OK)
@@ -202,7 +189,7 @@ static lr_code fetch(const struct lr_settings *s, const struct hub_manifest *man
         .attempts = (uint32_t)lr_settings_int(s, "attempts"),
         .backoff_ms = (uint32_t)lr_settings_ms(s, "backoff"),
         .disk_reserve = lr_settings_size(s, "disk-reserve")};
-    lr_code code = make_client(s, &client, err);
+    lr_code code = hub_client_read(&client, s, err);
     client.stall_ms = (uint32_t)lr_settings_ms(s, "stall");
     if (code == LR_OK)
         code = hub_downloads_create(&client, &options, &downloads, err);

@@ -78,3 +78,15 @@ lr_code hub_client_init(struct hub_client *client, const char *const *hosts, siz
     lr_code code = hub_policy_init(&client->policy, env("HF_ENDPOINT"), hosts, host_count, err);
     return code == LR_OK ? find_token(client, err) : code;
 }
+
+lr_code hub_client_read(struct hub_client *client, const struct lr_settings *settings,
+                        struct lr_error *err)
+{
+    const char *hosts[HUB_HOSTS_MAX + 1]; /* the policy refuses one too many */
+    size_t count = lr_settings_list_count(settings, "hub-host");
+    if (count > HUB_HOSTS_MAX + 1)
+        count = HUB_HOSTS_MAX + 1;
+    for (size_t i = 0; i < count; i++)
+        hosts[i] = lr_settings_list_item(settings, "hub-host", i);
+    return hub_client_init(client, hosts, count, err);
+}

@@ -8,6 +8,7 @@
 #ifndef HUB_CLIENT_H
 #define HUB_CLIENT_H
 
+#include "base/settings.h"
 #include "hub/url.h"
 
 struct hub_client {
@@ -24,5 +25,8 @@ struct hub_client {
  * INVALID_ARGUMENT names the malformed variable. */
 LR_MUST_USE lr_code hub_client_init(struct hub_client *client, const char *const *hosts,
                                     size_t host_count, struct lr_error *err);
+/* The same with the names of the setting hub-host. */
+LR_MUST_USE lr_code hub_client_read(struct hub_client *client,
+                                    const struct lr_settings *settings, struct lr_error *err);
 
 #endif

@@ -123,8 +123,10 @@ lr_code hub_policy_init(struct hub_policy *policy, const char *endpoint,
         policy->named[policy->named_count++] = url.host;
     for (size_t i = 0; i < host_count; i++) {
         if (policy->named_count == HUB_HOSTS_MAX)
-            return lr_fail(err, LR_INVALID_ARGUMENT, "hub-host names more than %d hosts",
-                           HUB_HOSTS_MAX - 1);
+            return lr_fail(err, LR_INVALID_ARGUMENT,
+                           "hub-host and HF_ENDPOINT name more than %d hosts: a longer list "
+                           "cannot be checked for each URL",
+                           HUB_HOSTS_MAX);
         if (!parse_authority(lr_str_z(hosts[i]), &policy->named[policy->named_count++]))
             return lr_fail(err, LR_INVALID_ARGUMENT,
                            "hub-host is \"%.200s\"; a name like cdn.example.com or "

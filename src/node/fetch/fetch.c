@@ -59,18 +59,10 @@ void node_fetch_move(struct node_fetch_job *job, enum node_fetch_state state)
 
 static lr_code make_downloads(struct node_fetch *f, struct lr_error *err)
 {
-    const char *hosts[HUB_HOSTS_MAX];
     struct hub_client client;
-    const struct lr_settings *s = f->storage->settings;
-    size_t count = lr_settings_list_count(s, "hub-host");
     if (f->downloads != NULL)
         return LR_OK;
-    if (count > HUB_HOSTS_MAX)
-        return lr_fail(err, LR_INVALID_ARGUMENT, "hub-host names more than %d hosts",
-                       HUB_HOSTS_MAX);
-    for (size_t i = 0; i < count; i++)
-        hosts[i] = lr_settings_list_item(s, "hub-host", i);
-    lr_code code = hub_client_init(&client, hosts, count, err);
+    lr_code code = hub_client_read(&client, f->storage->settings, err);
     return code == LR_OK ? hub_downloads_create(&client, NULL, &f->downloads, err) : code;
 }
 

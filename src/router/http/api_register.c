@@ -27,7 +27,7 @@ enum {
     AT_ONCE_MAX = 4,
     MANIFEST_BYTES = 16 << 20,
     TEMPLATE_BYTES = 1 << 20,
-    HOSTS_MAX = 16,
+    PUBLISHERS_MAX = 16,
 };
 
 /* Memory, before anybody has loaded it.  0: not known. */
@@ -56,7 +56,7 @@ struct registering {
     pthread_t thread;
     struct hub_client client;
     struct hub_supported *supported;
-    const char *publishers[HOSTS_MAX + 1]; /* NULL-terminated; none: the default */
+    const char *publishers[PUBLISHERS_MAX + 1]; /* NULL-terminated; none: the default */
     enum hub_format hub_format;
     struct lr_error err;
     lr_code code;
@@ -499,14 +499,14 @@ lr_code router_read_supported(const struct lr_settings *s, struct lr_arena *aren
 static lr_code api_register_prepare(struct registering *a, struct lr_error *err)
 {
     const struct lr_settings *s = a->router->settings;
-    const char *hosts[HOSTS_MAX];
-    size_t count = lr_settings_list_count(s, "hub-host");
-    count = count < HOSTS_MAX ? count : HOSTS_MAX;
-    for (size_t i = 0; i < count; i++)
-        hosts[i] = lr_settings_list_item(s, "hub-host", i);
-    lr_code code = hub_client_init(&a->client, hosts, count, err);
+    lr_code code = hub_client_read(&a->client, s, err);
     size_t publishers = lr_settings_list_count(s, "artifact-publisher");
-    for (size_t i = 0; i < publishers && i < HOSTS_MAX; i++)
+    if (code == LR_OK && publishers > PUBLISHERS_MAX)
+        code = lr_fail(err, LR_UNAVAILABLE,
+                       "the router's setting artifact-publisher names %zu publishers, and at "
+                       "most %d are asked",
+                       publishers, PUBLISHERS_MAX);
+    for (size_t i = 0; code == LR_OK && i < publishers; i++)
         a->publishers[i] = lr_settings_list_item(s, "artifact-publisher", i);
     return code == LR_OK
                ? router_read_supported(s, net_request_arena(a->req), &a->supported, err)

@@ -296,6 +296,31 @@ static void a_malformed_setting_names_itself(void **state)
     assert_non_null(strstr(err.text, "hub-host is \"bad host\""));
 }
 
+static void every_host_of_the_setting_is_allowed_or_the_list_is_refused(void **state)
+{
+    static const struct lr_setting row = {.name = "hub-host", .type = LR_SETTING_LIST};
+    const struct lr_setting_table table = {&row, 1};
+    const char *const sixteen[] = {"--hub-host", "h1,h2,h3,h4,h5,h6,h7,h8,h9,h10,h11,h12,h13,"
+                                                 "h14,h15,h16.example.com:81"};
+    const char *const one_more[] = {"--hub-host", "h17"};
+    struct hub_client client;
+    struct lr_settings *settings;
+    struct lr_error err;
+    bool is_named;
+    (void)state;
+    assert_int_equal(lr_settings_create(&table, 1, NULL, &settings, NULL), LR_OK);
+    assert_int_equal(lr_settings_read_args(settings, 2, sixteen, &err), LR_OK);
+    assert_int_equal(hub_client_read(&client, settings, &err), LR_OK);
+    assert_int_equal(hub_policy_check(&client.policy, LR_STR_LIT("http://h16.example.com:81/a"),
+                                      &is_named, &err),
+                     LR_OK);
+    assert_true(is_named);
+    assert_int_equal(lr_settings_read_args(settings, 2, one_more, &err), LR_OK);
+    assert_int_equal(hub_client_read(&client, settings, &err), LR_INVALID_ARGUMENT);
+    assert_non_null(strstr(err.text, "more than 16 hosts"));
+    lr_settings_destroy(settings);
+}
+
 static void the_environment_gives_endpoint_and_token(void **state)
 {
     struct hub_client client;
@@ -342,6 +367,7 @@ int main(void)
         cmocka_unit_test(addresses_that_are_not_public_are_known),
         cmocka_unit_test(every_spelling_of_an_address_is_read),
         cmocka_unit_test(a_malformed_setting_names_itself),
+        cmocka_unit_test(every_host_of_the_setting_is_allowed_or_the_list_is_refused),
         cmocka_unit_test(the_environment_gives_endpoint_and_token),
         cmocka_unit_test(an_address_escapes_what_a_name_holds),
     };
