@@ -23,7 +23,9 @@
  * The "stats" event, one per second.
  * @typedef {{time: string|number, requests_per_second: number, tokens_per_second: number,
  *   first_token_ms: {p50: number|null, p99: number|null}, inter_token_ms: {p50: number|null, p99: number|null},
- *   queue: number, in_flight: number, errors_per_second: number}} Stats
+ *   queue: number, in_flight: number, errors_per_second: number, [series: string]: any}} Stats
+ * A series that has a chart of its own (src/router/figures/figures.def).
+ * @typedef {{series: string, title: {en: string, ja: string}}} ChartRow
  * Of GET /v0/alerts: what is or was wrong, and what to do about it, in the API's words.
  * @typedef {{id: number, kind: string, level: 'warning'|'error', open: boolean, node: string, node_name: string,
  *   subject: string, message: string, advice: string, count: number, first: number, last: number, link: string,
@@ -56,7 +58,7 @@ const lists = {
 };
 
 const empty = () => ({ items: [], error: null, isLoaded: false });
-const noStats = () => ({ points: [], now: null, minute: null });
+const noStats = () => ({ charts: [], points: [], now: null, minute: null });
 const state = {
   link: 'connecting',
   stats: noStats(),
@@ -119,46 +121,48 @@ function stale(name) {
   r.timer = setTimeout(() => read(name), Math.max(0, rest));
 }
 
-/** /v0/stats has a column per figure; points are easier to append to. */
-function toPoints(answer) {
-  const pair = (column, i) => ({ p50: column.p50[i], p99: column.p99[i] });
-  return answer.time.map((time, i) => ({
-    time,
-    requests_per_second: answer.requests_per_second[i],
-    tokens_per_second: answer.tokens_per_second[i],
-    errors_per_second: answer.errors_per_second[i],
-    queue: answer.queue[i],
-    in_flight: answer.in_flight[i],
-    first_token_ms: pair(answer.first_token_ms, i),
-    inter_token_ms: pair(answer.inter_token_ms, i),
-  }));
+/** /v0/stats and /v0/history have a column per figure; points are easier to append to. */
+export function toPoints(answer) {
+  const columns = Object.entries(answer).filter(([, column]) => (column?.p50 ?? column)?.length === answer.time.length);
+  return answer.time.map((_, i) =>
+    Object.fromEntries(
+      columns.map(([name, column]) => [name, column.p50 ? { p50: column.p50[i], p99: column.p99[i] } : column[i]]),
+    ),
+  );
+}
+
+/** The names of the rates of a point, and those of its percentiles. */
+const rates = (point) => Object.keys(point).filter((name) => name.endsWith('_per_second'));
+const spreads = (point) => Object.keys(point).filter((name) => point[name]?.p50 !== undefined);
+
+/** The means of figures over all points, by name: of rates, and of what else is named. */
+export function meansOf(points, ...more) {
+  const names = [...rates(points[0]), ...more];
+  return Object.fromEntries(names.map((name) => [name, points.reduce((sum, p) => sum + p[name], 0) / points.length]));
+}
+
+/** The last percentiles that were measured, by name. */
+export function measuredOf(points) {
+  const last = (name) => points.findLast((p) => p[name].p50 !== null)?.[name] ?? { p50: null, p99: null };
+  return Object.fromEntries(spreads(points[0]).map((name) => [name, last(name)]));
 }
 
 const MINUTE_POINTS = 60 / STEP_S;
-const rates = ['requests_per_second', 'tokens_per_second', 'errors_per_second'];
 
 /** Rates as means over the last minute; of what is measured now and then the last measurement; all else as it is now.
  * A single second says "0 requests" above a busy chart. */
 export function lastMinute(points, now) {
   const last = points.slice(-MINUTE_POINTS);
   if (last.length === 0) return now;
-  const mean = (name) => last.reduce((sum, p) => sum + p[name], 0) / last.length;
-  const measured = (name) =>
-    (now?.[name]?.p50 ?? null) !== null
-      ? now[name]
-      : (last.findLast((p) => p[name].p50 !== null)?.[name] ?? { p50: null, p99: null });
-  return {
-    ...(now ?? last.at(-1)),
-    ...Object.fromEntries(rates.map((name) => [name, mean(name)])),
-    first_token_ms: measured('first_token_ms'),
-    inter_token_ms: measured('inter_token_ms'),
-  };
+  const newest = now ?? last.at(-1);
+  return { ...newest, ...meansOf(last), ...measuredOf([...last, newest]) };
 }
 
 async function readStats() {
   try {
-    const points = toPoints(await api.get(`/v0/stats?step=${STEP_S}`)).slice(-POINTS_KEPT);
-    set('stats', { ...state.stats, points, minute: lastMinute(points, state.stats.now) });
+    const answer = await api.get(`/v0/stats?step=${STEP_S}`);
+    const points = toPoints(answer).slice(-POINTS_KEPT);
+    set('stats', { ...state.stats, charts: answer.charts, points, minute: lastMinute(points, state.stats.now) });
     // Seconds that the stream brought while the router's answer was on its way are not in the answer.
     const end = points.at(-1)?.time ?? 0;
     seconds = seconds.filter((s) => Math.floor(s.time) > end);
@@ -175,13 +179,11 @@ function takeStats(event) {
   let { points } = state.stats;
   seconds.push(now);
   if (seconds.length >= STEP_S) {
-    const mean = (name) => seconds.reduce((sum, s) => sum + s[name], 0) / seconds.length;
-    const point = { ...now };
-    for (const name of [...rates, 'queue', 'in_flight']) point[name] = mean(name);
+    const point = { ...now, ...meansOf(seconds, 'queue', 'in_flight') };
     points = [...points.slice(1 - POINTS_KEPT), point];
     seconds = [];
   }
-  set('stats', { points, now, minute: lastMinute(points, now) });
+  set('stats', { ...state.stats, points, now, minute: lastMinute(points, now) });
   ticks++;
   for (const [name, { everyS }] of Object.entries(lists)) if (ticks % everyS === 0) stale(name);
   dropSilentDownloads();

@@ -1,10 +1,10 @@
-// pages/overview.js - the state of the fleet: six small charts, open alerts, models and nodes.
+// pages/overview.js - the state of the fleet: small charts, open alerts, models and nodes.
 import { html } from 'htm/preact';
 import { useMemo, useState } from 'preact/hooks';
 import { Chart, Legend } from '../lib/chart.js';
 import { clock, dateTime, duration, figure, number } from '../lib/format.js';
-import { t } from '../lib/i18n.js';
-import { useLive, useResource } from '../lib/live.js';
+import { getLang, t } from '../lib/i18n.js';
+import { meansOf, measuredOf, toPoints, useLive, useResource } from '../lib/live.js';
 import { href } from '../lib/route.js';
 import { Badge, Empty, ErrorNote, Icon, Page, usePainted } from '../lib/ui.js';
 import { Alerts } from './alerts.js';
@@ -29,44 +29,28 @@ const cards = [
   { id: 'errors', value: (s) => s.errors_per_second, format: count, tone: 3 },
 ];
 
+/** The card of a figure that the router describes: a rate, or percentiles. */
+const cardOf = ({ series, title }) => ({
+  id: series,
+  title: title[getLang()],
+  value: (s) => (s[series]?.p50 === undefined ? s[series] : s[series].p50),
+  ...(series.endsWith('_ms') && { high: (s) => s[series]?.p99 }),
+  format: series.endsWith('_ms') ? ms : count,
+});
+
 /** Chosen in the tools above the charts; what a browser showed last is not remembered: the page begins live. */
 const ranges = { '15m': 900, '1h': 3600, '24h': 86400, '7d': 7 * 86400 };
 
 /** The columns of /v0/history as the points of a chart. */
-export function historyPoints(h) {
-  const pair = (column, i) => ({ p50: column.p50[i], p99: column.p99[i] });
-  return h.time.map((time, i) => ({
-    time,
-    requests_per_second: h.requests_per_second[i],
-    tokens_per_second: h.tokens_per_second[i],
-    errors_per_second: h.errors_per_second[i],
-    queue: h.queued[i],
-    in_flight: h.running[i],
-    first_token_ms: pair(h.first_token_ms, i),
-    inter_token_ms: pair(h.inter_token_ms, i),
-  }));
-}
+const historyPoints = (h) => toPoints(h).map((p) => ({ ...p, queue: p.queued, in_flight: p.running }));
 
 /** Means over the whole range; of percentiles the last one that was measured. */
-function wholeRange(points) {
-  if (points.length === 0) return null;
-  const mean = (name) => points.reduce((sum, p) => sum + p[name], 0) / points.length;
-  const last = (name) => points.findLast((p) => p[name].p50 !== null)?.[name] ?? { p50: null, p99: null };
-  return {
-    ...points.at(-1),
-    requests_per_second: mean('requests_per_second'),
-    tokens_per_second: mean('tokens_per_second'),
-    errors_per_second: mean('errors_per_second'),
-    queue: mean('queue'),
-    in_flight: mean('in_flight'),
-    first_token_ms: last('first_token_ms'),
-    inter_token_ms: last('inter_token_ms'),
-  };
-}
+const wholeRange = (points) =>
+  points.length === 0 ? null : { ...points.at(-1), ...meansOf(points, 'queue', 'in_flight'), ...measuredOf(points) };
 
 function StatCard({ card, points, figures, windowS, isLive }) {
   const [hover, setHover] = useState(null);
-  const title = t(`overview.${card.id}`);
+  const title = card.title ?? t(`overview.${card.id}`);
   const shown = hover === null ? (figures ?? points.at(-1)) : (points[hover] ?? points.at(-1));
   const value = shown ? card.value(shown) : null;
   const high = shown && card.high ? card.high(shown) : null;
@@ -98,7 +82,7 @@ function StatCard({ card, points, figures, windowS, isLive }) {
 const Choice = ({ label, value, onChange, children }) =>
   html`<span class="inline"><select aria-label=${label} value=${value} onChange=${(e) => onChange(e.currentTarget.value)}>${children}</select></span>`;
 
-/** Six charts, of the last 15 minutes as they happen, or of a longer time, a model or a node from the history. */
+/** Six charts and those that the router names, of the last 15 minutes as they happen, or of a longer time, a model or a node from the history. */
 function Figures() {
   const [wanted, setWanted] = useState({ range: '15m', model: '', node: '' });
   const stats = useLive('stats');
@@ -125,7 +109,7 @@ function Figures() {
           html`<label key=${name}><input type="radio" name="range" value=${name} checked=${wanted.range === name} onChange=${() => set('range')(name)} /><span>${t(`overview.range_${name}`)}</span></label>`,
       )}</fieldset></div></div>
     <${ErrorNote} error=${error} />
-    <div class="stats">${cards.map((card) => html`<${StatCard} key=${card.id} card=${card} points=${points} figures=${figures} windowS=${ranges[wanted.range]} isLive=${isLive} />`)}</div></section>`;
+    <div class="stats">${[...cards, ...(data?.charts ?? stats.charts).map(cardOf)].map((card) => html`<${StatCard} key=${card.id} card=${card} points=${points} figures=${figures} windowS=${ranges[wanted.range]} isLive=${isLive} />`)}</div></section>`;
 }
 
 const Tally = ({

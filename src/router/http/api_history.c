@@ -85,26 +85,33 @@ static void put_percentiles(struct asking *a, const char *name, size_t first)
     lr_json_end_object(a->w);
 }
 
+/* Of each figure of a kind its series, or its counts. */
+static void put_kind(struct asking *a, enum router_kept_kind kind, bool is_series)
+{
+    for (size_t i = 0; i < router_kept_count; i++) {
+        const struct router_kept *kept = &router_kept[i];
+        if (kept->kind != kind || (is_series && kept->series[0] == '\0'))
+            continue;
+        if (!is_series)
+            put_counts(a, kept->column, kept->figure);
+        else if (kind == ROUTER_KEPT_SPREAD)
+            put_percentiles(a, kept->series, kept->figure);
+        else
+            put_rates(a, kept->series, kept->figure, kind == ROUTER_KEPT_MEAN ? 1000 : 1);
+    }
+}
+
 static void put_columns(struct asking *a)
 {
     lr_json_member_array(a->w, "time");
     for (int64_t i = 1; i <= a->range->points; i++)
         lr_json_put_i64(a->w, a->q.since_s + i * a->step_s);
     lr_json_end_array(a->w);
-    put_counts(a, "requests", ROUTER_FIGURE_REQUESTS);
-    put_counts(a, "errors", ROUTER_FIGURE_ERRORS);
-    put_counts(a, "cancelled", ROUTER_FIGURE_CANCELLED);
-    put_counts(a, "prompt_tokens", ROUTER_FIGURE_PROMPT);
-    put_counts(a, "completion_tokens", ROUTER_FIGURE_COMPLETION);
-    put_counts(a, "cached_tokens", ROUTER_FIGURE_CACHED);
-    put_rates(a, "requests_per_second", ROUTER_FIGURE_REQUESTS, 1);
-    put_rates(a, "tokens_per_second", ROUTER_FIGURE_COMPLETION, 1);
-    put_rates(a, "errors_per_second", ROUTER_FIGURE_ERRORS, 1);
-    put_rates(a, "running", ROUTER_FIGURE_RUNNING_MS, 1000);
-    put_rates(a, "queued", ROUTER_FIGURE_QUEUED_MS, 1000);
-    put_percentiles(a, "wait_ms", ROUTER_FIGURE_WAIT);
-    put_percentiles(a, "first_token_ms", ROUTER_FIGURE_FIRST_TOKEN);
-    put_percentiles(a, "inter_token_ms", ROUTER_FIGURE_INTER_TOKEN);
+    put_kind(a, ROUTER_KEPT_COUNTS, false);
+    put_kind(a, ROUTER_KEPT_COUNTS, true);
+    put_kind(a, ROUTER_KEPT_MEAN, true);
+    put_kind(a, ROUTER_KEPT_SPREAD, true);
+    router_stats_put_charts(a->w);
 }
 
 /* ---- devices ---- */

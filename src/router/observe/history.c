@@ -114,7 +114,7 @@ void router_history_sample(struct router_history *history, const struct router_n
         for (size_t i = 0; (replica = router_node_replica_at(node, i)) != NULL; i++)
             if (replica->inflight != 0)
                 router_history_bump(history, ROUTER_HISTORY_REQUESTS, replica->id, node->id,
-                                    ROUTER_FIGURE_RUNNING_MS, ms * replica->inflight);
+                                    ROUTER_FIGURE_running_ms, ms * replica->inflight);
         for (uint32_t i = 0; router_node_is_online(node) && i < node->pool_count; i++)
             sample_device(history, node, i);
     }
@@ -122,7 +122,7 @@ void router_history_sample(struct router_history *history, const struct router_n
         size_t waiting = router_schedule_waiting(&model->schedule);
         if (waiting != 0)
             router_history_bump(history, ROUTER_HISTORY_REQUESTS, model->id, "",
-                                ROUTER_FIGURE_QUEUED_MS, ms * (int64_t)waiting);
+                                ROUTER_FIGURE_queued_ms, ms * (int64_t)waiting);
     }
 }
 

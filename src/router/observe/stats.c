@@ -14,6 +14,12 @@ static uint64_t stats_get(const _Atomic uint64_t *counter)
     return atomic_load_explicit(counter, memory_order_relaxed);
 }
 
+static void copy_counts(uint64_t out[ROUTER_BUCKETS], const struct router_histogram *h)
+{
+    for (size_t i = 0; i < ROUTER_BUCKETS; i++)
+        out[i] = stats_get(&h->counts[i]);
+}
+
 void router_stats_tick(struct router_stats *stats, const struct router_metrics *m,
                        uint32_t queue, uint32_t in_flight, uint64_t now_ms, int64_t wall_ms)
 {
@@ -21,20 +27,16 @@ void router_stats_tick(struct router_stats *stats, const struct router_metrics *
         return;
     struct router_mark *mark = &stats->ring[stats->count++ % MARKS];
     *mark = (struct router_mark){
-        .at_ms = now_ms,
-        .wall_ms = wall_ms,
-        .requests = router_histogram_count(&m->total),
-        /* Tokens as they flow: the counter of metrics.h moves only when a request ends. */
-        .tokens =
-            router_histogram_count(&m->first_token) + router_histogram_count(&m->inter_token),
-        .errors = stats_get(&m->failed),
-        .queue = queue,
-        .in_flight = in_flight,
-    };
-    for (size_t i = 0; i < ROUTER_BUCKETS; i++) {
-        mark->first_token[i] = stats_get(&m->first_token.counts[i]);
-        mark->inter_token[i] = stats_get(&m->inter_token.counts[i]);
-    }
+        .at_ms = now_ms, .wall_ms = wall_ms, .queue = queue, .in_flight = in_flight};
+#define ROUTER_KEPT_COUNTER(member, name, help, column, series, title, ja)                     \
+    mark->counts[ROUTER_MARK_##member] = stats_get(&m->member);
+#define ROUTER_KEPT_HISTOGRAM(member, name, by_model, vllm, help, column, series)              \
+    copy_counts(mark->spreads[ROUTER_MARK_##member], &m->member);
+#include "router/figures/figures.def"
+    mark->counts[ROUTER_MARK_requests] = router_histogram_count(&m->total);
+    /* Tokens as they flow: their counter moves only when a request ends. */
+    mark->counts[ROUTER_MARK_completion_tokens] =
+        router_histogram_count(&m->first_token) + router_histogram_count(&m->inter_token);
 }
 
 double router_percentile(const uint64_t counts[ROUTER_BUCKETS], double share)
@@ -61,17 +63,18 @@ uint64_t router_stats_minute(const struct router_stats *stats)
     if (stats->count == 0)
         return 0;
     uint64_t last = stats->count - 1, first = last > 60 ? last - 60 : 0;
-    return mark_at(stats, last)->requests - mark_at(stats, first)->requests;
+    return mark_at(stats, last)->counts[ROUTER_MARK_requests] -
+           mark_at(stats, first)->counts[ROUTER_MARK_requests];
 }
 
 /* ---- points ---- */
 
 /* What happened between two marks. */
 struct point {
-    double requests, tokens, errors; /* per second */
-    double queue, in_flight;         /* at the end */
+    double rates[ROUTER_MARK_COUNTS]; /* per second */
+    double queue, in_flight;          /* at the end */
     int64_t wall_ms;
-    uint64_t first_token[ROUTER_BUCKETS], inter_token[ROUTER_BUCKETS]; /* of the window */
+    uint64_t spreads[ROUTER_MARK_SPREADS][ROUTER_BUCKETS]; /* of the window */
 };
 
 static uint64_t oldest(const struct router_stats *stats)
@@ -87,16 +90,13 @@ static void read_point(const struct router_stats *stats, uint64_t from, uint64_t
     const struct router_mark *window =
         mark_at(stats, first > oldest(stats) ? first : oldest(stats));
     double seconds = (double)(end->at_ms - begin->at_ms) / 1000;
-    *out = (struct point){.requests = (double)(end->requests - begin->requests) / seconds,
-                          .tokens = (double)(end->tokens - begin->tokens) / seconds,
-                          .errors = (double)(end->errors - begin->errors) / seconds,
-                          .queue = end->queue,
-                          .in_flight = end->in_flight,
-                          .wall_ms = end->wall_ms};
-    for (size_t b = 0; b < ROUTER_BUCKETS; b++) {
-        out->first_token[b] = end->first_token[b] - window->first_token[b];
-        out->inter_token[b] = end->inter_token[b] - window->inter_token[b];
-    }
+    *out = (struct point){
+        .queue = end->queue, .in_flight = end->in_flight, .wall_ms = end->wall_ms};
+    for (size_t i = 0; i < ROUTER_MARK_COUNTS; i++)
+        out->rates[i] = (double)(end->counts[i] - begin->counts[i]) / seconds;
+    for (size_t i = 0; i < ROUTER_MARK_SPREADS; i++)
+        for (size_t b = 0; b < ROUTER_BUCKETS; b++)
+            out->spreads[i][b] = end->spreads[i][b] - window->spreads[i][b];
 }
 
 /* Two decimals: more than a histogram knows, and short. */
@@ -105,43 +105,72 @@ static double short_number(double value)
     return isnan(value) ? value : round(value * 100) / 100;
 }
 
-enum { COLUMNS = 9, FIRST_PAIR = 5 };
+/* A column of the answer. */
+struct column {
+    enum { RATE, QUEUE, IN_FLIGHT, MEDIAN, P99 } kind;
+    size_t index; /* of the point's rates or spreads */
+};
 
-/* In the order of `columns`. */
-static double value_of(const struct point *p, size_t column)
+static double value_of(const struct point *p, struct column column)
 {
-    if (column >= FIRST_PAIR)
-        return router_percentile(column < FIRST_PAIR + 2 ? p->first_token : p->inter_token,
-                                 (column - FIRST_PAIR) % 2 == 0 ? 0.50 : 0.99);
-    const double plain[] = {p->requests, p->tokens, p->errors, p->queue, p->in_flight};
-    return plain[column];
-}
-
-static const char *const columns[] = {
-    "requests_per_second", "tokens_per_second", "errors_per_second", "queue",
-    "in_flight",           "first_token_ms",    "first_token_ms",    "inter_token_ms",
-    "inter_token_ms"};
-
-typedef void (*put_fn)(void *ctx, struct lr_json_writer *w, size_t column);
-
-/* Five plain members, then two objects of p50 and p99. */
-static void put_columns(struct lr_json_writer *w, put_fn put, void *ctx)
-{
-    for (size_t c = 0; c < COLUMNS; c++) {
-        bool in_pair = c >= FIRST_PAIR, is_first = in_pair && (c - FIRST_PAIR) % 2 == 0;
-        if (!in_pair || is_first)
-            lr_json_key(w, columns[c]);
-        if (is_first)
-            lr_json_begin_object(w);
-        if (in_pair)
-            lr_json_key(w, is_first ? "p50" : "p99");
-        put(ctx, w, c);
-        if (in_pair && !is_first)
-            lr_json_end_object(w);
+    switch (column.kind) {
+    case RATE:
+        return p->rates[column.index];
+    case QUEUE:
+        return p->queue;
+    case IN_FLIGHT:
+        return p->in_flight;
+    default:
+        return router_percentile(p->spreads[column.index], column.kind == MEDIAN ? 0.50 : 0.99);
     }
 }
 
-static void put_number(void *ctx, struct lr_json_writer *w, size_t column)
+typedef void (*put_fn)(void *ctx, struct lr_json_writer *w, struct column column);
+
+static void put_columns(struct lr_json_writer *w, put_fn put, void *ctx)
+{
+    size_t counts = 0, spreads = 0;
+    lr_json_key(w, "queue");
+    put(ctx, w, (struct column){.kind = QUEUE});
+    lr_json_key(w, "in_flight");
+    put(ctx, w, (struct column){.kind = IN_FLIGHT});
+    for (size_t i = 0; i < router_kept_count; i++) {
+        const struct router_kept *kept = &router_kept[i];
+        if (kept->kind == ROUTER_KEPT_COUNTS) {
+            size_t at = counts++;
+            if (kept->series[0] == '\0')
+                continue;
+            lr_json_key(w, kept->series);
+            put(ctx, w, (struct column){RATE, at});
+        } else if (kept->kind == ROUTER_KEPT_SPREAD) {
+            lr_json_member_object(w, kept->series);
+            lr_json_key(w, "p50");
+            put(ctx, w, (struct column){MEDIAN, spreads});
+            lr_json_key(w, "p99");
+            put(ctx, w, (struct column){P99, spreads++});
+            lr_json_end_object(w);
+        }
+    }
+}
+
+void router_stats_put_charts(struct lr_json_writer *w)
+{
+    lr_json_member_array(w, "charts");
+    for (size_t i = 0; i < router_kept_count; i++) {
+        const struct router_kept *kept = &router_kept[i];
+        if (kept->title[0] == '\0')
+            continue;
+        lr_json_begin_object(w);
+        lr_json_member_z(w, "series", kept->series);
+        lr_json_member_object(w, "title");
+        LR_JSON_MEMBERS(w, LR_TEXT("en", kept->title), LR_TEXT("ja", kept->title_ja));
+        lr_json_end_object(w);
+        lr_json_end_object(w);
+    }
+    lr_json_end_array(w);
+}
+
+static void put_number(void *ctx, struct lr_json_writer *w, struct column column)
 {
     lr_json_put_double(w, short_number(value_of(ctx, column)));
 }
@@ -168,7 +197,7 @@ static void point_at(const struct series *s, uint64_t index, struct point *out)
     read_point(s->stats, to > first + s->step ? to - s->step : first, to, out);
 }
 
-static void put_array(void *ctx, struct lr_json_writer *w, size_t column)
+static void put_array(void *ctx, struct lr_json_writer *w, struct column column)
 {
     const struct series *series = ctx;
     struct point point;
@@ -195,4 +224,5 @@ void router_stats_put_all(const struct router_stats *stats, uint32_t step,
     }
     lr_json_end_array(w);
     put_columns(w, put_array, &series);
+    router_stats_put_charts(w);
 }

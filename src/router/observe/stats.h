@@ -8,19 +8,33 @@
 #define ROUTER_OBSERVE_STATS_H
 
 #include "base/json.h"
-#include "router/figures/metrics.h"
+#include "router/store/history.h"
 
 enum {
     ROUTER_STATS_KEPT = 900,  /* seconds */
     ROUTER_STATS_WINDOW = 10, /* seconds that a percentile looks back: calm, still live */
 };
 
+/* The counters and histograms that the history keeps, in the order of figures.def. */
+enum {
+#define ROUTER_KEPT_SUM(member, column, series)                            ROUTER_MARK_##member,
+#define ROUTER_KEPT_COUNTER(member, name, help, column, series, title, ja) ROUTER_MARK_##member,
+#include "router/figures/figures.def"
+    ROUTER_MARK_COUNTS,
+};
+enum {
+#define ROUTER_KEPT_HISTOGRAM(member, name, by_model, vllm, help, column, series)              \
+    ROUTER_MARK_##member,
+#include "router/figures/figures.def"
+    ROUTER_MARK_SPREADS,
+};
+
 /* Counters as they stood; a second is what lies between two of these. */
 struct router_mark {
     uint64_t at_ms; /* monotonic */
     int64_t wall_ms;
-    uint64_t requests, tokens, errors;
-    uint64_t first_token[ROUTER_BUCKETS], inter_token[ROUTER_BUCKETS];
+    uint64_t counts[ROUTER_MARK_COUNTS];
+    uint64_t spreads[ROUTER_MARK_SPREADS][ROUTER_BUCKETS];
     uint32_t queue, in_flight;
 };
 
@@ -45,5 +59,7 @@ void router_stats_put_newest(const struct router_stats *stats, struct lr_json_wr
 /* Everything, a column per figure, `step` seconds in one point; oldest first. */
 void router_stats_put_all(const struct router_stats *stats, uint32_t step,
                           struct lr_json_writer *w);
+/* "charts": the series that have a chart of their own, with its title in each language. */
+void router_stats_put_charts(struct lr_json_writer *w);
 
 #endif

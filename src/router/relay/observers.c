@@ -12,6 +12,22 @@ static bool is_failure(uint32_t status)
 
 /* ---- counters and histograms ---- */
 
+/* note_<member>(call, n) counts for GET /metrics and, where figures.def has a column for it, in
+ * the history: it gets the call's figures with its usage. */
+typedef void note_fn(struct router_call *call, uint64_t n);
+#define ROUTER_COUNTER(member, name, help)                                                     \
+    __attribute__((unused)) static void note_##member(struct router_call *call, uint64_t n)    \
+    {                                                                                          \
+        router_count(&call->relay->metrics->member, n);                                        \
+    }
+#define ROUTER_KEPT_COUNTER(member, name, help, column, series, title, ja)                     \
+    __attribute__((unused)) static void note_##member(struct router_call *call, uint64_t n)    \
+    {                                                                                          \
+        router_count(&call->relay->metrics->member, n);                                        \
+        call->figures[ROUTER_FIGURE_##member] += (int64_t)n;                                   \
+    }
+#include "router/figures/figures.def"
+
 static void count_first_token(const struct router_fact *f)
 {
     if (f->call->first_ns != 0)
@@ -28,27 +44,27 @@ static void count_token(const struct router_fact *f)
 
 static void count_sent(const struct router_fact *f)
 {
-    router_count(&f->call->relay->metrics->generations, 1);
+    note_generations(f->call, 1);
 }
 
 static void count_left(const struct router_fact *f)
 {
     const struct router_generation *g = f->generation;
-    struct router_metrics *m = f->call->relay->metrics;
     bool was_refused =
         f->why != NULL && f->why->code == LR_RATE_LIMITED && g->attempt.sent_ns == 0;
-    _Atomic uint64_t *counters[] = {
-        [ROUTER_ENDED] = was_refused ? &m->queue_full : NULL,
-        [ROUTER_BUSY] = &m->busy,
-        [ROUTER_PREEMPTED] = &m->preempted,
-        [ROUTER_RECALLED] = &m->recalled,
-        [ROUTER_PAUSED] = &m->paused,
-        /* A worker's death is not counted here: strikes count those that are blamed on it. */
-        [ROUTER_LOST] = router_generation_tokens(g) != 0 ? &m->continuations : &m->retries,
-        [ROUTER_FAILED] = router_generation_tokens(g) != 0 ? &m->continuations : &m->retries,
+    /* A worker's death is not counted here: strikes count those that are blamed on it. */
+    note_fn *moved = router_generation_tokens(g) != 0 ? note_continuations : note_retries;
+    note_fn *notes[] = {
+        [ROUTER_ENDED] = was_refused ? note_queue_full : NULL,
+        [ROUTER_BUSY] = note_busy,
+        [ROUTER_PREEMPTED] = note_preempted,
+        [ROUTER_RECALLED] = note_recalled,
+        [ROUTER_PAUSED] = note_paused,
+        [ROUTER_LOST] = moved,
+        [ROUTER_FAILED] = moved,
     };
-    if (counters[f->outcome] != NULL)
-        router_count(counters[f->outcome], 1);
+    if (notes[f->outcome] != NULL)
+        notes[f->outcome](f->call, 1);
 }
 
 static void observe_both(struct router_histogram *all, struct router_histogram *model,
@@ -63,7 +79,7 @@ static void count_ended(const struct router_fact *f)
 {
     struct router_call *call = f->call;
     struct router_metrics *m = call->relay->metrics;
-    router_count(&m->rate_limited, call->is_over_rate);
+    note_rate_limited(call, call->is_over_rate);
     router_count(&m->cancelled, f->code == LR_CANCELLED && f->why == NULL);
     if (call->link == NULL)
         return; /* it was no valid request */
@@ -94,25 +110,26 @@ static void count_usage(const struct router_fact *f)
 static void chart_first_token(const struct router_fact *f)
 {
     struct router_call *call = f->call;
-    call->figures[ROUTER_FIGURE_COMPLETION] += f->tokens;
+    call->figures[ROUTER_FIGURE_completion_tokens] += f->tokens;
     call->flowed += f->tokens;
     if (call->first_ns == 0)
-        call->figures[ROUTER_FIGURE_FIRST_TOKEN + f->bucket]++;
+        call->figures[ROUTER_FIGURE_first_token + f->bucket]++;
 }
 
 static void chart_token(const struct router_fact *f)
 {
     struct router_call *call = f->call;
-    call->figures[ROUTER_FIGURE_COMPLETION] += f->tokens;
+    call->figures[ROUTER_FIGURE_completion_tokens] += f->tokens;
     call->flowed += f->tokens;
-    call->figures[ROUTER_FIGURE_INTER_TOKEN + f->bucket]++;
+    call->figures[ROUTER_FIGURE_inter_token + f->bucket]++;
 }
 
 void router_observe_second(struct router_relay *relay)
 {
     router_dispatch_lock(relay->dispatch);
     for (struct router_call *call = relay->calls; call != NULL; call = call->next) {
-        if (call->figures[ROUTER_FIGURE_COMPLETION] == 0 || chat_turn_is_over(&call->turn))
+        if (call->figures[ROUTER_FIGURE_completion_tokens] == 0 ||
+            chat_turn_is_over(&call->turn))
             continue;
         router_history_add(relay->history, call->model->id, call->access->node, call->figures);
         memset(call->figures, 0, sizeof(call->figures));
@@ -126,14 +143,15 @@ static void chart_usage(const struct router_fact *f)
     struct router_call *call = f->call;
     const struct router_usage *row = &call->usage;
     int64_t *figures = call->figures;
-    figures[ROUTER_FIGURE_REQUESTS] = 1;
-    figures[ROUTER_FIGURE_ERRORS] = is_failure(row->status);
-    figures[ROUTER_FIGURE_CANCELLED] = row->status == (uint32_t)lr_code_http(LR_CANCELLED);
-    figures[ROUTER_FIGURE_PROMPT] = (int64_t)row->prompt_tokens;
-    figures[ROUTER_FIGURE_COMPLETION] += (int64_t)(row->completion_tokens - call->flowed);
-    figures[ROUTER_FIGURE_CACHED] = (int64_t)row->cached_tokens;
+    figures[ROUTER_FIGURE_requests] = 1;
+    figures[ROUTER_FIGURE_failed] = is_failure(row->status);
+    figures[ROUTER_FIGURE_cancelled] = row->status == (uint32_t)lr_code_http(LR_CANCELLED);
+    figures[ROUTER_FIGURE_prompt_tokens] = (int64_t)row->prompt_tokens;
+    figures[ROUTER_FIGURE_completion_tokens] +=
+        (int64_t)(row->completion_tokens - call->flowed);
+    figures[ROUTER_FIGURE_cached_tokens] = (int64_t)row->cached_tokens;
     if (call->granted_ns != 0)
-        figures[ROUTER_FIGURE_WAIT + router_bucket_of(call->granted_ns - call->begun_ns)]++;
+        figures[ROUTER_FIGURE_wait + router_bucket_of(call->granted_ns - call->begun_ns)]++;
     router_dispatch_lock(call->relay->dispatch);
     router_history_add(call->relay->history, row->model, row->node, figures);
     router_dispatch_unlock(call->relay->dispatch);

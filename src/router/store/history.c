@@ -14,17 +14,19 @@ const char *const router_gpu_names[ROUTER_GPU_TOLD] = {
 
 /* ---- the statements: made once of the names of columns, and never freed ---- */
 
-#define HISTOGRAM(letter)                                                                      \
-    letter "0", letter "1", letter "2", letter "3", letter "4", letter "5", letter "6",        \
-        letter "7", letter "8", letter "9", letter "10", letter "11", letter "12",             \
-        letter "13", letter "14", letter "15"
-static const char *const request_columns[] = {
-    "requests",          "errors",     "cancelled", "prompt_tokens",    "completion_tokens",
-    "cached_tokens",     "running_ms", "queued_ms", HISTOGRAM("wait_"), HISTOGRAM("first_"),
-    HISTOGRAM("inter_"),
+const struct router_kept router_kept[] = {
+#define ROUTER_KEPT_COUNTER(member, name, help, column, series, title, ja)                     \
+    {ROUTER_KEPT_COUNTS, ROUTER_FIGURE_##member, column, series, title, ja},
+#define ROUTER_KEPT_SUM(member, column, series)                                                \
+    {ROUTER_KEPT_COUNTS, ROUTER_FIGURE_##member, column, series, "", ""},
+#define ROUTER_KEPT_LEVEL(member, column, series)                                              \
+    {ROUTER_KEPT_MEAN, ROUTER_FIGURE_##member, column, series, "", ""},
+#define ROUTER_KEPT_HISTOGRAM(member, name, by_model, vllm, help, column, series)              \
+    {ROUTER_KEPT_SPREAD, ROUTER_FIGURE_##member, column, series, "", ""},
+#include "router/figures/figures.def"
 };
-_Static_assert(sizeof(request_columns) / sizeof(request_columns[0]) == ROUTER_FIGURES,
-               "a name for each column of history");
+const size_t router_kept_count = sizeof(router_kept) / sizeof(router_kept[0]);
+
 static const char *const gpu_columns[] = {
     "samples",          "memory_used", "memory_total",     "utilization",
     "utilization_told", "memory_busy", "memory_busy_told", "temperature",
@@ -34,23 +36,18 @@ static const char *const gpu_columns[] = {
 _Static_assert(sizeof(gpu_columns) / sizeof(gpu_columns[0]) == ROUTER_GPU_FIGURES,
                "a name for each column of history_gpus");
 
-enum { KEYS = 5, TEXT_MAX = 8192 }; /* columns before the figures */
+enum { KEYS = 5, TEXT_MAX = 8192, NAME_MAX = 40 }; /* KEYS: columns before the figures */
 
 static struct kind {
     const char *table, *subject, *place;
-    const char *const *columns;
     size_t count;
+    char columns[ROUTER_FIGURES][NAME_MAX], widen[ROUTER_FIGURES][2 * NAME_MAX + 40];
     char create[TEXT_MAX], insert[TEXT_MAX], select[TEXT_MAX];
 } kinds[ROUTER_HISTORY_KINDS] = {
-    {.table = "history",
-     .subject = "model",
-     .place = "node",
-     .columns = request_columns,
-     .count = ROUTER_FIGURES},
+    {.table = "history", .subject = "model", .place = "node", .count = ROUTER_FIGURES},
     {.table = "history_gpus",
      .subject = "node",
      .place = "device",
-     .columns = gpu_columns,
      .count = ROUTER_GPU_FIGURES},
 };
 
@@ -113,13 +110,32 @@ static void make_select(const struct kind *k, bool is_apart, struct text *text)
                    "GROUP BY slot ORDER BY slot");
 }
 
+static void make_names(void)
+{
+    for (size_t i = 0; i < router_kept_count; i++) {
+        const struct router_kept *kept = &router_kept[i];
+        bool is_spread = kept->kind == ROUTER_KEPT_SPREAD;
+        for (size_t b = 0; b < (is_spread ? ROUTER_BUCKETS : 1); b++) {
+            char *name = kinds[ROUTER_HISTORY_REQUESTS].columns[kept->figure + b];
+            (void)snprintf(name, NAME_MAX, is_spread ? "%s_%zu" : "%s", kept->column, b);
+        }
+    }
+    for (size_t i = 0; i < ROUTER_GPU_FIGURES; i++)
+        (void)snprintf(kinds[ROUTER_HISTORY_GPUS].columns[i], NAME_MAX, "%s", gpu_columns[i]);
+}
+
 static void make_texts(void)
 {
+    make_names();
     for (size_t i = 0; i < ROUTER_HISTORY_KINDS; i++) {
         struct kind *k = &kinds[i];
         make_create(k, &(struct text){k->create, 0});
         make_insert(k, &(struct text){k->insert, 0});
         make_select(k, i == ROUTER_HISTORY_GPUS, &(struct text){k->select, 0});
+        for (size_t c = 0; c < k->count; c++)
+            (void)snprintf(k->widen[c], sizeof(k->widen[c]),
+                           "ALTER TABLE %s ADD COLUMN %s BIGINT NOT NULL DEFAULT 0", k->table,
+                           k->columns[c]);
     }
 }
 
@@ -137,6 +153,51 @@ lr_code router_history_create(struct router_sql *sql, struct lr_error *err)
     lr_code code = LR_OK;
     for (size_t i = 0; code == LR_OK && i < ROUTER_HISTORY_KINDS; i++)
         code = router_sql_plain(sql, kind_of((enum router_history_kind)i)->create, err);
+    return code;
+}
+
+struct lacking {
+    const struct kind *kind;
+    bool has[ROUTER_FIGURES];
+};
+
+static lr_code note_column(void *ctx, const struct router_row *row, struct lr_error *err)
+{
+    struct lacking *lacking = ctx;
+    struct lr_str name = router_row_text(row, 0);
+    (void)err;
+    for (size_t i = 0; i < lacking->kind->count; i++)
+        lacking->has[i] = lacking->has[i] || lr_str_eq_z(name, lacking->kind->columns[i]);
+    return LR_OK;
+}
+
+static lr_code find_lacking(struct router_sql *sql, struct lacking *lacking,
+                            struct lr_error *err)
+{
+    return ROUTER_SQL(sql, sql->backend->columns, note_column, lacking, err,
+                      ROUTER_Z(lacking->kind->table));
+}
+
+static lr_code widen_table(struct router_sql *sql, const struct kind *k, struct lr_error *err)
+{
+    struct lacking lacking = {.kind = k};
+    lr_code code = find_lacking(sql, &lacking, err);
+    for (size_t i = 0; code == LR_OK && i < k->count; i++) {
+        if (lacking.has[i])
+            continue;
+        code = router_sql_plain(sql, k->widen[i], err);
+        /* Another router that starts now may have been faster. */
+        if (code != LR_OK && find_lacking(sql, &lacking, err) == LR_OK && lacking.has[i])
+            code = LR_OK;
+    }
+    return code;
+}
+
+lr_code router_history_widen(struct router_sql *sql, struct lr_error *err)
+{
+    lr_code code = LR_OK;
+    for (size_t i = 0; code == LR_OK && i < ROUTER_HISTORY_KINDS; i++)
+        code = widen_table(sql, kind_of((enum router_history_kind)i), err);
     return code;
 }
 

@@ -6,7 +6,8 @@
  * A row has the sums of one slot as one process counted them.  `part` is a random name of the
  * process, so a process writes only rows of its own, always whole, and a reader adds the rows
  * of all parts: routers that share the database, and a router before and after its restart.
- * Latencies are counts of histograms, which can be added; percentiles are made of the sums.
+ * Latencies are counts of histograms, which can be added; percentiles are made of the sums.  An
+ * older release names its columns, so a column that it does not know is 0 in its rows.
  *
  *   level  slot    kept
  *   0      10 s    1 hour
@@ -27,21 +28,30 @@ extern const struct router_level {
     int64_t slot_s, kept_s;
 } router_levels[ROUTER_LEVELS];
 
-/* Columns of `history`.  running_ms, queued_ms: requests times milliseconds. */
+/* Columns of `history`, from figures/figures.def; a histogram has one for each bucket. */
 enum router_figure {
-    ROUTER_FIGURE_REQUESTS,
-    ROUTER_FIGURE_ERRORS,
-    ROUTER_FIGURE_CANCELLED,
-    ROUTER_FIGURE_PROMPT,
-    ROUTER_FIGURE_COMPLETION,
-    ROUTER_FIGURE_CACHED,
-    ROUTER_FIGURE_RUNNING_MS,
-    ROUTER_FIGURE_QUEUED_MS,
-    ROUTER_FIGURE_WAIT, /* from here on the counts of three histograms (figures/metrics.h) */
-    ROUTER_FIGURE_FIRST_TOKEN = ROUTER_FIGURE_WAIT + ROUTER_BUCKETS,
-    ROUTER_FIGURE_INTER_TOKEN = ROUTER_FIGURE_FIRST_TOKEN + ROUTER_BUCKETS,
-    ROUTER_FIGURES = ROUTER_FIGURE_INTER_TOKEN + ROUTER_BUCKETS,
+#define ROUTER_KEPT_COUNTER(member, name, help, column, series, title, ja)                     \
+    ROUTER_FIGURE_##member,
+#define ROUTER_KEPT_SUM(member, column, series)   ROUTER_FIGURE_##member,
+#define ROUTER_KEPT_LEVEL(member, column, series) ROUTER_FIGURE_##member,
+#define ROUTER_KEPT_HISTOGRAM(member, name, by_model, vllm, help, column, series)              \
+    ROUTER_FIGURE_##member,                                                                    \
+        ROUTER_FIGURE_##member##_last = ROUTER_FIGURE_##member + ROUTER_BUCKETS - 1,
+#include "router/figures/figures.def"
+    ROUTER_FIGURES,
 };
+
+/* The same as a table, in the same order. */
+enum router_kept_kind { ROUTER_KEPT_COUNTS, ROUTER_KEPT_MEAN, ROUTER_KEPT_SPREAD };
+struct router_kept {
+    enum router_kept_kind kind;
+    size_t figure;                /* its first */
+    const char *column;           /* name, or its beginning */
+    const char *series;           /* name in charts; "": it is in none */
+    const char *title, *title_ja; /* of its own chart; "": it has none */
+};
+extern const struct router_kept router_kept[];
+extern const size_t router_kept_count;
 
 /* Columns of `history_gpus`: sums of `samples` samples.  A figure that a device does not report
  * is 0 in all its samples, and `told` has the number of samples that had it. */
@@ -70,6 +80,8 @@ struct router_history_row {
 
 /* For a schema step: makes the two tables. */
 LR_MUST_USE lr_code router_history_create(struct router_sql *sql, struct lr_error *err);
+/* Adds the columns that a table of an older release lacks. */
+LR_MUST_USE lr_code router_history_widen(struct router_sql *sql, struct lr_error *err);
 
 /* Writes the row, or writes it anew. */
 LR_MUST_USE lr_code router_history_write(struct router_sql *sql,

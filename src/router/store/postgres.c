@@ -328,6 +328,8 @@ static void pg_close(struct router_sql *sql)
 static const struct router_sql_backend backend = {
     .name = "PostgreSQL",
     .begin = "BEGIN",
+    .columns = "SELECT column_name FROM information_schema.columns WHERE table_schema = "
+               "current_schema() AND table_name = $1",
     .run = pg_run,
     .row_int = pg_int,
     .row_text = pg_text,

@@ -320,5 +320,6 @@ lr_code router_schema_apply(struct router_sql *sql, const struct router_schema_s
 
 lr_code router_schema_migrate(struct router_sql *sql, struct lr_error *err)
 {
-    return router_schema_apply(sql, steps, sizeof(steps) / sizeof(steps[0]), err);
+    lr_code code = router_schema_apply(sql, steps, sizeof(steps) / sizeof(steps[0]), err);
+    return code == LR_OK ? router_history_widen(sql, err) : code;
 }

@@ -62,8 +62,9 @@ void router_sql_close(struct router_sql *sql); /* NULL is fine */
 /* ---- for the two backends ---- */
 
 struct router_sql_backend {
-    const char *name;  /* "SQLite", "PostgreSQL" */
-    const char *begin; /* the statement that begins a transaction */
+    const char *name;    /* "SQLite", "PostgreSQL" */
+    const char *begin;   /* the statement that begins a transaction */
+    const char *columns; /* the statement that lists the columns of the table $1 */
     lr_code (*run)(struct router_sql *sql, const char *text,
                    const struct router_sql_value *values, size_t count, router_row_fn fn,
                    void *ctx, struct lr_error *err);

@@ -162,6 +162,7 @@ static const struct router_sql_backend backend = {
     /* Waits for the other router's transaction at its beginning: a transaction that first reads
      * and then writes would fail instead where the other one wrote in between. */
     .begin = "BEGIN IMMEDIATE",
+    .columns = "SELECT name FROM pragma_table_info($1)",
     .run = lite_run,
     .row_int = lite_int,
     .row_text = lite_text,

@@ -58,7 +58,7 @@ static size_t turn(struct router_sql *sql, struct router_history *h, int64_t now
 
 static void count(struct router_history *h, const char *model, size_t figure, int64_t by)
 {
-    int64_t figures[ROUTER_FIGURES] = {[ROUTER_FIGURE_REQUESTS] = 1};
+    int64_t figures[ROUTER_FIGURES] = {[ROUTER_FIGURE_requests] = 1};
     figures[figure] += by;
     router_history_add(h, model, "node-1", figures);
 }
@@ -95,15 +95,15 @@ static void every_level_has_every_request(void **state)
     int64_t now_s = 1800000;
     assert_int_equal(turn(sql, &history, now_s), 0);
     for (int i = 0; i < 400; i++) { /* more than an hour */
-        count(&history, i % 2 == 0 ? "even" : "odd", ROUTER_FIGURE_PROMPT, 10);
+        count(&history, i % 2 == 0 ? "even" : "odd", ROUTER_FIGURE_prompt_tokens, 10);
         now_s += 10;
         assert_int_equal(turn(sql, &history, now_s), 3);
     }
     for (uint32_t level = 0; level < ROUTER_LEVELS; level++) {
         struct sums all = ask(sql, level, ""), even = ask(sql, level, "even");
-        assert_int_equal(all.figures[ROUTER_FIGURE_REQUESTS], 400);
-        assert_int_equal(all.figures[ROUTER_FIGURE_PROMPT], 4000);
-        assert_int_equal(even.figures[ROUTER_FIGURE_REQUESTS], 200);
+        assert_int_equal(all.figures[ROUTER_FIGURE_requests], 400);
+        assert_int_equal(all.figures[ROUTER_FIGURE_prompt_tokens], 4000);
+        assert_int_equal(even.figures[ROUTER_FIGURE_requests], 200);
         assert_int_equal(all.slots, level == 0 ? 400 : level == 1 ? 14 : 3);
     }
 }
@@ -115,17 +115,17 @@ static void parts_of_routers_and_restarts_are_added(void **state)
     (void)turn(sql, &history, 1800000);
     (void)turn(sql, &other, 1800000);
     for (int i = 0; i < 98; i++)
-        count(&history, "m", ROUTER_FIGURE_WAIT + 4, 1); /* 4 to 8 ms */
+        count(&history, "m", ROUTER_FIGURE_wait + 4, 1); /* 4 to 8 ms */
     for (int i = 0; i < 102; i++)
-        count(&other, "m", ROUTER_FIGURE_WAIT + 9, 1); /* 128 to 256 ms */
+        count(&other, "m", ROUTER_FIGURE_wait + 9, 1); /* 128 to 256 ms */
     (void)turn(sql, &history, 1800010);
     (void)turn(sql, &other, 1800010);
     (void)turn(sql, &history, 1800020); /* nothing new: nothing is written again */
     struct sums sums = ask(sql, 0, "m");
     assert_int_equal(sums.slots, 1);
-    assert_int_equal(sums.figures[ROUTER_FIGURE_REQUESTS], 200);
+    assert_int_equal(sums.figures[ROUTER_FIGURE_requests], 200);
     for (size_t i = 0; i < ROUTER_BUCKETS; i++)
-        counts[i] = (uint64_t)sums.figures[ROUTER_FIGURE_WAIT + i];
+        counts[i] = (uint64_t)sums.figures[ROUTER_FIGURE_wait + i];
     /* The mean of the two medians would be about 100 ms. */
     assert_in_range((int)router_percentile(counts, 0.50), 128, 135);
     assert_in_range((int)router_percentile(counts, 0.99), 250, 256);
@@ -135,12 +135,12 @@ static void a_process_that_ends_writes_its_last_slot(void **state)
 {
     struct router_sql *sql = *state;
     (void)turn(sql, &history, 1800000);
-    count(&history, "m", ROUTER_FIGURE_PROMPT, 7);
+    count(&history, "m", ROUTER_FIGURE_prompt_tokens, 7);
     struct router_history_rows *rows = router_history_turn(&history, 1800003, true);
     assert_non_null(rows);
     assert_int_equal(rows->count, 3);
     assert_int_equal(rows->rows[0].slot_s, 1800000);
-    assert_int_equal(rows->rows[0].figures[ROUTER_FIGURE_PROMPT], 7);
+    assert_int_equal(rows->rows[0].figures[ROUTER_FIGURE_prompt_tokens], 7);
     free(rows);
 }
 
@@ -152,12 +152,12 @@ static void the_tables_are_bounded(void **state)
     (void)turn(sql, &history, now_s);
     for (int i = 0; i < 1000; i++) {
         (void)snprintf(model, sizeof(model), "m%d", i);
-        count(&history, model, ROUTER_FIGURE_PROMPT, 1);
+        count(&history, model, ROUTER_FIGURE_prompt_tokens, 1);
     }
     assert_int_equal(turn(sql, &history, now_s + 10), 3 * (ROUTER_HISTORY_SERIES + 1));
-    total = ask(sql, 0, "").figures[ROUTER_FIGURE_REQUESTS];
+    total = ask(sql, 0, "").figures[ROUTER_FIGURE_requests];
     assert_int_equal(total, 1000);
-    assert_int_equal(ask(sql, 0, "other").figures[ROUTER_FIGURE_REQUESTS],
+    assert_int_equal(ask(sql, 0, "other").figures[ROUTER_FIGURE_requests],
                      1000 - ROUTER_HISTORY_SERIES);
     /* Each level is kept for its time, and no longer. */
     for (uint32_t level = 0; level < ROUTER_LEVELS; level++) {
@@ -177,6 +177,29 @@ static void the_tables_are_bounded(void **state)
     assert_int_equal(history.series[ROUTER_HISTORY_REQUESTS].count, 0);
 }
 
+/* As an upgrade does it: a release before had fewer figures, and its rows stay. */
+static void a_table_of_an_older_release_gets_the_columns_of_new_figures(void **state)
+{
+    struct router_sql *sql = *state;
+    struct lr_error err;
+    count(&history, "m", ROUTER_FIGURE_prompt_tokens, 7);
+    (void)turn(sql, &history, 1000);
+    assert_int_equal(turn(sql, &history, 1010), 3);
+    lr_code code = router_sql_plain(sql, "ALTER TABLE history DROP COLUMN errors", &err);
+    if (code == LR_OK)
+        code = router_sql_plain(sql, "ALTER TABLE history DROP COLUMN wait_3", &err);
+    if (code == LR_OK)
+        code = router_schema_migrate(sql, &err);
+    assert_string_equal(code == LR_OK ? "" : err.text, "");
+    assert_int_equal(ask(sql, 0, "m").figures[ROUTER_FIGURE_prompt_tokens], 7);
+    assert_int_equal(ask(sql, 0, "m").figures[ROUTER_FIGURE_failed], 0);
+    count(&history, "m", ROUTER_FIGURE_failed, 2);
+    count(&history, "m", ROUTER_FIGURE_wait + 3, 4);
+    assert_int_equal(turn(sql, &history, 1020), 3);
+    assert_int_equal(ask(sql, 0, "m").figures[ROUTER_FIGURE_failed], 2);
+    assert_int_equal(ask(sql, 0, "m").figures[ROUTER_FIGURE_wait + 3], 4);
+}
+
 int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, open_database, close_database)
@@ -185,10 +208,12 @@ int main(void)
         TEST(parts_of_routers_and_restarts_are_added),
         TEST(a_process_that_ends_writes_its_last_slot),
         TEST(the_tables_are_bounded),
+        TEST(a_table_of_an_older_release_gets_the_columns_of_new_figures),
     };
     const struct CMUnitTest both[] = {
         TEST(parts_of_routers_and_restarts_are_added),
         TEST(the_tables_are_bounded),
+        TEST(a_table_of_an_older_release_gets_the_columns_of_new_figures),
     };
     int failed = cmocka_run_group_tests_name("SQLite", tests, NULL, NULL);
     if (start_server(POSTGRES) != 0) {

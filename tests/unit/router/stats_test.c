@@ -43,10 +43,11 @@ static void a_point_is_the_growth_per_second(void **state)
     lr_buf_init(&buf, 1 << 20);
     router_stats_tick(&stats, &metrics, 0, 0, 1000, 1000000);
     assert_string_equal(all(&buf, 5),
-                        "{\"step\":5,\"time\":[],\"requests_per_second\":[],"
-                        "\"tokens_per_second\":[],\"errors_per_second\":[],\"queue\":[],"
-                        "\"in_flight\":[],\"first_token_ms\":{\"p50\":[],\"p99\":[]},"
-                        "\"inter_token_ms\":{\"p50\":[],\"p99\":[]}}");
+                        "{\"step\":5,\"time\":[],\"queue\":[],\"in_flight\":[],"
+                        "\"requests_per_second\":[],\"tokens_per_second\":[],"
+                        "\"errors_per_second\":[],\"wait_ms\":{\"p50\":[],\"p99\":[]},"
+                        "\"first_token_ms\":{\"p50\":[],\"p99\":[]},"
+                        "\"inter_token_ms\":{\"p50\":[],\"p99\":[]},\"charts\":[]}");
     for (int i = 0; i < 30; i++)
         router_observe_in(&metrics.inter_token, router_bucket_of(6000000), 6000000);
     router_observe_in(&metrics.total, 0, 1);
@@ -57,14 +58,17 @@ static void a_point_is_the_growth_per_second(void **state)
     lr_json_begin_object(&w);
     router_stats_put_newest(&stats, &w);
     lr_json_end_object(&w);
-    assert_string_equal(lr_buf_z(&buf), "{\"requests_per_second\":0.5,\"tokens_per_second\":15,"
-                                        "\"errors_per_second\":2,\"queue\":3,\"in_flight\":2,"
-                                        "\"first_token_ms\":{\"p50\":null,\"p99\":null},"
-                                        "\"inter_token_ms\":{\"p50\":6,\"p99\":7.96}}");
+    assert_string_equal(lr_buf_z(&buf),
+                        "{\"queue\":3,\"in_flight\":2,\"requests_per_second\":0.5,"
+                        "\"tokens_per_second\":15,\"errors_per_second\":2,"
+                        "\"wait_ms\":{\"p50\":null,\"p99\":null},"
+                        "\"first_token_ms\":{\"p50\":null,\"p99\":null},"
+                        "\"inter_token_ms\":{\"p50\":6,\"p99\":7.96}}");
     /* Seven seconds in points of five: a short one, then a whole one. */
     for (uint64_t i = 0; i < 6; i++)
         router_stats_tick(&stats, &metrics, 0, 0, 4000 + 1000 * i, 1003000 + 1000 * (int64_t)i);
-    assert_contains(all(&buf, 5), "\"time\":[1003,1008],\"requests_per_second\":[0.33,0],");
+    assert_contains(all(&buf, 5), "\"time\":[1003,1008],\"queue\"");
+    assert_contains(all(&buf, 5), "\"requests_per_second\":[0.33,0],");
     lr_buf_free(&buf);
 }
 
@@ -81,7 +85,7 @@ static void the_ring_has_the_last_fifteen_minutes(void **state)
     }
     const char *text = all(&buf, 60);
     assert_contains(text, "\"time\":[1160,1220,");
-    assert_contains(text, ",2000],\"requests");
+    assert_contains(text, ",2000],\"queue");
     assert_contains(text, "\"queue\":[1160,");
     assert_contains(text, "\"errors_per_second\":[1,1,1,1,1,1,1,1,1,1,1,1,1,1,1]");
     assert_non_null(strstr(all(&buf, 1), "\"time\":[1101,1102,"));
