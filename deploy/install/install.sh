@@ -2,7 +2,12 @@
 # Installs llm-router from a release: Linux (x64, arm64) and macOS (arm64).
 #
 #   sh install.sh [--version V] [--prefix FOLDER] [--service] [--downgrade] [--base-url URL] [--yes]
+#   sh install.sh --check [--prefix FOLDER]
 #   sh install.sh --uninstall [--purge] [--prefix FOLDER]
+#
+# Run again it updates: routers that run hand over to the new version, services are restarted, and what does
+# not start brings the version before back.  `llm-router update` runs the copy of this script that the
+# installed release brought.
 #
 # The archive's checksum must stand in SHA256SUMS, and SHA256SUMS must have the signature (Ed25519) of the
 # key below.  The check needs no OpenSSL: it is computed by awk, which every system has.
@@ -16,7 +21,7 @@ public_key='@PUBLIC_KEY@'
 oldest_glibc=2.31
 
 main() {
-    version='' prefix='' service='' downgrade='' uninstall='' purge='' yes=''
+    version='' prefix='' service='' downgrade='' uninstall='' purge='' yes='' check=''
     read_arguments "$@"
     umask 022
     if [ -z "$prefix" ]; then
@@ -39,12 +44,17 @@ main() {
     trap 'rm -rf "$work"' EXIT
     trap 'exit 1' INT TERM HUP
     find_version
+    if [ -n "$check" ]; then
+        say_newest
+        return
+    fi
     check_place
     say_plan
     fetch_sums
     fetch_archive
     put_in_place
     if [ -n "$service" ]; then install_service; fi
+    if [ -n "$before" ] && [ "$before" != "$version" ]; then renew_running; fi
     say_end
 }
 
@@ -57,6 +67,7 @@ Installs llm-router: sh install.sh [OPTION...]
   --downgrade      allow a version that is older than the installed version
   --base-url URL   where the releases are; https, or http on this machine
   --yes            do not ask
+  --check          only say whether there is a newer version
   --uninstall      remove the program; --purge also removes its data
 END
 }
@@ -80,6 +91,7 @@ read_arguments() {
             ;;
         --service) service=1 ;;
         --downgrade) downgrade=1 ;;
+        --check) check=1 ;;
         --uninstall) uninstall=1 ;;
         --purge) purge=1 ;;
         --yes | -y) yes=1 ;;
@@ -141,7 +153,7 @@ find_tools() {
     else
         fail "needs sha256sum, shasum or openssl to check what was downloaded; install one of them"
     fi
-    for tool in awk tar gzip mktemp sed tail; do has "$tool" || fail "needs $tool; install it"; done
+    for tool in awk tar gzip mktemp sed tail tr; do has "$tool" || fail "needs $tool; install it"; done
 }
 
 sum_of() { # BITS FILE: the checksum, in hexadecimal digits
@@ -411,6 +423,17 @@ check_place() {
     if [ -n "$service" ]; then check_service; fi
 }
 
+say_newest() {
+    before=$(installed_version)
+    if [ -z "$before" ]; then
+        echo "llm-router $version is the newest version; none is installed in $prefix"
+    elif is_older "$before" "$version"; then
+        echo "llm-router $version can be installed; $before is installed. Update it: $program update"
+    else
+        echo "llm-router $before is installed; there is no newer version"
+    fi
+}
+
 say_plan() {
     if [ "$before" = "$version" ]; then
         echo "llm-router $version is installed; its files will be replaced:"
@@ -459,6 +482,74 @@ point() { # LINK VALUE: in one step, so that the program is there at every momen
         rm -f "$releases/$1"
         mv -f "$releases/.$1.$$" "$releases/$1"
     }
+}
+
+# ---- what runs ----
+
+# The processes of one version that run this command (router, up, node): their numbers.  Linux only.
+processes() { # VERSION COMMAND
+    for exe in /proc/[0-9]*/exe; do
+        case $(readlink "$exe" 2> /dev/null || true) in
+        "$releases/$1/bin/llm-router"*) ;;
+        *) continue ;;
+        esac
+        pid=${exe#/proc/}
+        pid=${pid%/exe}
+        if [ "$(tr '\0' '\n' < "/proc/$pid/cmdline" | sed -n 2p)" = "$2" ]; then echo "$pid"; fi
+    done
+}
+
+is_running() { kill -0 "$1" 2> /dev/null; }
+
+# Brings the version before back, and says why.
+take_back() {
+    point current "$before"
+    rm -rf "${releases:?}/$version"
+    fail "$*; version $before is in place again"
+}
+
+# A router gives its sockets and what it knows to the new version, and no request fails (docs/upgrade.md).
+# up and nodes are restarted by their service, behind its socket.
+renew_running() {
+    [ "$system" = Linux ] || return 0
+    for pid in $(processes "$before" router); do renew_router "$pid"; done
+    # shellcheck disable=SC2046 # numbers
+    set -- $(processes "$before" up) $(processes "$before" node)
+    [ $# -gt 0 ] || return 0
+    if [ "$(id -u)" = 0 ] && [ -e /etc/systemd/system/llm-router.service ] && systemctl is-active -q llm-router.service; then
+        manager='systemctl'
+    elif [ "$(id -u)" != 0 ] && has systemctl && systemctl --user is-active -q llm-router.service; then
+        manager='systemctl --user'
+    else
+        echo "These processes run version $before until they are started again: $*"
+        return 0
+    fi
+    begun=$(date +%s)
+    if ! $manager restart llm-router.service; then
+        point current "$before"
+        $manager restart llm-router.service || true
+        take_back "version $version did not start ($manager status llm-router)"
+    fi
+    echo "The service was restarted; requests waited at most $(($(date +%s) - begun)) s"
+}
+
+renew_router() { # PID
+    kill -USR2 "$1" || fail "process $1 belongs to another user; run this as that user or as root"
+    waited=0 next=''
+    # A takeover that does not succeed ends the new process; a new process that lives has succeeded.
+    while is_running "$1" && [ $waited -lt 60 ]; do
+        sleep 1
+        waited=$((waited + 1))
+        if [ -z "$next" ]; then
+            next=$(processes "$version" router | tail -n 1)
+            [ -n "$next" ] || [ $waited -lt 10 ] || take_back "the router (process $1) did not start version $version; its log says why"
+        elif ! is_running "$next"; then
+            take_back "version $version ended before it took over from the router (process $1); its log says why"
+        fi
+    done
+    next=$(processes "$version" router | tail -n 1)
+    [ -n "$next" ] || take_back "version $version ended after it took over from the router (process $1)"
+    echo "The router of process $1 handed over to process $next"
 }
 
 say_end() {

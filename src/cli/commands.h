@@ -37,6 +37,7 @@ extern const struct cli_command cli_command_nodes;
 extern const struct cli_command cli_command_engines;
 extern const struct cli_command cli_command_keys;
 extern const struct cli_command cli_command_doctor;
+extern const struct cli_command cli_command_update;
 extern const struct cli_command cli_command_version;
 extern const struct cli_command cli_command_worker;
 

@@ -21,15 +21,18 @@ before(async () => {
 after(() => releases.close());
 
 // Folders of programs: all that install.sh may use, less some, plus scripts.
-const TOOLS = 'awk basename cat chmod cp curl cut dirname getconf grep gzip head id ln mkdir mktemp mv openssl readlink rm sed sha256sum sha512sum sh shasum tail tar tr uname wget'.split(
-  ' ',
-);
+const TOOLS =
+  'awk basename cat chmod cp curl cut dirname getconf grep gzip head id ln mkdir mktemp mv openssl readlink rm sed sha256sum sha512sum sh shasum tail tar tr uname wget'.split(
+    ' ',
+  );
 let folders = 0;
 function tools({ without = [], scripts = {} } = {}) {
   const folder = path.join(work, `tools-${folders++}`);
   fs.mkdirSync(folder);
   for (const name of TOOLS.filter((name) => !without.includes(name) && !(name in scripts))) {
-    const found = ['/usr/local/bin', '/usr/bin', '/bin'].map((at) => path.join(at, name)).find((at) => fs.existsSync(at));
+    const found = ['/usr/local/bin', '/usr/bin', '/bin']
+      .map((at) => path.join(at, name))
+      .find((at) => fs.existsSync(at));
     if (found) fs.symlinkSync(found, path.join(folder, name));
   }
   for (const [name, text] of Object.entries(scripts))
@@ -86,8 +89,16 @@ describe('install.sh', () => {
       assert.equal(code, 0, stderr);
       assert.equal(pointsAt(home), version);
     }
-    assert.deepEqual(fs.readdirSync(path.join(home, 'local/lib/llm-router-releases')).sort(), ['1.0.0', '1.1.0', 'current']);
-    await refused(['--version', '1.0.0'], { home }, /1\.0\.0 is older than the installed version 1\.1\.0; --downgrade allows it/);
+    assert.deepEqual(fs.readdirSync(path.join(home, 'local/lib/llm-router-releases')).sort(), [
+      '1.0.0',
+      '1.1.0',
+      'current',
+    ]);
+    await refused(
+      ['--version', '1.0.0'],
+      { home },
+      /1\.0\.0 is older than the installed version 1\.1\.0; --downgrade allows it/,
+    );
     const { code } = await install(['--version', '1.0.0', '--downgrade'], { home });
     assert.equal(code, 0);
     assert.equal(pointsAt(home), '1.0.0');
@@ -161,20 +172,29 @@ describe('install.sh', () => {
     const library = fs.readFileSync(releases.script, 'utf8').replace(/\nmain "\$@"\n$/, '\n');
     const file = path.join(work, 'message');
     const rounds = isLong ? 100 : 1;
-    const awks = ['mawk', 'busybox', ...(isLong ? ['gawk', 'original-awk'] : [])].map((name) => `/usr/bin/${name}`).filter((at) => fs.existsSync(at));
+    const awks = ['mawk', 'busybox', ...(isLong ? ['gawk', 'original-awk'] : [])]
+      .map((name) => `/usr/bin/${name}`)
+      .filter((at) => fs.existsSync(at));
     for (const awk of awks) {
       const PATH = tools({ scripts: { awk: awk.endsWith('busybox') ? `exec ${awk} awk "$@"` : `exec ${awk} "$@"` } });
       for (let round = 0; round < rounds; round++) {
         const key = releases.newKey('round.pem');
         fs.writeFileSync(file, Buffer.from(`message ${round} ${'x'.repeat(round * 37)}`));
-        const signature = execFileSync('openssl', ['pkeyutl', '-sign', '-inkey', key, '-rawin', '-in', file]).toString('hex');
+        const signature = execFileSync('openssl', ['pkeyutl', '-sign', '-inkey', key, '-rawin', '-in', file]).toString(
+          'hex',
+        );
         const hex = execFileSync(path.join(ROOT, 'tools/release-sign'), ['--public', key], { encoding: 'utf8' }).trim();
         const digit = (round * 31) % 128;
         const changed = signature.slice(0, digit) + (signature[digit] === '0' ? '1' : '0') + signature.slice(digit + 1);
         // The same S plus the order of the group: a second spelling, which RFC 8032 refuses.
         const order = 2n ** 252n + 27742317777372353535851937790883648493n;
         const little = (text) => BigInt(`0x${text.match(/../g).reverse().join('')}`);
-        const big = (little(signature.slice(64)) + order).toString(16).padStart(64, '0').match(/../g).reverse().join('');
+        const big = (little(signature.slice(64)) + order)
+          .toString(16)
+          .padStart(64, '0')
+          .match(/../g)
+          .reverse()
+          .join('');
         const ask = `${library}\nset +e\nsummer=coreutils work=${work} public_key=${hex}
           for s in ${signature} ${changed} ${signature.slice(0, 64)}${big} ${signature}0 ''; do verify "$s" ${file}; printf '%s' $?; done`;
         const got = execFileSync('sh', ['-c', ask], { env: { PATH, HOME: work }, encoding: 'utf8' });
@@ -193,7 +213,11 @@ describe('install.sh', () => {
     await refused([], as('Linux', 'x86_64', '4.4.0-19041-Microsoft'), /WSL 1.*wsl --set-version/);
     await refused([], as('Linux', 'riscv64', '6.1.0'), /Linux on riscv64 is not supported/);
     await refused([], as('Darwin', 'x86_64', '23.0'), /Intel processor/);
-    await refused([], { PATH: tools({ scripts: { getconf: 'echo glibc 2.28' } }) }, /has glibc 2\.28, and llm-router needs 2\.31/);
+    await refused(
+      [],
+      { PATH: tools({ scripts: { getconf: 'echo glibc 2.28' } }) },
+      /has glibc 2\.28, and llm-router needs 2\.31/,
+    );
     const home = newHome();
     fs.mkdirSync(path.join(home, 'local/bin'), { recursive: true });
     fs.writeFileSync(programOf(home), 'of a package');

@@ -35,9 +35,9 @@ export class Releases {
     await new Promise((done) => this.server.listen(0, '127.0.0.1', done));
     this.url = `http://127.0.0.1:${this.server.address().port}`;
     // The scripts with this address and this key, as the publisher makes them.
-    const versions = path.join(this.folder, 'versions');
-    fs.writeFileSync(versions, `base_url=${this.url}\npublic_key=${tool('release-sign', '--public', this.key)}\n`);
-    tool('release-install', this.site, versions);
+    this.versions = path.join(this.folder, 'versions');
+    fs.writeFileSync(this.versions, `base_url=${this.url}\npublic_key=${tool('release-sign', '--public', this.key)}\n`);
+    tool('release-install', this.site, this.versions);
     this.script = path.join(this.site, 'install.sh');
     return this;
   }
@@ -54,7 +54,14 @@ export class Releases {
     fs.rmSync(folder, { recursive: true, force: true });
     fs.mkdirSync(path.join(folder, name, 'bin'), { recursive: true });
     make(path.join(folder, name));
-    execFileSync('tar', ['-C', folder, '--use-compress-program=gzip -1', '-cf', path.join(folder, `${name}.tar.gz`), name]);
+    execFileSync('tar', [
+      '-C',
+      folder,
+      '--use-compress-program=gzip -1',
+      '-cf',
+      path.join(folder, `${name}.tar.gz`),
+      name,
+    ]);
     fs.rmSync(path.join(folder, name), { recursive: true });
     fs.writeFileSync(path.join(folder, 'SHA256SUMS'), execFileSync('sha256sum', [`${name}.tar.gz`], { cwd: folder }));
     this.sign(version, key);
@@ -68,6 +75,6 @@ export class Releases {
 
   program(folder) {
     fs.copyFileSync(BIN, path.join(folder, 'bin/llm-router'));
-    fs.cpSync(path.join(ROOT, 'deploy/systemd'), path.join(folder, 'share/llm-router/systemd'), { recursive: true });
+    tool('release-share', path.join(folder, 'share/llm-router'), this.versions);
   }
 }
