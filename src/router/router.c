@@ -21,6 +21,7 @@ enum {
     WATCH_MS = 250,
     TLS_LOOK_S = 5,   /* between two looks at the files of certificates */
     RETURN_MS = 3000, /* until a draining router has taken its place back */
+    BEGIN_MS = 30000, /* until a router that begins offers its place */
 };
 
 /* ---- settings ---- */
@@ -279,22 +280,23 @@ static void forget_texts(void *arg, const struct router_key *key)
 }
 
 /* A router may run with the same data folder.  It gives way where the operator said so, and
- * where it has only taken its place back (docs/adr/0092).  For that it needs a moment: then the
- * lock is held, and nobody listens on the socket of the one that was killed. */
+ * where it has only taken its place back (docs/adr/0092).  A router that begins, or takes its
+ * place back, needs a moment: then the lock is held, and nobody offers the place. */
 static lr_code meet_running(struct router *r, bool takes_over, struct lr_error *err)
 {
     const char *dir = lr_settings_str(r->settings, "data-dir");
     char lock[LR_PATH_MAX], socket[LR_PATH_MAX];
     struct lr_error locked;
     struct lr_stat stat;
-    uint64_t until = lr_clock_ms(NULL) + RETURN_MS;
+    uint64_t until = lr_clock_ms(NULL) + (takes_over ? BEGIN_MS : RETURN_MS);
     (void)snprintf(lock, sizeof(lock), "%.4000s/router.lock", dir);
     (void)snprintf(socket, sizeof(socket), "%.4000s/router.sock", dir);
     while (lr_dir_exists(dir) && lr_file_lock(lock, &r->data_lock, &locked) == LR_CONFLICT) {
         lr_code code = router_takeover_ask(&r->takeover, dir, r->version, !takes_over, err);
         if (router_takeover_is_preparing(&r->takeover) || (code != LR_OK && takes_over))
             return code;
-        if (code != LR_OK || lr_clock_ms(NULL) >= until || !lr_stat(socket, &stat)) {
+        bool may_come = takes_over || lr_stat(socket, &stat);
+        if (code != LR_OK || lr_clock_ms(NULL) >= until || !may_come) {
             *err = locked;
             return LR_CONFLICT;
         }

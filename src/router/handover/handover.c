@@ -241,6 +241,15 @@ void router_handover_forget(struct router_handover *h)
         handover_move(h, ROUTER_HANDOVER_OVER, h->since_ms);
 }
 
+/* The file is the new router's as soon as that one offers its place in turn.  Until then, who
+ * wants to take over still connects here: a closed connection tells it to connect anew. */
+static void turn_away(struct router_handover *h)
+{
+    pid_t pid;
+    for (int fd; (fd = lr_passing_accept(h->listener, &pid)) >= 0;)
+        (void)close(fd);
+}
+
 /* The connection ends with the new router's process. */
 static bool is_bye(struct router_handover *h, bool *has_ended)
 {
@@ -282,12 +291,14 @@ void router_handover_look(struct router_handover *h, uint64_t now)
 {
     struct lr_passed heard;
     struct lr_error err;
-    if (h->folder == NULL || h->listener < 0 || h->state == ROUTER_HANDOVER_OVER)
+    if (h->folder == NULL || h->listener < 0)
         return;
-    if (h->state == ROUTER_HANDOVER_GIVEN) {
+    if (h->state >= ROUTER_HANDOVER_GIVEN)
+        turn_away(h);
+    if (h->state == ROUTER_HANDOVER_GIVEN)
         look_at_successor(h, now);
+    if (h->state >= ROUTER_HANDOVER_GIVEN)
         return;
-    }
     if (h->state == ROUTER_HANDOVER_ALONE)
         welcome(h, now);
     if (h->state == ROUTER_HANDOVER_ALONE)

@@ -37,12 +37,15 @@
  * The new router ends with the reason if it fails:
  *
  *   NOBODY --connected--> ASKING --offer--> PREPARING --"go"--> TAKEN --old one ends--> DONE
- *                            |                  |
- *                            +----> FAILED <----+
+ *     ^                    |   |                |
+ *     +-- closed unheard --+   +--> FAILED <----+
+ *
+ * A router that has given its place away closes the connections of further new routers unheard:
+ * its successor is about to offer the place under the same name, and they connect anew.
  *
  * Moves of a takeover:
  *   nobody -> asking
- *   asking -> preparing, failed
+ *   asking -> nobody, preparing, failed
  *   preparing -> taken, failed
  *   taken -> done
  *   done -> nothing
@@ -131,8 +134,9 @@ struct router_takeover {
 
 /* Nobody to take over from. */
 void router_takeover_init(struct router_takeover *takeover);
-/* Asks the router that runs in the folder; where none runs, the state stays NOBODY.  only_left:
- * it gives way only if it gave way before, and the router after it was killed. */
+/* Asks the router that runs in the folder.  The state stays NOBODY where none runs, and where
+ * the router that runs has given its place away.  only_left: it gives way only if it gave way
+ * before, and the router after it was killed. */
 LR_MUST_USE lr_code router_takeover_ask(struct router_takeover *takeover, const char *folder,
                                         const char *version, bool only_left,
                                         struct lr_error *err);

@@ -18,7 +18,7 @@ static const struct lr_machine machine = {
     "takeover",
     {
         [ROUTER_TAKEOVER_NOBODY] = {"nobody", TO(ASKING)},
-        [ROUTER_TAKEOVER_ASKING] = {"asking", TO(PREPARING) | TO(FAILED)},
+        [ROUTER_TAKEOVER_ASKING] = {"asking", TO(PREPARING) | TO(NOBODY) | TO(FAILED)},
         [ROUTER_TAKEOVER_PREPARING] = {"preparing", TO(TAKEN) | TO(FAILED)},
         [ROUTER_TAKEOVER_TAKEN] = {"taken", TO(DONE)},
         [ROUTER_TAKEOVER_DONE] = {"done", 0},
@@ -33,7 +33,8 @@ static void takeover_move(struct router_takeover *t, enum router_takeover_state 
     if (!lr_machine_allows(&machine, "router", t->state, to))
         return;
     t->state = to;
-    if (to != ROUTER_TAKEOVER_DONE && to != ROUTER_TAKEOVER_FAILED)
+    if (to == ROUTER_TAKEOVER_ASKING || to == ROUTER_TAKEOVER_PREPARING ||
+        to == ROUTER_TAKEOVER_TAKEN)
         return;
     (void)close(t->peer);
     t->peer = -1;
@@ -89,7 +90,7 @@ lr_code router_takeover_ask(struct router_takeover *t, const char *folder, const
                             bool only_left, struct lr_error *err)
 {
     struct router_handover_message message;
-    struct lr_passed heard = {.count = 0};
+    struct lr_passed heard;
     struct lr_json_writer w;
     struct lr_buf text;
     char secret[ROUTER_HANDOVER_SECRET + 1];
@@ -100,6 +101,7 @@ lr_code router_takeover_ask(struct router_takeover *t, const char *folder, const
     if (code != LR_OK)
         return code == LR_NOT_FOUND ? LR_OK : code;
     takeover_move(t, ROUTER_TAKEOVER_ASKING);
+    heard.len = heard.count = 0;
     router_handover_secret_read(folder, secret); /* a router of the release before has none */
     lr_buf_init(&text, LR_PASSING_TEXT_MAX);
     lr_json_writer_init(&w, &text);
@@ -107,6 +109,10 @@ lr_code router_takeover_ask(struct router_takeover *t, const char *folder, const
                  LR_TEXT("secret", secret), LR_FLAG("only_left", only_left));
     code = say(t, lr_buf_str(&text), &message, &heard, err);
     lr_buf_free(&text);
+    if (code == LR_UNAVAILABLE && heard.len == 0) { /* it has ended, or given its place away */
+        takeover_move(t, ROUTER_TAKEOVER_NOBODY);
+        return LR_OK;
+    }
     if (code == LR_OK && only_left && !message.was_left) /* the release before does not ask */
         code = lr_fail(err, LR_CONFLICT, "it is in service");
     if (code == LR_OK)
