@@ -4,6 +4,7 @@ import assert from 'node:assert/strict';
 import { execFile, execFileSync } from 'node:child_process';
 import fs from 'node:fs';
 import path from 'node:path';
+import { DatabaseSync } from 'node:sqlite';
 import { test } from 'node:test';
 import { promisify } from 'node:util';
 import {
@@ -209,6 +210,25 @@ test('usage that a killed router could not write to a full disk is stored as soo
   await until('also in the budget', async () => (await spent(second, key)) === 10 * cost);
   assert.equal(second.log.match(/store\.journal_unread/g).length, 1, 'said once');
   await until('it has a journal of its own', () => /store\.journal file=/.test(second.log));
+});
+
+test('usage of a router that is killed after an older backup of its database was restored under it is stored at the next start', async () => {
+  const dir = tempDir('older');
+  const first = await startOnDisk(dir);
+  keep(await startNode(first, { args: ['--model', makeEcho('m')] }));
+  await until('the node is online', async () => (await online(first)) === 1);
+  await register(first, 'm');
+  const key = await makeKey(first, { tokens_per_month: 1000000 });
+  const file = new DatabaseSync(path.join(dir, 'router.db'), { timeout: 5000 });
+  file.exec('DELETE FROM usage_journals'); // the backup is older than this router's journal
+  file.close();
+  const cost = (await asks(first, 'm', key)).json.usage.total_tokens;
+  await until('it is written', async () => (await counted(first, key)) === cost);
+  await first.fill();
+  for (let i = 0; i < 3; i++) assert.equal((await asks(first, 'm', key)).status, 200);
+  await first.stop('SIGKILL');
+  const second = await startOnDisk(dir, { port: new URL(first.url).port });
+  await until('all are counted', async () => (await counted(second, key)) === 4 * cost);
 });
 
 test('usage of a draining router that is killed is stored by its successor, without a restart', async () => {

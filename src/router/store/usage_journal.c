@@ -274,13 +274,17 @@ void router_usage_journal_drop(struct router_usage_journal *journal,
     }
 }
 
+/* An older database that was restored under a running router lacks the journal's row: with the
+ * next records it is there again. */
 lr_code router_usage_journal_note(const struct router_usage_journal *journal,
                                   struct router_sql *sql, uint64_t last, struct lr_error *err)
 {
     if (journal->file == NULL)
         return LR_OK;
-    return ROUTER_SQL(sql, "UPDATE usage_journals SET written = $2 WHERE id = $1", NULL, NULL,
-                      err, ROUTER_Z(journal->id), ROUTER_INT(last));
+    return ROUTER_SQL(sql,
+                      "INSERT INTO usage_journals (id, written) VALUES ($1, $2) ON CONFLICT "
+                      "(id) DO UPDATE SET written = excluded.written",
+                      NULL, NULL, err, ROUTER_Z(journal->id), ROUTER_INT(last));
 }
 
 void router_usage_journal_close(struct router_usage_journal *journal, struct router_sql *sql,
