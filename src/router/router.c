@@ -15,6 +15,7 @@
 #include "router/http/state.h"
 #include "router/observe/limits.h"
 #include "router/observe/prices.h"
+#include "router/store/clock.h"
 
 enum {
     SECOND_MS = 1000,
@@ -140,7 +141,7 @@ static lr_code load_sessions(struct router *r, struct router_sql *sql, struct lr
     lr_code code = rows != NULL ? router_sessions_read(sql, rows, &map, err)
                                 : lr_fail(err, LR_OUT_OF_RAM, "no memory for sessions");
     if (code == LR_OK)
-        router_sessions_merge(&r->sessions, &r->keys, &map, lr_clock_wall_ms(NULL));
+        router_sessions_merge(&r->sessions, &r->keys, &map, lr_clock_wall_ms(&router_clock));
     lr_strmap_free(&map);
     free(rows);
     return code;
@@ -171,16 +172,22 @@ static lr_code open_store(struct router *r, struct lr_error *err)
     if (code != LR_OK)
         return code;
     struct router_sql *sql = router_store_sql(r->store);
+    int64_t ahead_ms;
+    bool is_sure;
     router_store_journal(r->store, dir);
-    code = router_keys_load(&r->keys, sql, err);
+    if (router_store_is_shared(r->store))
+        code = router_clock_read(sql, &ahead_ms, &is_sure, err);
     if (code == LR_OK)
-        code = router_keys_load_month(&r->keys, sql, lr_clock_wall_ms(NULL), err);
+        code = router_keys_load(&r->keys, sql, err);
+    if (code == LR_OK)
+        code = router_keys_load_month(&r->keys, sql, lr_clock_wall_ms(&router_clock), err);
     if (code == LR_OK)
         code = router_registry_load(&r->registry, sql, err);
     if (code == LR_OK)
         code = router_nodes_load(&r->nodes, sql, err);
     if (code == LR_OK)
-        code = router_silences_load(&r->alerts.silences, sql, lr_clock_wall_ms(NULL), err);
+        code = router_silences_load(&r->alerts.silences, sql, lr_clock_wall_ms(&router_clock),
+                                    err);
     if (code == LR_OK && router_store_is_shared(r->store))
         code = router_fleet_name(sql, r->sessions.fleet, err);
     if (code == LR_OK && router_oidc_is_on(&r->oidc))
@@ -259,7 +266,10 @@ static void connect_modules(struct router *r)
             .tracer = &r->tracer,
             .keep_alive_ms = (uint32_t)lr_settings_ms(r->settings, "keep-alive"),
             .strict_fields = lr_settings_bool(r->settings, "strict-fields"),
-            .links = {.lock = &r->lock, .net = loop->net, .client = loop->client},
+            .links = {.lock = &r->lock,
+                      .clock = &router_clock,
+                      .net = loop->net,
+                      .client = loop->client},
         };
         router_links_init(&loop->relay.links);
     }
@@ -340,7 +350,7 @@ lr_code router_create(struct net_loops *loops, const struct lr_settings *setting
     if (code == LR_OK)
         code = router_journal_init(&r->journal,
                                    (size_t)lr_settings_int(r->settings, "request-log"),
-                                   lr_clock_wall_ms(NULL), err);
+                                   lr_clock_wall_ms(&router_clock), err);
     if (code == LR_OK)
         code = make_loops(r, err);
     if (code == LR_OK) {
@@ -381,7 +391,8 @@ void router_destroy(struct router *r)
     router_takeover_free(&r->takeover);
     if (r->store != NULL)
         router_history_store(
-            r->store, router_history_turn(&r->history, lr_clock_wall_ms(NULL) / 1000, true));
+            r->store,
+            router_history_turn(&r->history, lr_clock_wall_ms(&router_clock) / 1000, true));
     if (!router_store_stop(r->store))
         return; /* its thread still uses what follows; the process ends here anyway */
     net_loops_settle(r->loops); /* the database's last answers use what follows, too */
@@ -413,7 +424,7 @@ void router_destroy(struct router *r)
 static lr_code make_key(struct router *r, struct router_key *key, char text[64],
                         struct lr_error *err)
 {
-    router_key_draw(key, lr_clock_wall_ms(NULL), text);
+    router_key_draw(key, lr_clock_wall_ms(&router_clock), text);
     lr_code code =
         key->is_own ? LR_OK : router_key_insert(router_store_sql(r->store), key, err);
     return code == LR_OK ? router_keys_add(&r->keys, key, err) : code;
@@ -442,13 +453,13 @@ static void take_figures(struct router *r)
         lr_log_warn(NULL, "tls.ends reason=%s", certificate);
     router_watch_weights(&r->nodes, &r->registry, &r->alerts);
     router_watch_clocks(&r->nodes, &r->sync.peers, r->sync.own_url, &r->alerts);
-    router_watch_budgets(&r->keys, &r->alerts, lr_clock_wall_ms(NULL));
+    router_watch_budgets(&r->keys, &r->alerts, lr_clock_wall_ms(&router_clock));
     router_history_sample(&r->history, &r->nodes, &r->registry, lr_clock_ms(NULL));
     struct router_history_rows *rows =
-        router_history_turn(&r->history, lr_clock_wall_ms(NULL) / 1000, false);
+        router_history_turn(&r->history, lr_clock_wall_ms(&router_clock) / 1000, false);
     router_stats_tick(&r->stats, &r->metrics, (uint32_t)r->dispatch.sched.waiting,
                       (uint32_t)r->dispatch.sched.held, lr_clock_ms(NULL),
-                      lr_clock_wall_ms(NULL));
+                      lr_clock_wall_ms(&router_clock));
     r->sync.load = (struct router_load){.requests_per_minute = router_stats_minute(&r->stats),
                                         .running = r->dispatch.sched.held,
                                         .queued = r->dispatch.sched.waiting};
@@ -558,7 +569,7 @@ lr_code router_start(struct router *r, char admin_key[64], struct lr_error *err)
     if (code == LR_OK)
         r->address = *net_listeners_main(net_server_listeners(r->server));
     if (code == LR_OK && r->needs_key &&
-        !router_keys_has_admin(&r->keys, lr_clock_wall_ms(NULL)))
+        !router_keys_has_admin(&r->keys, lr_clock_wall_ms(&router_clock)))
         code = make_key(r, &admin, admin_key, err);
     if (code != LR_OK)
         return code;

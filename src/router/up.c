@@ -1,6 +1,7 @@
 /* router/up.c - what `llm-router up` asks of its router. */
 #include "router/http/state.h"
 #include "router/router.h"
+#include "router/store/clock.h"
 
 void router_on_node(struct router *r, router_node_fn fn, void *arg)
 {
@@ -87,7 +88,7 @@ void router_adopt_models(struct router *r, const char *node_id, router_wants_fn 
             .id = lr_str_z(id),
             .source = LR_STR_LIT("local"),
             .format = lr_str_z(format),
-            .created_ms = lr_clock_wall_ms(NULL),
+            .created_ms = lr_clock_wall_ms(&router_clock),
         };
         router_register(&r->sync, &model, NULL, NULL, NULL, NULL);
     }

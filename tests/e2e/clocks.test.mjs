@@ -7,7 +7,7 @@ import { test } from 'node:test';
 import { makeClock } from '../support/clock.mjs';
 import { startPostgres } from '../support/postgres.mjs';
 import { addNode, idOf, keep, makeGated } from './fleet.mjs';
-import { call, LONG, online, register, sleep, startRouter, tempDir, until } from './support.mjs';
+import { call, LONG, makeEcho, online, register, sleep, startRouter, tempDir, until } from './support.mjs';
 
 const TEXT = 'some words';
 
@@ -91,6 +91,85 @@ test("a router's clock jumps: its background answers run to their end", async ()
   file.close();
   slow.open(1000);
   await completes(router, id);
+});
+
+// A stored answer, and an old one that the next sweep removes, which shows that it has looked. `ask` runs a statement.
+async function storeOne(router, model) {
+  const { json, text } = await call(`${router.url}/v1/responses`, { body: { model, input: TEXT } });
+  assert.equal(json?.status, 'completed', text);
+  return json.id;
+}
+async function sweeps(ask, usedMs) {
+  const id = `resp_old${++lost}`;
+  ask(
+    'INSERT INTO responses (id, key_id, previous, status, running, created_ms, used_ms, bytes) ' +
+      `VALUES ('${id}', '', '', '', 0, 1, ${usedMs}, 0)`,
+  );
+  await until('an old one is removed', () => Number(ask(`SELECT COUNT(*) FROM responses WHERE id = '${id}'`)) === 0);
+}
+
+test('two routers, and the clock of one is 40 days ahead: stored answers, keys, sessions and usage of both are the same to both', async (t) => {
+  const database = startPostgres();
+  t.after(() => database.stop());
+  const args = ['--database', database.url, '--allow-cpu-nodes', '--keep-responses', '30d', '--keep-usage', '30d'];
+  const clock = makeClock('+40d');
+  const right = keep(await startRouter({ args }));
+  const wrong = keep(await startRouter({ args, env: clock.env }));
+  await addNode(right, makeEcho('swift'), { name: 'n' });
+  for (const router of [right, wrong])
+    await until('the node is online', async () => (await online(router)) === 1, 20000);
+  await register(right, 'swift');
+  await until('both know the model', async () => (await call(`${wrong.url}/v1/models`)).json.data.length === 1);
+
+  const ids = [await storeOne(right, 'swift'), await storeOne(wrong, 'swift')];
+  process.kill(right.pid, 'SIGSTOP');
+  await sweeps(database.ask, 1).finally(() => process.kill(right.pid, 'SIGCONT'));
+  for (const router of [right, wrong])
+    for (const id of ids) assert.equal((await answers(router, id)).json.status, 'completed', `${id} at ${router.url}`);
+
+  for (const [maker, other] of [
+    [right, wrong],
+    [wrong, right],
+  ]) {
+    const key = (await call(`${maker.url}/v0/keys`, { body: { name: 'short', expires_in: 3600, role: 'admin' } })).json;
+    assert.ok(Math.abs(key.expires - Date.now() / 1000 - 3600) < 60, `it ends at ${key.expires}`);
+    await until('the key holds', async () => (await call(`${other.url}/v0/whoami`, { key: key.key })).status === 200);
+    const signedIn = await call(`${maker.url}/v0/session`, { body: { key: key.key } });
+    const headers = { cookie: signedIn.headers.get('set-cookie').split(';')[0] };
+    await until(
+      'the session holds',
+      async () => (await call(`${other.url}/v0/whoami`, { headers })).json?.signed_in === true,
+    );
+  }
+  const now = Math.floor(Date.now() / 1000);
+  const usage = async (router) =>
+    (await call(`${router.url}/v0/usage?since=${now - 3600}&until=${now + 3600}&step=100000`)).json.usage.reduce(
+      (n, u) => n + u.requests,
+      0,
+    );
+  for (const router of [right, wrong]) await until('both requests are of now', async () => (await usage(router)) === 2);
+});
+
+test("a router's clock jumps 40 days ahead and comes back: no stored answer is removed meanwhile", async () => {
+  const dir = tempDir('router');
+  const clock = makeClock();
+  const args = ['--allow-cpu-nodes', '--keep-responses', '30d'];
+  const router = keep(await startRouter({ dir, args, env: clock.env }));
+  await addNode(router, makeEcho('swift'), { name: 'n' });
+  await until('the node is online', async () => (await online(router)) === 1);
+  await register(router, 'swift');
+  const file = new DatabaseSync(path.join(dir, 'router.db'), { timeout: 5000 });
+  const ask = (statement) => Object.values(file.prepare(statement).all()[0] ?? {})[0];
+  await sweeps(ask, 1); // by its age
+  const id = await storeOne(router, 'swift');
+  clock.set('+40d');
+  await until('it says so', () => /clock\.jumped/.test(router.log));
+  await sweeps(ask, 0); // of a key that was told to forget
+  assert.equal((await answers(router, id)).status, 404, 'by this clock it is too old');
+  clock.set('+0');
+  await sweeps(ask, 0);
+  file.close();
+  assert.equal((await answers(router, id)).json.status, 'completed');
 });
 
 const differing = async (router) =>

@@ -10,6 +10,7 @@
 #include "base/sha256.h"
 #include "router/fleet/reasons.h"
 #include "router/fleet/registry.h"
+#include "router/store/clock.h"
 
 enum { NODES_SHOWN = 100 };
 
@@ -75,7 +76,7 @@ void router_alert_put(const struct router_alerts *alerts, const struct router_al
 {
     char message[ROUTER_REASON_MAX + 32];
     const struct router_silence *silence =
-        router_silence_of(&alerts->silences, a->id, lr_clock_wall_ms(NULL));
+        router_silence_of(&alerts->silences, a->id, lr_clock_wall_ms(&router_clock));
     if (a->node_count > 1)
         (void)snprintf(message, sizeof(message), "on %zu nodes: %s", a->node_count, a->message);
     LR_JSON_MEMBERS(w, LR_UINT("id", a->id), LR_TEXT("kind", kinds[a->kind].name),
@@ -215,7 +216,7 @@ void router_alert_raise(struct router_alerts *alerts, enum router_alert_kind kin
                         struct lr_str message)
 {
     struct router_alert *a = alerts_find(alerts, kind, node == NULL, subject);
-    int64_t now = lr_clock_wall_ms(NULL);
+    int64_t now = lr_clock_wall_ms(&router_clock);
     if (a == NULL) {
         a = alerts_make_room(alerts);
         *a = (struct router_alert){.kind = kind, .is_own = node == NULL, .first_ms = now};
@@ -239,7 +240,7 @@ static void alerts_settle(struct router_alerts *alerts, struct router_alert *a)
 {
     if (!router_alert_is_open(a))
         return;
-    a->ended_ms = a->last_ms = lr_clock_wall_ms(NULL);
+    a->ended_ms = a->last_ms = lr_clock_wall_ms(&router_clock);
     alerts_tell(alerts, a);
 }
 
@@ -658,7 +659,7 @@ void router_alerts_write(const struct router_alerts *alerts, struct lr_json_writ
 
 void router_alerts_metrics(const struct router_alerts *alerts, struct lr_buf *out)
 {
-    int64_t now = lr_clock_wall_ms(NULL);
+    int64_t now = lr_clock_wall_ms(&router_clock);
     size_t open[sizeof(kinds) / sizeof(kinds[0])] = {0};
     for (size_t i = 0; i < ROUTER_ALERTS_MAX; i++) {
         const struct router_alert *a = &alerts->all[i];

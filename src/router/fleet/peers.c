@@ -1,9 +1,6 @@
 #include "router/fleet/peers.h"
 
-#include "base/clock.h"
-
-/* Only PostgreSQL is shared, so this is its own language. */
-#define DATABASE_MS "CAST(EXTRACT(EPOCH FROM clock_timestamp()) * 1000 AS BIGINT)"
+#include "router/store/clock.h"
 
 static lr_code take_peer(void *ctx, const struct router_row *row, struct lr_error *err)
 {
@@ -25,32 +22,17 @@ static lr_code take_peer(void *ctx, const struct router_row *row, struct lr_erro
     return LR_OK;
 }
 
-/* Our clock before the database's.  An answer that was long on its way says nothing. */
-static lr_code look_at_clock(struct router_sql *sql, struct router_peers *out,
-                             struct lr_error *err)
-{
-    enum { LATE_MS = 1000 };
-    int64_t theirs = 0, before = lr_clock_wall_ms(NULL);
-    uint64_t begun = lr_clock_ms(NULL);
-    lr_code code =
-        router_sql_run(sql, "SELECT " DATABASE_MS, NULL, 0, router_row_number, &theirs, err);
-    uint64_t took = lr_elapsed(begun, lr_clock_ms(NULL));
-    out->has_clock = code == LR_OK && took < LATE_MS;
-    out->clock_ahead_ms = out->has_clock ? before + (int64_t)took / 2 - theirs : 0;
-    return code;
-}
-
 lr_code router_peers_exchange(struct router_sql *sql, const char *own_url, const char *version,
                               const struct router_load *own, struct router_peers *out,
                               struct lr_error *err)
 {
     out->count = 0;
-    lr_code code = look_at_clock(sql, out, err);
+    lr_code code = router_clock_read(sql, &out->clock_ahead_ms, &out->has_clock, err);
     if (code == LR_OK)
         code = ROUTER_SQL(
             sql,
             "INSERT INTO routers (url, seen_ms, version, requests_per_minute, running, queued, "
-            "clock_ahead_ms) VALUES ($1, " DATABASE_MS ", $2, $3, $4, $5, $6) "
+            "clock_ahead_ms) VALUES ($1, " ROUTER_DATABASE_MS ", $2, $3, $4, $5, $6) "
             "ON CONFLICT (url) DO UPDATE SET "
             "seen_ms = excluded.seen_ms, version = excluded.version, "
             "requests_per_minute = excluded.requests_per_minute, running = excluded.running, "
@@ -59,15 +41,17 @@ lr_code router_peers_exchange(struct router_sql *sql, const char *own_url, const
             ROUTER_INT(own->requests_per_minute), ROUTER_INT(own->running),
             ROUTER_INT(own->queued), ROUTER_INT(out->clock_ahead_ms));
     if (code == LR_OK) /* routers in containers have another address after each start */
-        code = ROUTER_SQL(sql, "DELETE FROM routers WHERE " DATABASE_MS " - seen_ms > $1", NULL,
-                          NULL, err, ROUTER_INT(ROUTER_PEER_KEPT_MS));
+        code =
+            ROUTER_SQL(sql, "DELETE FROM routers WHERE " ROUTER_DATABASE_MS " - seen_ms > $1",
+                       NULL, NULL, err, ROUTER_INT(ROUTER_PEER_KEPT_MS));
     if (code == LR_OK)
         code = ROUTER_SQL(
             sql,
             "SELECT url, silent_ms, version, requests_per_minute, running, queued, "
             "COALESCE(clock_ahead_ms, 0), CASE WHEN clock_ahead_ms IS NULL THEN 0 ELSE 1 END "
             "FROM "
-            "(SELECT *, " DATABASE_MS " - seen_ms AS silent_ms FROM routers) AS all_routers "
+            "(SELECT *, " ROUTER_DATABASE_MS
+            " - seen_ms AS silent_ms FROM routers) AS all_routers "
             "WHERE silent_ms <= $1 ORDER BY silent_ms > $2, url",
             take_peer, out, err, ROUTER_INT(ROUTER_PEER_SHOWN_MS), ROUTER_INT(ROUTER_ALIVE_MS));
     return code;

@@ -5,6 +5,7 @@
 
 #include "base/clock.h"
 #include "chat/codec.h"
+#include "router/store/clock.h"
 
 enum { ID_BYTES_MAX = 200 };
 
@@ -254,7 +255,7 @@ static lr_code next_generation(struct router_sql *sql, int64_t *out, struct lr_e
     lr_code code = ROUTER_SQL(sql,
                               "UPDATE counters SET value = CASE WHEN value < $1 THEN $1 ELSE "
                               "value + 1 END WHERE name = 'generation'",
-                              NULL, NULL, err, ROUTER_INT(lr_clock_wall_ms(NULL)));
+                              NULL, NULL, err, ROUTER_INT(lr_clock_wall_ms(&router_clock)));
     if (code == LR_OK)
         code = router_sql_run(sql, "SELECT value FROM counters WHERE name = 'generation'", NULL,
                               0, router_row_number, out, err);

@@ -5,6 +5,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "router/access/session.h"
+#include "router/store/clock.h"
 
 /* ---- writing nodes ---- */
 
@@ -126,7 +127,7 @@ void router_sync_second(struct router_sync *sync)
         router_node_store(sync, node);
         has_tried = true;
     }
-    bool lacks_month = router_keys_lack_month(sync->keys, lr_clock_wall_ms(NULL));
+    bool lacks_month = router_keys_lack_month(sync->keys, lr_clock_wall_ms(&router_clock));
     (void)pthread_mutex_unlock(sync->lock);
     if (lacks_month)
         router_store_look(sync->store);
@@ -349,13 +350,13 @@ void router_sync(void *arg, struct router_sql *sql)
     lr_code code = rows != NULL ? router_keys_load(&keys, sql, &err)
                                 : lr_fail(&err, LR_OUT_OF_RAM, "no memory for sessions");
     if (code == LR_OK)
-        code = router_keys_load_month(&keys, sql, lr_clock_wall_ms(NULL), &err);
+        code = router_keys_load_month(&keys, sql, lr_clock_wall_ms(&router_clock), &err);
     if (code == LR_OK)
         code = router_registry_load(&registry, sql, &err);
     if (code == LR_OK)
         code = router_nodes_load(&nodes, sql, &err);
     if (code == LR_OK)
-        code = router_silences_load(&silences, sql, lr_clock_wall_ms(NULL), &err);
+        code = router_silences_load(&silences, sql, lr_clock_wall_ms(&router_clock), &err);
     if (code == LR_OK)
         code = router_sessions_read(sql, rows, &sessions, &err);
     bool is_shared = router_store_is_shared(sync->store);
@@ -371,7 +372,8 @@ void router_sync(void *arg, struct router_sql *sql)
         merge_models(sync, &registry);
         merge_nodes(sync, &nodes);
         sync->alerts->silences = silences;
-        router_sessions_merge(sync->sessions, sync->keys, &sessions, lr_clock_wall_ms(NULL));
+        router_sessions_merge(sync->sessions, sync->keys, &sessions,
+                              lr_clock_wall_ms(&router_clock));
     }
     if (code == LR_OK && is_shared)
         merge_peers(sync, &peers);

@@ -10,6 +10,7 @@
 #include "base/sha256.h"
 #include "net/url.h"
 #include "router/fleet/alerts.h"
+#include "router/store/clock.h"
 #include "router/store/outbox.h"
 
 enum {
@@ -88,7 +89,7 @@ static char *make_body(const struct router_webhook *w, const struct router_webho
     char time[LR_TIME_TEXT_LEN + 1];
     struct lr_json_writer json;
     struct lr_buf out;
-    lr_time_format(lr_clock_wall_ms(NULL), time);
+    lr_time_format(lr_clock_wall_ms(&router_clock), time);
     lr_buf_init(&out, BODY_BYTES);
     lr_json_writer_init(&json, &out);
     lr_json_begin_object(&json);
@@ -151,7 +152,7 @@ static bool is_forgotten(const struct router_webhook *w, const struct router_web
 /* Lock held. */
 static void find_changes(struct router_webhook *w, uint64_t now)
 {
-    int64_t wall = lr_clock_wall_ms(NULL);
+    int64_t wall = lr_clock_wall_ms(&router_clock);
     bool knows_all = lr_elapsed(w->started_ms, now) >= w->grace_ms;
     size_t most = ROUTER_ALERTS_MAX + w->told_count;
     free(w->changes);
@@ -292,7 +293,7 @@ static void webhook_on_reply(void *arg, const struct lr_error *err,
 /* Sends w->message.  id: the same at every try, so that a receiver knows a repeated message. */
 static void post(struct router_webhook *w, const char *id)
 {
-    int64_t now_s = lr_clock_wall_ms(NULL) / 1000;
+    int64_t now_s = lr_clock_wall_ms(&router_clock) / 1000;
     struct lr_str body = lr_str_z(w->message);
     struct lr_buf signature;
     struct lr_error err;

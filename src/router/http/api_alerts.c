@@ -2,6 +2,7 @@
 #include "base/arena.h"
 #include "router/http/api.h"
 #include "router/http/state.h"
+#include "router/store/clock.h"
 
 enum {
     SILENCE_DEFAULT_S = 3600,
@@ -33,7 +34,7 @@ static lr_code find_alert(struct router *r, struct net_request *req, uint64_t *i
 
 static lr_code save(struct router_sql *sql, void *arg, struct lr_error *err)
 {
-    return router_silence_save(sql, arg, lr_clock_wall_ms(NULL), err);
+    return router_silence_save(sql, arg, lr_clock_wall_ms(&router_clock), err);
 }
 
 static lr_code saved(struct net_request *req, void *arg, struct lr_error *err)
@@ -68,7 +69,7 @@ static lr_code read_silence(const struct lr_json *body, struct router_silence *s
         return lr_fail(err, LR_INVALID_ARGUMENT, "\"comment\" is a string of up to %zu bytes",
                        sizeof(silence->comment) - 1);
     LR_COPY(silence->comment, text);
-    silence->until_ms = lr_clock_wall_ms(NULL) + (int64_t)seconds * 1000;
+    silence->until_ms = lr_clock_wall_ms(&router_clock) + (int64_t)seconds * 1000;
     return LR_OK;
 }
 
@@ -79,7 +80,7 @@ static void api_alerts_describe(struct router *r, const struct router_silence *t
     bool begins = to->until_ms != 0;
     router_lock(r);
     const struct router_silence *was =
-        router_silence_of(&r->alerts.silences, to->alert, lr_clock_wall_ms(NULL));
+        router_silence_of(&r->alerts.silences, to->alert, lr_clock_wall_ms(&router_clock));
     router_change_number(out, "silenced_until", was != NULL ? was->until_ms / 1000 : -1,
                          begins ? to->until_ms / 1000 : -1);
     router_change_text(out, "comment", was != NULL ? was->comment : NULL,

@@ -13,6 +13,7 @@
 #include "router/http/api.h"
 #include "router/http/state.h"
 #include "router/observe/limits.h"
+#include "router/store/clock.h"
 #include "wire/reply.h"
 
 enum { COUNT_MS = 60000, BODY_BYTES = 64 << 20, PATH_BYTES = 1200, RETRY_S = 1 };
@@ -215,7 +216,7 @@ static void go(void *arg)
         net_response_retry_after(c->req, RETRY_S);
     if (code == LR_OK)
         code = chat_prompt_render(c->request, &found.info->chat, 0,
-                                  lr_clock_wall_ms(NULL) / 1000, &prompt, &err);
+                                  lr_clock_wall_ms(&router_clock) / 1000, &prompt, &err);
     if (code == LR_OK)
         code = ask_node(r, c, &found, &prompt, &err);
     chat_prompt_free(&prompt);
@@ -238,8 +239,8 @@ static lr_code take_rate(struct router *r, struct count *c, struct lr_error *err
     if (key == NULL)
         return LR_OK;
     router_lock(r);
-    lr_code code =
-        router_key_admit(key, now, lr_clock_wall_ms(NULL), r->keys.routers, &retry_s, err);
+    lr_code code = router_key_admit(key, now, lr_clock_wall_ms(&router_clock), r->keys.routers,
+                                    &retry_s, err);
     router_key_rates(key, now, r->keys.routers, &requests, &tokens);
     router_unlock(r);
     c->entered = code == LR_OK ? key : NULL;

@@ -5,6 +5,7 @@
 
 #include "router/http/api.h"
 #include "router/http/state.h"
+#include "router/store/clock.h"
 
 enum {
     POINTS_MAX = 360,
@@ -259,7 +260,7 @@ lr_code router_api_history(struct router *r, struct net_request *req, struct lr_
     a->router = r;
     a->range = range;
     a->step_s = step;
-    a->horizon_s = (lr_clock_wall_ms(NULL) / 1000 - SETTLED_S) / shortest * shortest;
+    a->horizon_s = (lr_clock_wall_ms(&router_clock) / 1000 - SETTLED_S) / shortest * shortest;
     a->q.level = range->level;
     a->q.until_s = (a->horizon_s - 1) / step * step + step;
     a->q.since_s = a->q.until_s - range->points * step;

@@ -4,6 +4,7 @@
 #include "net/logs.h"
 #include "router/http/records.h"
 #include "router/http/state.h"
+#include "router/store/clock.h"
 
 enum {
     ROWS_MAX = 10000,
@@ -83,7 +84,7 @@ static lr_code read_question(struct net_request *req, struct question *q, struct
 
 static lr_code api_info_ask(struct net_request *req, router_store_fn fn, struct lr_error *err)
 {
-    int64_t now = lr_clock_wall_ms(NULL) / 1000;
+    int64_t now = lr_clock_wall_ms(&router_clock) / 1000;
     struct question *q = router_memory(req, sizeof(*q), err);
     if (q == NULL)
         return LR_OUT_OF_RAM;

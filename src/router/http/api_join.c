@@ -11,6 +11,7 @@
 #include "net/url.h"
 #include "router/http/api.h"
 #include "router/http/state.h"
+#include "router/store/clock.h"
 #include "wire/reply.h"
 
 enum { BODY_BYTES = 4 << 20, HEARTBEAT_MS = 1000, SECRET_LEAST = 32 };
@@ -245,7 +246,7 @@ static lr_code take_join(struct joining *a, char id[48])
     lr_code code = check_identity(r, caller, &a->join, err);
     if (code == LR_OK)
         code = router_nodes_join(&r->nodes, &a->join, a->url, lr_clock_ms(NULL),
-                                 lr_clock_wall_ms(NULL), &node, err);
+                                 lr_clock_wall_ms(&router_clock), &node, err);
     if (code != LR_OK)
         return code;
     router_node_store(&r->sync, node);

@@ -5,6 +5,7 @@
 
 #include "router/http/api.h"
 #include "router/http/state.h"
+#include "router/store/clock.h"
 
 enum {
     NUMBER_MAX = 1000000000,
@@ -160,7 +161,7 @@ static lr_code api_keys_read_number(struct lr_str name, const struct lr_json *v,
     if (numbers[i].offset != 0)
         memcpy((char *)&out->to + numbers[i].offset, &number, sizeof(number));
     else if (number != 0)
-        out->to.expires_ms = lr_clock_wall_ms(NULL) + (int64_t)number * 1000;
+        out->to.expires_ms = lr_clock_wall_ms(&router_clock) + (int64_t)number * 1000;
     return LR_OK;
 }
 
@@ -252,7 +253,7 @@ void router_put_words(struct lr_json_writer *w, const char *name, const char *wo
  * key is nobody else's yet. */
 static void put_members(struct lr_json_writer *w, struct router_key *key, const char *text)
 {
-    int64_t now_ms = lr_clock_wall_ms(NULL);
+    int64_t now_ms = lr_clock_wall_ms(&router_clock);
     const struct lr_json_field fields[] = {
         LR_INT("expires", key->expires_ms / 1000),
         LR_INT("revoked", key->revoked_ms / 1000),
@@ -383,7 +384,7 @@ static lr_code make_key(struct net_request *req, const struct router_key *wanted
     if (m == NULL)
         return LR_OUT_OF_RAM;
     m->key = *wanted;
-    router_key_draw(&m->key, lr_clock_wall_ms(NULL), m->text);
+    router_key_draw(&m->key, lr_clock_wall_ms(&router_clock), m->text);
     if (m->key.role == ROUTER_NODE)
         (void)snprintf(detail, sizeof(detail), "node uses=%llu",
                        (unsigned long long)m->key.uses);
@@ -404,7 +405,7 @@ lr_code router_api_key_create(struct router *r, struct net_request *req, struct 
     /* A key that lets machines in is not for ever. */
     uint64_t life_ms = lr_settings_ms(r->settings, "node-key-life");
     if (role == ROUTER_NODE && (wanted.given & ROUTER_KEY_EXPIRY) == 0 && life_ms != 0)
-        wanted.to.expires_ms = lr_clock_wall_ms(NULL) + (int64_t)life_ms;
+        wanted.to.expires_ms = lr_clock_wall_ms(&router_clock) + (int64_t)life_ms;
     return make_key(req, &wanted.to, err);
 }
 
@@ -426,7 +427,7 @@ lr_code router_api_node_token(struct router *r, struct net_request *req, struct 
     if ((wanted.given & ROUTER_KEY_USES) == 0)
         key->uses = 1;
     if ((wanted.given & ROUTER_KEY_EXPIRY) == 0)
-        key->expires_ms = lr_clock_wall_ms(NULL) + TOKEN_LIFE_MS;
+        key->expires_ms = lr_clock_wall_ms(&router_clock) + TOKEN_LIFE_MS;
     return make_key(req, key, err);
 }
 
@@ -563,8 +564,8 @@ lr_code router_api_key_revoke(struct router *r, struct net_request *req, struct 
     if (code != LR_OK)
         return code;
     if (!m->is_revoked)
-        m->change = (struct router_key_change){.given = ROUTER_KEY_REVOKED,
-                                               .to.revoked_ms = lr_clock_wall_ms(NULL)};
+        m->change = (struct router_key_change){
+            .given = ROUTER_KEY_REVOKED, .to.revoked_ms = lr_clock_wall_ms(&router_clock)};
     struct router_change values = compare_changed(m);
     struct router_action action = {"key.revoke", m->id, "", .change = &values};
     return router_act(req, &action, api_keys_change, revoked, m, err);
@@ -636,7 +637,7 @@ lr_code router_api_key_rotate(struct router *r, struct net_request *req, struct 
     router_key_draw_secret(m->hash, m->text);
     memcpy(m->old_hash, found->was.hash, LR_SHA256_LEN);
     if (overlap_s != 0)
-        m->old_until_ms = lr_clock_wall_ms(NULL) + (int64_t)overlap_s * 1000;
+        m->old_until_ms = lr_clock_wall_ms(&router_clock) + (int64_t)overlap_s * 1000;
     (void)snprintf(detail, sizeof(detail), "overlap=%llu", (unsigned long long)overlap_s);
     struct router_change values = {0};
     router_change_number(&values, "old_secret_until", found->was.old_until_ms / 1000,

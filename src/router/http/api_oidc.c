@@ -10,6 +10,7 @@
 #include "router/http/api.h"
 #include "router/http/session_store.h"
 #include "router/http/state.h"
+#include "router/store/clock.h"
 
 enum {
     PAGE_BYTES = 8 << 10,
@@ -171,8 +172,8 @@ lr_code router_api_oidc_start(struct router *r, struct net_request *req, struct 
     struct work *w = api_oidc_prepare(r, req, begun, err);
     if (w == NULL)
         return err->code;
-    router_oidc_cookie_make(lr_str_z(r->oidc.cookie_key), lr_clock_wall_ms(NULL) / 1000,
-                            w->cookie);
+    router_oidc_cookie_make(lr_str_z(r->oidc.cookie_key),
+                            lr_clock_wall_ms(&router_clock) / 1000, w->cookie);
     router_oidc_flow_make(lr_str_z(w->cookie), &w->task.flow);
     w->task.is_begin = true;
     lr_code code = count_step(r, req, err);
@@ -225,7 +226,7 @@ static lr_code check_answer(struct router *r, struct net_request *req, struct wo
     if (net_request_header(req, "Cookie", &header))
         (void)router_cookie_find(header, lr_str_z(name), &cookie);
     lr_code code = router_oidc_cookie_check(lr_str_z(r->oidc.cookie_key), cookie,
-                                            lr_clock_wall_ms(NULL) / 1000,
+                                            lr_clock_wall_ms(&router_clock) / 1000,
                                             r->oidc.config.skew_ms / 1000, err);
     if (code != LR_OK)
         return code;
@@ -258,7 +259,7 @@ static lr_code check_answer(struct router *r, struct net_request *req, struct wo
 static lr_code use_state(struct router_sql *sql, void *arg, struct lr_error *err)
 {
     struct work *w = arg;
-    int64_t now = lr_clock_wall_ms(NULL);
+    int64_t now = lr_clock_wall_ms(&router_clock);
     int64_t life = ROUTER_OIDC_LIFE_S * 1000LL + 2 * w->router->oidc.config.skew_ms + CLOCKS_MS;
     return router_sign_in_use(sql, lr_str_z(w->task.flow.state), now + life, now, &w->is_first,
                               err);

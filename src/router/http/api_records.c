@@ -4,6 +4,7 @@
 
 #include "router/http/records.h"
 #include "router/http/state.h"
+#include "router/store/clock.h"
 
 enum { DAY_S = 86400, BY_DAY = 1, BY_KEY = 2, BY_OWNER = 4, BY_MODEL = 8, BY_REQUEST = 16 };
 
@@ -79,7 +80,7 @@ static lr_code read_second(struct net_request *req, const char *name, int64_t *m
 static lr_code read_question(struct net_request *req, struct question **out, const char *name,
                              struct lr_error *err)
 {
-    int64_t now_ms = lr_clock_wall_ms(NULL);
+    int64_t now_ms = lr_clock_wall_ms(&router_clock);
     struct question *q = *out = router_memory(req, sizeof(*q), err);
     if (q == NULL)
         return LR_OUT_OF_RAM;

@@ -19,6 +19,7 @@
 #include "model/config.h"
 #include "router/http/api.h"
 #include "router/http/state.h"
+#include "router/store/clock.h"
 #include "wire/reply.h"
 
 enum {
@@ -294,7 +295,7 @@ static void api_register_settle(struct registering *a, const char *source, const
         .manifest = lr_buf_str(&a->manifest),
         .chat_template = a->chat_template,
         .aliases = a->aliases,
-        .created_ms = lr_clock_wall_ms(NULL),
+        .created_ms = lr_clock_wall_ms(&router_clock),
     };
     struct router_actor by = router_actor(a->req);
     router_register(&a->router->sync, &model, &by, net_request_loop(a->req), registered, a);

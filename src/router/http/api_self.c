@@ -5,6 +5,7 @@
 #include "router/http/api.h"
 #include "router/http/state.h"
 #include "router/observe/prices.h"
+#include "router/store/clock.h"
 
 /* In the request's memory. */
 struct asking {
@@ -147,7 +148,7 @@ static lr_code api_self_read_usage(struct router_sql *sql, void *arg, struct lr_
 lr_code router_api_self(struct router *r, struct net_request *req, struct lr_error *err)
 {
     struct router_caller *caller = &router_access(req)->caller;
-    int64_t now_ms = lr_clock_wall_ms(NULL);
+    int64_t now_ms = lr_clock_wall_ms(&router_clock);
     struct asking *a = router_memory(req, sizeof(*a), err);
     lr_code code =
         a != NULL ? router_identify(r, req, ROUTER_PUBLIC, caller, err) : LR_OUT_OF_RAM;

@@ -6,6 +6,7 @@
 #include "router/http/api.h"
 #include "router/http/session_store.h"
 #include "router/http/state.h"
+#include "router/store/clock.h"
 
 /* Secure where the browser speaks TLS, with us or with the server in front.  A client
  * that lies about the latter harms its own cookie only. */
@@ -108,7 +109,7 @@ static lr_code check_key(struct router *r, struct net_request *req, struct lr_st
 {
     uint32_t retry_s = 0;
     router_lock(r);
-    lr_code code = router_keys_check(&r->keys, text, lr_clock_wall_ms(NULL), key, err);
+    lr_code code = router_keys_check(&r->keys, text, lr_clock_wall_ms(&router_clock), key, err);
     bool is_wrong = code == LR_UNAUTHENTICATED;
     if (code == LR_OK)
         code = check_role(*key, err);

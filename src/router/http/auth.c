@@ -14,6 +14,7 @@
 #include "net/guard.h"
 #include "router/http/api.h"
 #include "router/http/state.h"
+#include "router/store/clock.h"
 
 /* A key that was issued once is a client's mistake and no guess: it counts as a wrong key once
  * in this time. */
@@ -69,7 +70,8 @@ static lr_code check_key(struct router *r, struct lr_str text, enum router_role 
         out->role = ROUTER_NODE;
         LR_COPY(out->name, lr_str_z(out->node->name));
     } else {
-        code = router_keys_check(&r->keys, text, lr_clock_wall_ms(NULL), &out->key, err);
+        code =
+            router_keys_check(&r->keys, text, lr_clock_wall_ms(&router_clock), &out->key, err);
         if (code == LR_OK)
             become(out, out->key);
     }
@@ -104,7 +106,7 @@ void router_identify_session(struct router *r, const struct net_request *req,
         return;
     router_lock(r);
     const struct router_session *session =
-        router_session_find(&r->sessions, value, lr_clock_wall_ms(NULL));
+        router_session_find(&r->sessions, value, lr_clock_wall_ms(&router_clock));
     if (session != NULL) {
         become(out, session->key);
         out->session = session->id;
@@ -261,7 +263,7 @@ bool router_may_listen(void *arg, struct net_request *req)
 {
     struct router *r = arg;
     const struct router_caller *caller = &router_access(req)->caller;
-    int64_t wall_ms = lr_clock_wall_ms(NULL);
+    int64_t wall_ms = lr_clock_wall_ms(&router_clock);
     router_lock(r);
     bool may = caller->session != 0
                    ? router_session_by_id(&r->sessions, caller->session, wall_ms) != NULL

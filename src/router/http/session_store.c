@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "router/http/state.h"
+#include "router/store/clock.h"
 
 enum {
     SAVE_MS = 60000,   /* between two writes of the same session's last use */
@@ -30,7 +31,7 @@ bool router_session_is_unread(struct router *r, const struct net_request *req)
         return false;
     router_lock(r);
     const struct router_session *session =
-        router_session_find(&r->sessions, value, lr_clock_wall_ms(NULL));
+        router_session_find(&r->sessions, value, lr_clock_wall_ms(&router_clock));
     bool is_unread = session == NULL && r->sessions.fetches < FETCHES_MAX;
     r->sessions.fetches += is_unread;
     router_unlock(r);
@@ -61,7 +62,8 @@ static void fetched(void *arg, const struct lr_error *err)
     router_lock(r);
     r->sessions.fetches--;
     if (err == NULL && f->is_found)
-        (void)router_session_adopt(&r->sessions, &r->keys, &f->row, lr_clock_wall_ms(NULL));
+        (void)router_session_adopt(&r->sessions, &r->keys, &f->row,
+                                   lr_clock_wall_ms(&router_clock));
     router_unlock(r);
     f->fn(f->arg, err);
 }
@@ -157,8 +159,8 @@ void router_session_begin(struct router *r, struct net_request *req, struct rout
 {
     const char *from = router_access(req)->from;
     struct router_session replaced;
-    struct router_session *session =
-        router_session_make(&r->sessions, key, from, lr_clock_wall_ms(NULL), value, &replaced);
+    struct router_session *session = router_session_make(
+        &r->sessions, key, from, lr_clock_wall_ms(&router_clock), value, &replaced);
     *caller = (struct router_caller){.key = key, .role = key->role, .session = session->id};
     LR_COPY(caller->name, lr_str_z(key->name));
     struct change *c = session_store_prepare(r, session, fn, arg);
@@ -179,7 +181,7 @@ bool router_session_stop(struct router *r, uint64_t id, const struct router_acto
                          struct net_loop *loop, router_store_done fn, void *arg)
 {
     struct router_session *session =
-        router_session_by_id(&r->sessions, id, lr_clock_wall_ms(NULL));
+        router_session_by_id(&r->sessions, id, lr_clock_wall_ms(&router_clock));
     if (session == NULL)
         return false;
     struct router_change values = session_store_compare(session, false);
@@ -205,7 +207,7 @@ struct saving {
 static lr_code save(struct router_sql *sql, void *arg, struct lr_error *err)
 {
     const struct saving *s = arg;
-    int64_t now = lr_clock_wall_ms(NULL) - CLOCKS_MS;
+    int64_t now = lr_clock_wall_ms(&router_clock) - CLOCKS_MS;
     lr_code code = LR_OK;
     for (size_t i = 0; code == LR_OK && i < s->count; i++) {
         const struct router_session_row *row = &s->rows[i];
@@ -216,7 +218,7 @@ static lr_code save(struct router_sql *sql, void *arg, struct lr_error *err)
         else
             code = router_session_touch(sql, row->hash, row->used_ms, err);
     }
-    if (code == LR_OK && s->expires)
+    if (code == LR_OK && s->expires && router_clock_is_steady())
         code = router_session_expire(sql, now - (int64_t)s->router->sessions.life_ms,
                                      now - (int64_t)s->router->sessions.idle_ms, err);
     return code;

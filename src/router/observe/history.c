@@ -5,6 +5,7 @@
 
 #include "base/random.h"
 #include "router/fleet/registry.h"
+#include "router/store/clock.h"
 
 enum { CHUNK_ROWS = 64 }; /* of one transaction: a change waits for no more than these */
 
@@ -219,7 +220,8 @@ static lr_code write_chunk(struct router_sql *sql, void *arg, struct lr_error *e
     for (size_t i = chunk->next;
          code == LR_OK && i < rows->count && i < chunk->next + CHUNK_ROWS; i++)
         code = router_history_write(sql, &rows->rows[i], err);
-    if (code == LR_OK && chunk->next + CHUNK_ROWS >= rows->count)
+    bool is_last = chunk->next + CHUNK_ROWS >= rows->count;
+    if (code == LR_OK && is_last && router_clock_is_steady())
         code = router_history_sweep(sql, rows->now_s, err);
     return code;
 }

@@ -6,6 +6,7 @@
 #include "base/log.h"
 #include "hub/url.h"
 #include "net/jwt.h"
+#include "router/store/clock.h"
 
 enum {
     CALL_MS = 10000,
@@ -214,8 +215,8 @@ static lr_code read_tokens(struct router_oidc_provider *p, struct lr_arena *aren
         code = verify(p, &token, err);
     if (code != LR_OK)
         return lr_fail_prefix(err, "the ID token of the OpenID provider");
-    code =
-        router_oidc_claims_check(p->config, token.claims, nonce, lr_clock_wall_ms(NULL), err);
+    code = router_oidc_claims_check(p->config, token.claims, nonce,
+                                    lr_clock_wall_ms(&router_clock), err);
     if (code == LR_OK && router_oidc_groups(p->config, token.claims) == NULL &&
         p->metadata.userinfo[0] != '\0' &&
         lr_json_str(lr_json_get(root, "access_token"), &access_token))

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "router/relay/call.h"
+#include "router/store/clock.h"
 
 enum { HEARTBEAT_MS = ROUTER_RESPONSE_LOST_MS / 3 }; /* between two signs of life */
 
@@ -83,8 +84,8 @@ struct asking {
 static lr_code ask(struct router_sql *sql, void *arg, struct lr_error *err)
 {
     struct asking *a = arg;
-    return router_response_beat(sql, lr_str_z(a->id), a->status, lr_clock_wall_ms(NULL),
-                                &a->is_running, err);
+    return router_response_beat(sql, lr_str_z(a->id), a->status,
+                                lr_clock_wall_ms(&router_clock), &a->is_running, err);
 }
 
 static void answered(void *arg, const struct lr_error *err)

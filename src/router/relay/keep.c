@@ -2,9 +2,9 @@
 
 #include <stdlib.h>
 
-#include "base/clock.h"
 #include "base/log.h"
 #include "router/relay/call.h"
+#include "router/store/clock.h"
 
 enum {
     BATCH_JOBS = 64,
@@ -55,7 +55,7 @@ bool router_keeper_can(struct router_keeper *keeper)
 struct router_responses_view router_keeper_view(const struct router_keeper *keeper,
                                                 struct lr_str key)
 {
-    int64_t now = lr_clock_wall_ms(NULL);
+    int64_t now = lr_clock_wall_ms(&router_clock);
     return (struct router_responses_view){
         .key = key, .now_ms = now, .since_ms = now - (int64_t)keeper->keep_ms};
 }
@@ -104,7 +104,7 @@ static void take_jobs(struct router_keeper *keeper)
 static lr_code write_jobs(struct router_sql *sql, void *arg, struct lr_error *err)
 {
     struct router_keeper *keeper = arg;
-    int64_t now_ms = lr_clock_wall_ms(NULL);
+    int64_t now_ms = lr_clock_wall_ms(&router_clock);
     lr_code code = LR_OK;
     take_jobs(keeper);
     for (struct router_keep_job *job = keeper->writing; code == LR_OK && job != NULL;
@@ -364,16 +364,17 @@ void router_call_load(struct router_call *call, void (*go_on)(struct router_call
 
 /* ---- the sweep.  Thread: the database's ---- */
 
+/* While the clock is in doubt only those go that a key was told to forget: their time is 0. */
 static lr_code sweep(struct router_sql *sql, void *arg, struct lr_error *err)
 {
     struct router_keeper *keeper = arg;
-    int64_t wall_ms = lr_clock_wall_ms(NULL);
+    int64_t wall_ms = lr_clock_wall_ms(&router_clock);
     bool more_lost, more_old = false;
     lr_code code =
         router_running_look(&keeper->running, sql, lr_clock_ms(NULL), wall_ms, &more_lost, err);
+    int64_t since_ms = router_clock_is_steady() ? wall_ms - (int64_t)keeper->keep_ms : 0;
     if (code == LR_OK)
-        code = router_responses_sweep(sql, wall_ms - (int64_t)keeper->keep_ms,
-                                      keeper->max_bytes, &more_old, err);
+        code = router_responses_sweep(sql, since_ms, keeper->max_bytes, &more_old, err);
     keeper->has_more = more_lost || more_old;
     return code;
 }

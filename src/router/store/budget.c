@@ -1,6 +1,6 @@
 #include "router/store/budget.h"
 
-#include "base/clock.h"
+#include "router/store/clock.h"
 
 /* ---- months ---- */
 
@@ -168,7 +168,7 @@ lr_code router_month_read(struct router_sql *sql, int64_t month, const char *key
 
 lr_code router_month_begin(struct router_sql *sql, struct lr_error *err)
 {
-    int64_t month = router_month_of(lr_clock_wall_ms(NULL));
+    int64_t month = router_month_of(lr_clock_wall_ms(&router_clock));
     return ROUTER_SQL(sql,
                       "INSERT INTO usage_months (month, key_id, model, requests, "
                       "prompt_tokens, completion_tokens, cached_tokens) SELECT $1, key_id, "

@@ -1,6 +1,7 @@
 #include "router/store/retention.h"
 
 #include "base/clock.h"
+#include "router/store/clock.h"
 
 enum {
     SWEEP_S = 60,
@@ -33,9 +34,11 @@ static lr_code sweep_table(struct router_sql *sql, enum table table, int64_t bef
 static lr_code sweep(struct router_sql *sql, void *arg, struct lr_error *err)
 {
     struct router_retention *retention = arg;
-    int64_t now_ms = lr_clock_wall_ms(NULL);
+    int64_t now_ms = lr_clock_wall_ms(&router_clock);
     lr_code code = LR_OK;
     retention->has_more = false;
+    if (!router_clock_is_steady())
+        return LR_OK;
     if (retention->keep_usage_ms != 0)
         code = sweep_table(sql, USAGE, now_ms - (int64_t)retention->keep_usage_ms,
                            &retention->has_more, err);

@@ -10,6 +10,7 @@
 #include "base/log.h"
 #include "base/os/cpu.h"
 #include "base/os/file.h"
+#include "router/store/clock.h"
 #include "router/store/records.h"
 #include "router/store/usage_journal.h"
 
@@ -519,7 +520,7 @@ static void submit(struct router_store *store, struct work wanted)
 static int64_t audit_time(struct router_store *store)
 {
     enum { SAME_MOMENT_MS = 1000 };
-    int64_t now = lr_clock_wall_ms(NULL);
+    int64_t now = lr_clock_wall_ms(&router_clock);
     (void)pthread_mutex_lock(&store->lock);
     if (now <= store->audit_ms && store->audit_ms - now < SAME_MOMENT_MS)
         now = store->audit_ms + 1;
