@@ -5,6 +5,7 @@
 
 #include "base/log.h"
 #include "base/os/fd.h"
+#include "base/os/process.h"
 #include "base/sandbox.h"
 #include "cli/commands.h"
 #include "cli/terminal.h"
@@ -187,6 +188,7 @@ static int run_command(const char *parent, const struct cli_command *command, in
     } else {
         if (command->shared) {
             lr_no_core_dumps();
+            lr_process_close_to_others(); /* it holds secrets, and prompts of all clients */
             set_up_log(s);
         }
         code = command->run(s, &err);

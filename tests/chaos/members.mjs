@@ -6,7 +6,7 @@ import net from 'node:net';
 import path from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
-import { track, until } from '../support/scene.mjs';
+import { descriptors, track, until } from '../support/scene.mjs';
 
 export const ROOT = path.resolve(path.dirname(fileURLToPath(import.meta.url)), '../..');
 export const BIN = process.env.LLM_ROUTER_BIN ?? path.join(ROOT, 'build/release/bin/llm-router');
@@ -165,9 +165,9 @@ export class Member {
     const number = (word) => Number(status.match(new RegExp(`^${word}:\\s+(\\d+)`, 'm'))?.[1] ?? 0);
     let files = 0;
     try {
-      files = fs.readdirSync(`/proc/${this.pid}/fd`).length;
-    } catch {
-      /* it has ended */
+      files = descriptors(this.pid).length;
+    } catch (error) {
+      if (error.code === 'EACCES') throw error; // otherwise it has ended
     }
     return { memory: number('VmRSS') * 1024, files, threads: number('Threads') };
   }

@@ -12,6 +12,7 @@ import {
   BIN,
   call,
   cli,
+  descriptors,
   LONG,
   makeEcho,
   nodes,
@@ -38,7 +39,7 @@ const begin = (url, body) =>
     done.catch(fail);
   });
 
-const handles = (router) => fs.readdirSync(`/proc/${router.pid}/fd`).length;
+const handles = (router) => descriptors(router.pid).length;
 const memory = (router) => Number(fs.readFileSync(`/proc/${router.pid}/status`, 'utf8').match(/VmRSS:\s+(\d+)/)[1]);
 
 // Of a key; two rows where an hour has ended meanwhile.

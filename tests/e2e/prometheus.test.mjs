@@ -8,7 +8,7 @@ import net from 'node:net';
 import path from 'node:path';
 import { after, before, test } from 'node:test';
 import { promisify } from 'node:util';
-import { track } from '../support/scene.mjs';
+import { descriptors, track } from '../support/scene.mjs';
 import {
   call,
   launch,
@@ -93,7 +93,7 @@ test('the process tells its processor time, memory, file descriptors and start',
     assert.ok(of('cpu_seconds_total') > 0 && of('cpu_seconds_total') < 600);
     assert.ok(of('resident_memory_bytes') > kib('VmRSS') / 4 && of('resident_memory_bytes') < kib('VmHWM') * 4);
     assert.ok(of('virtual_memory_bytes') >= of('resident_memory_bytes'));
-    const fds = fs.readdirSync(`/proc/${pid}/fd`).length;
+    const fds = descriptors(pid).length;
     assert.ok(Math.abs(of('open_fds') - fds) < 20, `${of('open_fds')} of ${fds}`);
     const limit = fs.readFileSync(`/proc/${pid}/limits`, 'utf8').match(/^Max open files\s+(\d+)/m)[1];
     assert.equal(of('max_fds'), Number(limit));

@@ -10,6 +10,7 @@ import { BUILD } from '../support/program.mjs';
 import {
   BIN,
   call,
+  descriptors,
   LONG,
   makeEcho,
   nodes,
@@ -55,7 +56,7 @@ async function start(testing = {}) {
   return { router, node, again, workers, whole };
 }
 
-const handles = (node) => fs.readdirSync(`/proc/${node.child.pid}/fd`).length;
+const handles = (node) => descriptors(node.child.pid).length;
 
 // Memory that the ledger has given away, per device.
 async function reserved(router) {

@@ -1,10 +1,12 @@
 // Secrets are not on command lines, not in workers, and not in the database.
 import assert from 'node:assert/strict';
+import { spawnSync } from 'node:child_process';
 import fs from 'node:fs';
 import path from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
 import { after, test } from 'node:test';
 import {
+  BIN,
   call,
   launch,
   makeEcho,
@@ -91,6 +93,26 @@ test('a worker gets the variables that drivers and libraries need, and no other'
     others.filter((name) => !['PATH', 'LD_LIBRARY_PATH', 'TMPDIR', 'LANG'].includes(name)),
     [],
   );
+});
+
+test('no other process of the user reads the memory, the environment or the descriptors of a router or a node', async () => {
+  // Root may read everything by its capabilities: neither these processes nor their reader have any.
+  const [bin, ...drop] = process.getuid() === 0 ? ['setpriv', '--bounding-set=-all'] : ['env'];
+  const reads = (pid, what) => spawnSync(bin, [...drop, 'ls', '-l', `/proc/${pid}/${what}`]).status === 0;
+  const shows = (pid, what) => spawnSync(bin, [...drop, 'head', '-c', '1', `/proc/${pid}/${what}`]).status === 0;
+  const open = async (args, match, env) => keep(await launch([...drop, ...args], { bin, match, env }));
+  const other = await open(['sh', '-c', 'echo here; exec sleep 60'], /here/);
+  assert.ok(reads(other.pid, 'fd/0') && shows(other.pid, 'environ') && shows(other.pid, 'maps'), 'the check sees');
+  const listen = ['--listen', '127.0.0.1:0', '--data-dir'];
+  const router = await open([BIN, 'router', ...listen, tempDir('r'), ...cpu], /listening on (http:\/\/\S+)/);
+  const to = ['--router', router.found[1], '--device', 'cpu', '--no-hf-cache', '--model', makeEcho('m')];
+  const node = await open([BIN, 'node', ...listen, tempDir('n'), ...to], /listening on port/, {
+    LLM_ROUTER_TOKEN: (await call(`${router.found[1]}/v0/nodes/tokens`, { body: {} })).json.key,
+  });
+  for (const { pid } of [router, node]) {
+    assert.equal(reads(pid, 'fd/0'), false);
+    for (const what of ['environ', 'maps']) assert.equal(shows(pid, what), false, what);
+  }
 });
 
 test('up passes the node-secret of a setting or a file to its node, never on a command line', async () => {

@@ -98,7 +98,7 @@ test('SIGUSR2 starts the program again, which takes over; the manager follows th
   assert.deepEqual([failures.length, failures.slice(0, 5)], [0, []], `of ${sent} requests`);
   manager.say('TERM');
   await manager.told('STOPPING=1');
-  await until('the new process is gone', () => !fs.existsSync(`/proc/${next}/fd/0`));
+  await until('the new process is gone', () => !fs.existsSync(`/proc/${next}`));
 });
 
 test('with a socket of the manager 0 requests fail through a restart, and no node or session is lost', async () => {

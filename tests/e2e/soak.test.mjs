@@ -4,7 +4,7 @@ import assert from 'node:assert/strict';
 import fs from 'node:fs';
 import { test } from 'node:test';
 import { fleet } from './fleet.mjs';
-import { call, LONG, makeEcho, say, stream, until } from './support.mjs';
+import { call, descriptors, LONG, makeEcho, say, stream, until } from './support.mjs';
 
 const ROUNDS = LONG ? 120 : 6;
 const GROWTH = 2 << 20; // what an allocator keeps back; 1.2 KB a request lost would be more
@@ -16,7 +16,7 @@ test('mixed traffic, much of it faulty: memory, files and metrics are flat', asy
     1024 * Number(fs.readFileSync(`/proc/${router.pid}/status`, 'utf8').match(/VmRSS:\s+(\d+)/)[1]);
   // Those of clients are the clients' to close, and fetch keeps some; a request that lost one each would be 1800.
   const files = async () =>
-    fs.readdirSync(`/proc/${router.pid}/fd`).length -
+    descriptors(router.pid).length -
     Number((await call(`${router.url}/metrics`)).text.match(/^llm_router_connections (\d+)/m)[1]);
   const series = async () => (await call(`${router.url}/metrics`)).text.split('\n').length;
   const random = () => Math.random().toString(36).slice(2);

@@ -6,9 +6,9 @@ import path from 'node:path';
 import { promisify } from 'node:util';
 import { writeEchoModel } from '../support/echo_model.mjs';
 import { BIN, ENGINES, ROOT } from '../support/program.mjs';
-import { sleep, stopwatch, tempDir, track, until } from '../support/scene.mjs';
+import { descriptors, sleep, stopwatch, tempDir, track, until } from '../support/scene.mjs';
 
-export { BIN, ENGINES, ROOT, sleep, stopwatch, tempDir, until };
+export { BIN, descriptors, ENGINES, ROOT, sleep, stopwatch, tempDir, until };
 
 export const DEMO = path.join(ROOT, 'models/demo');
 export const LONG = process.env.LR_LONG === '1';

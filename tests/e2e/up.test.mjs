@@ -6,7 +6,20 @@ import path from 'node:path';
 import { after, before, test } from 'node:test';
 import { promisify } from 'node:util';
 import OpenAI from 'openai';
-import { BIN, call, cli, DEMO, launch, makeEcho, say, startUp, stream, tempDir, until } from './support.mjs';
+import {
+  BIN,
+  call,
+  cli,
+  DEMO,
+  descriptors,
+  launch,
+  makeEcho,
+  say,
+  startUp,
+  stream,
+  tempDir,
+  until,
+} from './support.mjs';
 
 let up, client;
 
@@ -44,8 +57,7 @@ function listening(pid) {
     .flatMap((task) => fs.readFileSync(`/proc/${pid}/task/${task}/children`, 'utf8').split(' ').filter(Boolean))
     .flatMap(listening);
   const sockets = new Set(
-    fs
-      .readdirSync(`/proc/${pid}/fd`)
+    descriptors(pid)
       .map((fd) => {
         try {
           return fs.readlinkSync(`/proc/${pid}/fd/${fd}`).match(/^socket:\[(\d+)\]$/)?.[1];

@@ -6,7 +6,7 @@ import net from 'node:net';
 import path from 'node:path';
 import { writeEchoModel } from '../support/echo_model.mjs';
 import { BIN, BUILD, ENGINES } from '../support/program.mjs';
-import { sleep, stopwatch, tempDir, track, until } from '../support/scene.mjs';
+import { descriptors, sleep, stopwatch, tempDir, track, until } from '../support/scene.mjs';
 
 export { BIN, BUILD, ENGINES, sleep, stopwatch, tempDir, until };
 
@@ -193,7 +193,7 @@ export function countFds(node) {
     .readFileSync(`/proc/${node.pid}/net/tcp`, 'utf8')
     .split('\n')
     .filter((line) => new RegExp(`^ *\\d+: [0-9A-F]{8}:${port} [0-9A-F]{8}:[0-9A-F]{4} 01 `).test(line)).length;
-  return fs.readdirSync(`/proc/${node.pid}/fd`).length - clients;
+  return descriptors(node.pid).length - clients;
 }
 
 // A raw connection, for clients that misbehave.

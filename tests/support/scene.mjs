@@ -45,6 +45,16 @@ export async function until(what, check, ms) {
   }
 }
 
+// The numbers of a process's descriptors.  Those of a router or a node are closed to its own user (docs/security.md).
+export function descriptors(pid) {
+  try {
+    return fs.readdirSync(`/proc/${pid}/fd`);
+  } catch (error) {
+    if (error.code === 'EACCES') error.message += ': run these tests as root';
+    throw error;
+  }
+}
+
 const running = new Set();
 const folders = [];
 

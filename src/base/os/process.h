@@ -14,6 +14,11 @@ void lr_process_stop_self(void);
 /* Other processes compute first, from now on. */
 void lr_process_lower(void);
 
+/* Processes of the same user cannot read this one's memory, environment and descriptors, nor
+ * attach to it; root can.  A program that is executed later is as open as before.  Linux only.
+ */
+void lr_process_close_to_others(void);
+
 /* Writing to a pipe or socket whose other end is closed gives an error instead of a signal. */
 void lr_ignore_broken_pipes(void);
 

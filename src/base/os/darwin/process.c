@@ -46,6 +46,10 @@ void lr_os_await_exit(struct lr_os_exit_watch *watch, pid_t pid, int timeout_ms)
         (void)poll(NULL, 0, ms < 5 ? ms : 5);
 }
 
+void lr_process_close_to_others(void)
+{
+}
+
 lr_code lr_self_path(char *out, size_t len, struct lr_error *err)
 {
     char path[LR_PATH_MAX];

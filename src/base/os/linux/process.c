@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <stdlib.h>
+#include <sys/prctl.h>
 #include <sys/random.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -39,6 +40,11 @@ lr_code lr_self_path(char *out, size_t len, struct lr_error *err)
         return lr_fail(err, LR_INVALID_ARGUMENT, "the path of this program is too long");
     out[got] = '\0';
     return LR_OK;
+}
+
+void lr_process_close_to_others(void)
+{
+    (void)prctl(PR_SET_DUMPABLE, 0, 0, 0, 0);
 }
 
 bool lr_pipe(int out[2], int bytes)

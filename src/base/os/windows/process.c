@@ -101,6 +101,10 @@ void lr_os_after_fork(void (*fn)(void))
     (void)fn;
 }
 
+void lr_process_close_to_others(void)
+{
+}
+
 lr_code lr_self_path(char *out, size_t len, struct lr_error *err)
 {
     wchar_t *wide = malloc(LR_WIDE_PATH * sizeof(*wide));
