@@ -227,6 +227,12 @@ export default function Model({ id }) {
       [t('models.format'), model.format ?? '–'],
       [t('models.source'), t(model.source === 'hub' ? 'models.fromHub' : 'models.fromNode')],
       one.architecture && [t('models.architecture'), one.architecture],
+      model.dialect && [
+        t('models.dialect'),
+        model.dialect_from === 'registration' ? t('models.chosen', { name: model.dialect }) : model.dialect,
+      ],
+      model.template_from && [t('models.template'), t(`models.template_${model.template_from}`)],
+      one.stop_tokens && [t('models.stopTokens'), html`<code>${one.stop_tokens.join(' ')}</code>`],
       model.capabilities && [t('models.can'), model.capabilities.map((word) => t(`models.can_${word}`)).join(', ')],
       one.context_tokens > 0 && [t('models.context'), t('models.tokens', { count: number(one.context_tokens) })],
       one.weight_bytes > 0 && [t('models.size'), bytes(one.weight_bytes)],

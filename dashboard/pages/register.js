@@ -9,14 +9,24 @@ import { live } from '../lib/live.js';
 import { go } from '../lib/route.js';
 import { Button, Dialog, ErrorNote, Field, Icon, Note, useOrder } from '../lib/ui.js';
 
-const blank = { kind: 'repo', repo: '', path: '', format: '', revision: '', filename: '', name: '', chat_template: '' };
+const blank = {
+  kind: 'repo',
+  repo: '',
+  path: '',
+  format: '',
+  revision: '',
+  filename: '',
+  name: '',
+  chat_template: '',
+  dialect: '',
+};
 
 /** Only what was filled in goes along. */
 function toBody(form) {
   const names =
     form.kind === 'repo'
-      ? ['repo', 'format', 'revision', 'filename', 'name', 'chat_template']
-      : ['path', 'format', 'name', 'chat_template'];
+      ? ['repo', 'format', 'revision', 'filename', 'name', 'chat_template', 'dialect']
+      : ['path', 'format', 'name', 'chat_template', 'dialect'];
   return Object.fromEntries(
     names.filter((n) => form[n].trim() !== '').map((n) => [n, n === 'chat_template' ? form[n] : form[n].trim()]),
   );
@@ -87,7 +97,7 @@ export function Register({ open, onClose }) {
       ) => html`<select value=${form.format} onChange=${put('format')} ...${props}>
         <option value="">${t('register.formatAuto')}</option><option value="safetensors">safetensors</option><option value="gguf">GGUF</option></select>`}<//>
       ${form.kind === 'repo' && html`<p class="hint">${t('register.artifactNote')}</p>`}
-      <details><summary>${t('register.more')}</summary><div class="stack">${text('name')}${form.kind === 'repo' && html`${text('revision')}${text('filename')}`}${text('chat_template')}</div></details>
+      <details><summary>${t('register.more')}</summary><div class="stack">${text('name')}${form.kind === 'repo' && html`${text('revision')}${text('filename')}`}${text('chat_template')}${text('dialect', { placeholder: 'qwen_xml' })}</div></details>
     </form>`
     }<//>`;
 }

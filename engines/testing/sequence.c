@@ -159,6 +159,22 @@ static void answer_with(struct testing_sequence *s, const char *text)
     s->answer_len = s->answer != NULL ? strlen(s->answer) : 0;
 }
 
+/* In digits, so that no mark in the prompt is read as one of the answer. */
+static void answer_with_prompt(struct testing_sequence *s,
+                               const struct lr_engine_request *request)
+{
+    size_t total = 0, at = 0;
+    for (size_t i = 0; i < request->segment_count; i++)
+        total += request->segments[i].len;
+    char *text = malloc(2 * total + 1);
+    for (size_t i = 0; text != NULL && i < request->segment_count; i++)
+        for (size_t k = 0; k < request->segments[i].len; k++, at += 2)
+            (void)snprintf(text + at, 3, "%02x", (unsigned char)request->segments[i].text[k]);
+    free(s->answer);
+    s->answer = text;
+    s->answer_len = text != NULL ? at : 0;
+}
+
 lr_code testing_submit(struct lr_engine_model *model, const struct lr_engine_request *request,
                        struct lr_error *err)
 {
@@ -195,6 +211,8 @@ lr_code testing_submit(struct lr_engine_model *model, const struct lr_engine_req
         if (s->answer[i] >= 'a' && s->answer[i] <= 'z')
             s->answer[i] = (char)(s->answer[i] - 'a' + 'A');
     s->poisoned = holds(s->answer, s->answer_len, model->options.poison);
+    if (model->options.say_prompt)
+        answer_with_prompt(s, request);
     if (model->options.say_version)
         answer_with(s, LR_TESTING_VERSION);
     if (model->options.say_weights)

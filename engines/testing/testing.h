@@ -58,6 +58,7 @@ struct testing_options {
     bool invalid_utf8;     /* 0xFF before every byte */
     bool say_time;         /* each token is its creation time, monotonic, in ns */
     bool spread; /* sequences get their tokens one by one over step_ms instead of all at once */
+    bool say_prompt;  /* the answer is the prompt's text, its bytes in hexadecimal digits */
     bool say_version; /* the answer is the library's version */
     bool say_weights; /* the answer is "artifact" or "safetensors": what was loaded */
     bool shout;       /* the answer is in capital letters: other weights than without */

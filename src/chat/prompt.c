@@ -1,7 +1,9 @@
 /* chat/prompt.c - see chat/prompt.h. */
 #include "chat/prompt.h"
 
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <time.h>
 
 #include "chat/codec.h"
@@ -144,9 +146,11 @@ static size_t special_tokens(const struct chat_model *model, struct jinja_var va
         {LR_STR_LIT("pad_token"), model->pad_token},
     };
     size_t count = 0;
+    /* Templates join the first two to texts without a look whether the model has them. */
     for (size_t i = 0; i < 4; i++)
-        if (all[i].text.len > 0)
-            vars[count++] = all[i];
+        if (i < 2 || all[i].text.len > 0)
+            vars[count++] = (struct jinja_var){
+                all[i].name, all[i].text.len > 0 ? all[i].text : LR_STR_LIT("")};
     return count;
 }
 
@@ -176,6 +180,15 @@ void chat_model_learn(struct chat_model *model)
             chat_manners_of(model->chat_template, trusted, special_tokens(model, trusted));
 }
 
+struct lr_str chat_model_ending(const struct chat_model *model, char out[CHAT_ENDING_MAX])
+{
+    struct jinja_var trusted[4];
+    return model->chat_template == NULL
+               ? (struct lr_str){0}
+               : chat_manners_ending(model->chat_template, trusted,
+                                     special_tokens(model, trusted), out);
+}
+
 /* The messages as the template takes them. */
 static lr_code fit(struct lr_arena *arena, const struct chat_model *model,
                    const struct lr_json **context, struct lr_error *err)
@@ -201,6 +214,11 @@ static lr_code render_chat(const struct chat_request *req, const struct chat_mod
     struct tm tm;
     time_t seconds = (time_t)now;
 
+    if (model->lacks_template)
+        return lr_fail(err, LR_INVALID_ARGUMENT,
+                       "this model has no chat template, and its vocabulary has no marks of "
+                       "turns: use /v1/completions, or register the model with "
+                       "--chat-template FILE");
     localtime_r(&seconds, &tm);
     lr_arena_init(&arena, CONTEXT_MAX);
     lr_code code = make_context(req, model, &arena, &context, err);
@@ -302,9 +320,16 @@ lr_code chat_prompt_render(const struct chat_request *req, const struct chat_mod
     lr_code code = render_chat(req, model, now, &out->rendered, err);
     if (code == LR_OK)
         code = take_segments(out, err);
-    if (code == LR_OK)
-        out->opens_thought = opens_thought(model, out);
-    return code;
+    if (code != LR_OK)
+        return code;
+    out->opens_thought = opens_thought(model, out);
+    chat_lost_find(req->messages, req->tools, out->rendered.text, out->lost);
+    if (req->thinking == CHAT_THINKING_OFF && out->opens_thought) {
+        size_t len = strlen(out->lost);
+        (void)snprintf(out->lost + len, sizeof(out->lost) - len, "%sthinking",
+                       len != 0 ? ", " : "");
+    }
+    return LR_OK;
 }
 
 void chat_prompt_free(struct chat_prompt *prompt)

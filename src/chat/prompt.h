@@ -11,6 +11,8 @@
 #include "base/fail.h"
 #include "chat/dialect/dialect.h"
 #include "chat/request.h"
+#include "chat/template/lost.h"
+#include "chat/template/manners.h"
 #include "jinja/jinja.h"
 
 /* What the router knows about a model's prompt format.  Borrowed for the call. */
@@ -18,8 +20,10 @@ struct chat_model {
     const struct jinja_template *chat_template; /* compiled; NULL: the default */
     struct chat_dialect dialect;                /* what it reads and writes */
     struct lr_str source;                       /* the template's text; empty: the default */
-    uint32_t manners;                           /* of the template (chat/template/manners.h) */
-    struct lr_str bos_token;                    /* texts of the tokens; empty: none */
+    bool
+        lacks_template; /* the vocabulary has no form of turns: it can only go on with a text */
+    uint32_t manners;   /* of the template (chat/template/manners.h) */
+    struct lr_str bos_token; /* texts of the tokens; empty: none */
     struct lr_str eos_token;
     struct lr_str unk_token;
     struct lr_str pad_token;
@@ -29,6 +33,9 @@ struct chat_model {
 /* Learns the manners of the model's template; the other members are set. */
 void chat_model_learn(struct chat_model *model);
 
+/* What the template writes behind an answer (chat_manners_ending). */
+struct lr_str chat_model_ending(const struct chat_model *model, char out[CHAT_ENDING_MAX]);
+
 /* Has either segments or ids.  Owns its memory, so the request may be freed first; but what
  * becomes a vector is borrowed from the request. */
 struct chat_prompt {
@@ -36,8 +43,9 @@ struct chat_prompt {
     size_t segment_count;
     const uint32_t *ids; /* NULL where segments are given */
     size_t id_count;
-    size_t bytes;       /* of text */
-    bool opens_thought; /* the answer begins inside reasoning */
+    size_t bytes;             /* of text */
+    bool opens_thought;       /* the answer begins inside reasoning */
+    char lost[CHAT_LOST_MAX]; /* parts of the request that the template has no place for */
     /* private */
     struct jinja_output rendered;
     void *owned;

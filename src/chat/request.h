@@ -76,6 +76,7 @@ struct chat_request {
     struct lr_str schema_about;  /* its description; empty: none */
     bool parallel_tool_calls;
     uint32_t reasoning;       /* CHAT_REASONING_ bits */
+    bool wants_summary;       /* reasoning is told as a summary, where the API has both */
     uint32_t thinking_budget; /* tokens of reasoning; 0: no limit */
 
     /* for APIs with raw prompts */

@@ -131,6 +131,11 @@ bool chat_turn_find_stored(struct chat_turn *t, struct chat_wanted *out);
 bool chat_turn_parse(struct chat_turn *t);
 /* name: the model's name in the answer. */
 bool chat_turn_prepare(struct chat_turn *t, const struct chat_model *model, struct lr_str name);
+/* What the first prompt lacks of the request (chat/template/lost.h), once it is READY. */
+static inline const char *chat_turn_lost(const struct chat_turn *t)
+{
+    return t->prompt_count != 0 ? t->prompts[0].lost : "";
+}
 bool chat_turn_start(struct chat_turn *t);
 
 /* Of a background request that is READY: its record while it waits. False: no memory. */

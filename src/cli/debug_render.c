@@ -105,7 +105,8 @@ static lr_code debug_render_this(const struct lr_settings *settings, struct lr_a
     bool harmony = name != NULL && lr_str_eq_z(lr_str_z(name), "harmony");
     bool repair = lr_settings_bool(settings, "repair");
     if (rc == LR_OK && repair)
-        rc = chat_repair(arena, context, harmony, &context, err);
+        rc = chat_repair(arena, context, harmony ? GRAMMAR_HARMONY : GRAMMAR_PLAIN, &context,
+                         err);
     if (rc != LR_OK)
         return rc;
     if (path != NULL)

@@ -55,6 +55,10 @@ static void print_models(struct cli_answer *a, struct lr_buf *out)
         lr_buf_addf(out, "%-40s %-10s %-8s %s\n", cli_text(&a->arena, m, "id"),
                     cli_text(&a->arena, m, "state"), cli_text(&a->arena, m, "source"),
                     cli_text(&a->arena, m, "reason"));
+        if (strcmp(cli_raw(&a->arena, m, "dialect_from"), "registration") == 0)
+            lr_buf_addf(out, "  dialect: %s\n", cli_text(&a->arena, m, "dialect"));
+        if (strcmp(cli_raw(&a->arena, m, "template_from"), "registration") == 0)
+            lr_buf_add_z(out, "  chat template: of the registration\n");
         const struct lr_json *aliases = cli_array(m, "aliases");
         if (aliases != NULL && aliases->count > 0) {
             lr_buf_add_z(out, "  alias: ");
@@ -317,6 +321,12 @@ static const struct lr_setting register_flags[] = {
      .type = LR_SETTING_PATH,
      .value = "FILE",
      .help = "a Jinja chat template to use instead of the model's own"},
+    {.name = "dialect",
+     .type = LR_SETTING_STRING,
+     .value = "NAME",
+     .help =
+         "the form of the model's reasoning and calls (docs/dialects.md); default: what its "
+         "chat template shows"},
     {.name = "path",
      .type = LR_SETTING_BOOL,
      .fallback = "false",
@@ -342,7 +352,7 @@ static lr_code check_source(const struct lr_settings *s, struct lr_error *err)
 
 static lr_code run_register(const struct lr_settings *s, struct lr_error *err)
 {
-    static const char *const optional[] = {"format", "revision", "filename", "name"};
+    static const char *const optional[] = {"format", "revision", "filename", "name", "dialect"};
     struct cli_answer a;
     struct lr_buf body, template;
     struct lr_json_writer w;

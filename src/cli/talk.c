@@ -24,6 +24,9 @@ static void talk_add_message(struct cli_talk *t, const char *role, struct lr_str
 void cli_talk_init(struct cli_talk *t, const struct lr_settings *settings)
 {
     *t = (struct cli_talk){.settings = settings, .is_terminal = isatty(STDOUT_FILENO) != 0};
+    t->shows_reasoning = lr_settings_has(settings, "reasoning")
+                             ? lr_settings_bool(settings, "reasoning")
+                             : t->is_terminal;
     lr_buf_init(&t->history, CLI_TALK_BYTES);
     lr_buf_init(&t->reply, REPLY_BYTES);
     if (lr_settings_has(settings, "system"))
@@ -54,8 +57,8 @@ static void print(const struct cli_talk *t, struct lr_str text)
 static void on_delta(struct cli_talk *t, const struct lr_json *delta)
 {
     struct lr_str text;
-    if (lr_settings_bool(t->settings, "reasoning") &&
-        lr_json_str(lr_json_get(delta, "reasoning_content"), &text) && text.len != 0) {
+    if (t->shows_reasoning && lr_json_str(lr_json_get(delta, "reasoning_content"), &text) &&
+        text.len != 0) {
         t->is_thinking = true;
         print(t, text);
     }
@@ -110,6 +113,11 @@ lr_code cli_talk_turn(struct cli_talk *t, struct lr_str text, struct lr_error *e
     lr_buf_addf(&body, ",\"stream\":true,\"temperature\":%g,\"messages\":[" LR_STR_FMT "]}",
                 lr_settings_float(t->settings, "temperature"),
                 LR_STR_ARG(lr_buf_str(&t->history)));
+    if (lr_settings_has(t->settings, "think")) {
+        body.len--; /* the bracket */
+        lr_buf_addf(&body, ",\"think\":%s}",
+                    lr_settings_bool(t->settings, "think") ? "true" : "false");
+    }
     lr_code code =
         t->history.failed || body.failed
             ? lr_fail(err, LR_TOO_LARGE, "the conversation is over %d bytes: begin a new one",

@@ -13,8 +13,10 @@
     {.name = "system", .type = LR_SETTING_STRING, .help = "system message"},                   \
         {.name = "reasoning",                                                                  \
          .type = LR_SETTING_BOOL,                                                              \
-         .fallback = "false",                                                                  \
-         .help = "also print the model's reasoning"},                                          \
+         .help = "print the model's reasoning, too; default: on a terminal"},                  \
+        {.name = "think",                                                                      \
+         .type = LR_SETTING_BOOL,                                                              \
+         .help = "whether the model reasons before it answers; default: as the model does"},   \
     {                                                                                          \
         .name = "temperature", .type = LR_SETTING_FLOAT, .fallback = "1", .max = 2,            \
         .help = "sampling temperature; 0: always the most likely token"                        \
@@ -28,6 +30,7 @@ struct cli_talk {
     struct lr_buf history; /* messages, with commas, without brackets */
     struct lr_buf reply;
     bool is_terminal; /* standard output is one */
+    bool shows_reasoning;
     bool is_thinking; /* the reasoning is being printed */
     struct lr_error failure;
 };

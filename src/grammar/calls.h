@@ -61,7 +61,7 @@ enum grammar_shape {
     GRAMMAR_SHAPE_NESTED,   /* as tagged, with values of tags */
 };
 
-enum { GRAMMAR_SIGNS_MAX = 3, GRAMMAR_DROPS_MAX = 6 };
+enum { GRAMMAR_SIGNS_MAX = 3, GRAMMAR_DROPS_MAX = 6, GRAMMAR_NAME_MAX = 32 };
 
 /* The marks around reasoning; the texts of control tokens or plain text. */
 struct grammar_thought {

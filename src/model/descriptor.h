@@ -32,7 +32,13 @@ struct model_artifact {
     uint64_t size;
 };
 
-enum { MODEL_ARTIFACTS_MAX = 3 };
+enum { MODEL_ARTIFACTS_MAX = 3, MODEL_STOPS_MAX = 16 };
+
+/* A token with a meaning of its own: "<|im_start|>". */
+struct model_control {
+    const char *text;
+    uint32_t id;
+};
 
 struct model_descriptor {
     enum model_format format;
@@ -54,6 +60,11 @@ struct model_descriptor {
     const char *pad_token;
     const char *unk_token;
     struct lr_sampling_defaults sampling; /* of generation_config.json */
+    const struct model_control *control;  /* the added and control tokens, as far as known */
+    size_t control_count;
+    bool has_vocabulary; /* `control` is the model's; false: nothing is known of its tokens */
+    const char *stops[MODEL_STOPS_MAX]; /* texts of the tokens that end an answer */
+    size_t stop_count;
     struct model_artifact artifacts[MODEL_ARTIFACTS_MAX];
     size_t artifact_count;
     void *storage; /* owned */
@@ -70,6 +81,13 @@ struct model_descriptor {
 LR_MUST_USE lr_code model_descriptor_open(const char *dir, enum model_format format,
                                           const char *filename, struct model_descriptor **out,
                                           struct lr_error *err);
+/* The control token of a text; NULL: the model has none, or none is known. */
+const struct model_control *model_control_find(const struct model_descriptor *d,
+                                               struct lr_str text);
+/* The longest control token that a text begins with; NULL likewise. */
+const struct model_control *model_control_at(const struct model_descriptor *d,
+                                             struct lr_str text);
+
 void model_descriptor_close(struct model_descriptor *d); /* NULL is fine */
 
 #endif

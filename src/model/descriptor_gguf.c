@@ -156,12 +156,9 @@ static lr_code describe(struct model_build *b, const struct model_gguf *g, const
     d->runtime = "llama_cpp";
     d->requests = requests_of(g, architecture);
     if (code == LR_OK && model_gguf_str(g, "tokenizer.chat_template", &text)) {
-        if (text.len > MODEL_TEMPLATE_MAX)
-            return lr_fail(b->err, LR_MODEL_CORRUPT,
-                           "%s: tokenizer.chat_template has %zu bytes, the limit is %d", path,
-                           text.len, MODEL_TEMPLATE_MAX);
-        d->chat_template_source = "tokenizer.chat_template";
-        code = model_build_text(b, text, &d->chat_template);
+        struct lr_str tool_use = {0};
+        (void)model_gguf_str(g, "tokenizer.chat_template.tool_use", &tool_use);
+        code = model_build_template(b, text, tool_use, "tokenizer.chat_template");
     }
     if (code == LR_OK)
         code = token_text(b, g, "tokenizer.ggml.bos_token_id", &d->bos_token);
@@ -171,6 +168,10 @@ static lr_code describe(struct model_build *b, const struct model_gguf *g, const
         code = token_text(b, g, "tokenizer.ggml.padding_token_id", &d->pad_token);
     if (code == LR_OK)
         code = token_text(b, g, "tokenizer.ggml.unknown_token_id", &d->unk_token);
+    if (code == LR_OK)
+        code = model_build_gguf_control(b, g);
+    if (code == LR_OK)
+        code = model_build_stops(b);
     return code;
 }
 

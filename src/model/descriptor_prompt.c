@@ -35,33 +35,56 @@ static lr_code read_json(struct model_build *b, const char *name, const struct l
     return code;
 }
 
-static lr_code set_template(struct model_build *b, struct lr_str text, const char *source)
+static struct lr_str without_newline(struct lr_str text)
 {
-    if (text.len > MODEL_TEMPLATE_MAX)
+    return lr_str_ends(text, "\n") ? lr_str_sub(text, 0, text.len - 1) : text;
+}
+
+lr_code model_build_template(struct model_build *b, struct lr_str text, struct lr_str tool_use,
+                             const char *source)
+{
+    if (text.len + tool_use.len > MODEL_TEMPLATE_MAX)
         return lr_fail(b->err, LR_MODEL_CORRUPT,
                        "%s/%s: a chat template of %zu bytes, the limit is %d", b->dir, source,
-                       text.len, MODEL_TEMPLATE_MAX);
+                       text.len + tool_use.len, MODEL_TEMPLATE_MAX);
     b->d->chat_template_source = source;
+    if (tool_use.len != 0) {
+        /* Jinja drops the last newline of a template, and here the one behind a block. */
+        tool_use = without_newline(tool_use);
+        text = without_newline(text);
+        b->d->chat_template =
+            lr_arena_printf(b->keep, "{%% if tools %%}\n%.*s{%% else %%}\n%.*s{%% endif %%}",
+                            LR_STR_ARG(tool_use), LR_STR_ARG(text));
+        return b->d->chat_template != NULL
+                   ? LR_OK
+                   : lr_fail(b->err, LR_OUT_OF_RAM, "%s: no memory for the chat template",
+                             b->dir);
+    }
     return model_build_text(b, text, &b->d->chat_template);
 }
 
-/* A string, or a list of {name, template} of which "default" is used. */
+/* A string, or a list of {name, template}: "tool_use" is for requests with tools, "default" for
+ * all others. */
 static lr_code template_of(struct model_build *b, const struct lr_json *root,
                            const char *source)
 {
     const struct lr_json *value = lr_json_get(root, "chat_template");
-    struct lr_str text, name;
+    struct lr_str text, name, usual = {0}, tool_use = {0};
     if (b->d->chat_template != NULL || value == NULL)
         return LR_OK;
     if (lr_json_str(value, &text))
-        return set_template(b, text, source);
+        return model_build_template(b, text, tool_use, source);
     for (uint32_t i = 0; value->type == LR_JSON_ARRAY && i < value->count; i++) {
         const struct lr_json *item = &value->items[i];
-        if (lr_json_str(lr_json_get(item, "name"), &name) && lr_str_eq_z(name, "default") &&
-            lr_json_str(lr_json_get(item, "template"), &text))
-            return set_template(b, text, source);
+        if (!lr_json_str(lr_json_get(item, "name"), &name) ||
+            !lr_json_str(lr_json_get(item, "template"), &text))
+            continue;
+        if (lr_str_eq_z(name, "default"))
+            usual = text;
+        else if (lr_str_eq_z(name, "tool_use"))
+            tool_use = text;
     }
-    return LR_OK;
+    return usual.len != 0 ? model_build_template(b, usual, tool_use, source) : LR_OK;
 }
 
 /* A token is a string or an object with "content". */
@@ -99,7 +122,7 @@ static lr_code read_jinja(struct model_build *b)
     lr_code code = model_path(path, b->dir, lr_str_z(name), b->err);
     if (code == LR_OK)
         code = model_read_text(b->scratch, path, MODEL_TEMPLATE_MAX, &text, b->err);
-    return code == LR_OK ? set_template(b, text, name) : code;
+    return code == LR_OK ? model_build_template(b, text, (struct lr_str){0}, name) : code;
 }
 
 lr_code model_build_prompt(struct model_build *b)
@@ -114,6 +137,8 @@ lr_code model_build_prompt(struct model_build *b)
             code = template_of(b, root, files[i]);
         if (code == LR_OK && root != NULL)
             code = tokens_of(b, root);
+        if (code == LR_OK && root != NULL)
+            code = model_build_added_tokens(b, root);
     }
     return code;
 }

@@ -175,6 +175,7 @@ static lr_code read_config(struct model_build *b)
     struct model_generation generation;
     code = model_generation_read(b->dir, &generation, b->err);
     b->d->sampling = generation.sampling;
+    b->tokens = generation.tokens;
     if (code == LR_OK)
         code = model_build_text(b, lr_str_z(id.runtime), &b->d->runtime);
     if (code != LR_OK)
@@ -207,6 +208,10 @@ lr_code model_build_safetensors(struct model_build *b)
         code = list_files(b, &found);
     if (code == LR_OK)
         code = model_build_prompt(b);
+    if (code == LR_OK)
+        code = model_build_control(b);
+    if (code == LR_OK)
+        code = model_build_stops(b);
     if (code != LR_OK)
         return code;
     struct model_weights *weights;

@@ -42,6 +42,16 @@ void wire_sampling_write(struct lr_json_writer *w, const struct lr_sampling_defa
         lr_json_member_u64(w, "top_k", sampling->top_k);
 }
 
+static void put_stops(struct lr_json_writer *w, const struct wire_fleet_model *m)
+{
+    if (m->stop_count == 0)
+        return;
+    lr_json_member_array(w, "stops");
+    for (size_t i = 0; i < m->stop_count; i++)
+        lr_json_put_str(w, m->stops[i]);
+    lr_json_end_array(w);
+}
+
 /* A join goes to a router whose protocol is not known yet. */
 static void fleet_write_model(struct lr_json_writer *w, const struct wire_fleet_model *m,
                               bool full, uint32_t protocol)
@@ -76,6 +86,7 @@ static void fleet_write_model(struct lr_json_writer *w, const struct wire_fleet_
     if (full) {
         fleet_put_text(w, "chat_template", m->chat_template);
         fleet_put_text(w, "dialect", m->dialect);
+        put_stops(w, m);
         /* for routers of protocol 2, which know this one by a flag */
         lr_json_member_bool(w, "harmony", lr_str_eq_z(m->dialect, "harmony"));
         fleet_put_text(w, "bos_token", m->bos_token);
@@ -259,6 +270,14 @@ static struct lr_sampling_defaults take_sampling(const struct lr_json *v)
     return out;
 }
 
+static void take_stops(const struct lr_json *list, struct wire_fleet_model *m)
+{
+    for (uint32_t i = 0; lr_json_is(list, LR_JSON_ARRAY) && i < list->count &&
+                         m->stop_count < WIRE_FLEET_STOPS_MAX;
+         i++)
+        m->stop_count += lr_json_str(&list->items[i], &m->stops[m->stop_count]);
+}
+
 /* False: the model's id or state is missing. */
 static bool fleet_take_model(const struct lr_json *v, struct wire_fleet_model *m,
                              struct wire_heartbeat *out)
@@ -301,6 +320,7 @@ static bool fleet_take_model(const struct lr_json *v, struct wire_fleet_model *m
         .weight_bytes = take_number(v, "weight_bytes", UINT64_MAX, out),
         .kv_bytes = take_number(v, "kv_bytes", UINT64_MAX, out),
     };
+    take_stops(lr_json_get(v, "stops"), m);
     if (m->dialect.len == 0 && fleet_read_flag(v, "harmony")) /* a node of protocol 2 */
         m->dialect = LR_STR_LIT("harmony");
     return m->id.len != 0 && m->state.len != 0;

@@ -26,7 +26,11 @@ enum {
     WIRE_FLEET_EVENTS_MAX = 64,
     WIRE_FLEET_DOWNLOADS_MAX = 64,
     WIRE_FLEET_FILES_MAX = 64, /* of one download */
+    WIRE_FLEET_STOPS_MAX = 17,
 };
+
+/* In place of a dialect's name: the model has no form of chats. */
+#define WIRE_DIALECT_NONE "none"
 
 /* A model on a node.  The members from `chat_template` on are sent in a join only. */
 struct wire_fleet_model {
@@ -54,6 +58,9 @@ struct wire_fleet_model {
                                     WIRE_SINCE_WEIGHTS.  Empty: not known */
     struct lr_str chat_template; /* text; empty: the default */
     struct lr_str dialect;       /* its name; empty: the router goes by the template */
+    /* texts of the tokens that end an answer; none: not known */
+    struct lr_str stops[WIRE_FLEET_STOPS_MAX];
+    size_t stop_count;
     struct lr_str bos_token, eos_token, unk_token, pad_token;
     struct lr_sampling_defaults sampling;
     struct lr_str engine, runtime, architecture, format;

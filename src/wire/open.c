@@ -56,6 +56,8 @@ void wire_open_encode(struct lr_buf *buf, enum wire_type type, const struct wire
     lr_json_member_z(&w, "weights", m->weights);
     lr_json_member_bool(&w, "downloaded", m->is_downloaded);
     lr_json_member_z(&w, "blobs", m->blobs);
+    if (m->has_stop)
+        lr_json_member_u64(&w, "stop_id", m->stop_id);
     lr_json_member_array(&w, "devices");
     for (uint32_t i = 0; i < o->device_count; i++)
         lr_json_put_z(&w, o->devices[i]);
@@ -136,6 +138,8 @@ lr_code wire_open_decode(struct lr_arena *arena, struct lr_str body, struct wire
     (void)lr_json_bool(lr_json_get(root, "downloaded"), &out->is_downloaded);
     (void)lr_json_bool(lr_json_get(root, "stays"), &out->stays);
     out->blobs = get_text(arena, root, "blobs");
+    out->has_stop = lr_json_get(root, "stop_id") != NULL;
+    out->stop_id = get_u32(root, "stop_id");
     if (out->library == NULL)
         return wire_malformed(err, "open");
     struct lr_engine_options *o = &out->options;

@@ -25,6 +25,8 @@ struct wire_open {
     /* Which files links in model_dir may name (base/sandbox.h). */
     bool is_downloaded;
     const char *blobs; /* NULL: none */
+    bool has_stop;
+    uint32_t stop_id; /* ends an answer, beside the tokens that the model's files name */
     struct lr_engine_options options;
     const struct lr_segment
         *segments; /* of a WIRE_COUNT: the prompt whose tokens are counted */

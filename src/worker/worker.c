@@ -33,6 +33,8 @@ struct worker {
     uint64_t last_tick_ns;
     const char *writable; /* worker_config.scratch */
     bool is_probe;
+    bool has_stop;
+    uint32_t stop_id; /* ends every answer, see struct wire_open */
     bool busy;
     bool leaving;
     int status; /* exit status */
@@ -172,6 +174,8 @@ static void handle_open(struct worker *w, struct lr_str body)
         return;
     }
     w->host.model = w->model;
+    w->has_stop = m.has_stop;
+    w->stop_id = m.stop_id;
     wire_need_encode(&w->host.out, WIRE_OPENED, &need);
     add_tick(w, lr_clock_ns(NULL));
     worker_host_flush(&w->host);
@@ -184,8 +188,27 @@ static void worker_refuse(struct worker *w, uint64_t request, const struct lr_er
     worker_host_flush(&w->host);
 }
 
+/* The request's stop tokens and the model's template's.  NULL: no memory. */
+static const uint32_t *stops_of(struct worker *w, const struct wire_generate *g, size_t *count)
+{
+    *count = g->stop_id_count;
+    if (!w->has_stop || g->ignore_stop || g->kind != LR_REQUEST_GENERATE)
+        return g->stop_ids;
+    uint32_t *ids = lr_arena_array(&w->scratch, g->stop_id_count + 1, sizeof(*ids));
+    if (ids == NULL)
+        return NULL;
+    if (g->stop_id_count != 0)
+        memcpy(ids, g->stop_ids, g->stop_id_count * sizeof(*ids));
+    ids[(*count)++] = w->stop_id;
+    return ids;
+}
+
 static lr_code submit(struct worker *w, const struct wire_generate *g, struct lr_error *err)
 {
+    size_t stop_count;
+    const uint32_t *stops = stops_of(w, g, &stop_count);
+    if (stops == NULL && stop_count != 0)
+        return lr_fail(err, LR_OUT_OF_RAM, "no memory for a request's stop tokens");
     struct lr_engine_request request = {
         .size = sizeof(request),
         .kind = g->kind,
@@ -199,8 +222,8 @@ static lr_code submit(struct worker *w, const struct wire_generate *g, struct lr
         .sampling = g->sampling,
         .max_tokens = g->max_tokens,
         .ignore_stop = g->ignore_stop,
-        .stop_ids = g->stop_ids,
-        .stop_id_count = g->stop_id_count,
+        .stop_ids = stops,
+        .stop_id_count = stop_count,
         .cache_scope =
             g->cache_scope.len != 0 ? lr_arena_copy(&w->scratch, g->cache_scope) : NULL,
         .priority = g->priority,

@@ -58,7 +58,7 @@ test('an answer equals that of chat completions: text, thinking and usage', asyn
     ['message', 'assistant', 'demo', 'end_turn', null],
   );
   assert.deepEqual(answer.content, [
-    { type: 'thinking', signature: '', thinking: chat.choices[0].message.reasoning_content },
+    { type: 'thinking', thinking: chat.choices[0].message.reasoning_content, signature: answer.content[0].signature },
     { type: 'text', text: chat.choices[0].message.content },
   ]);
   const { input_tokens, cache_read_input_tokens, output_tokens } = answer.usage;

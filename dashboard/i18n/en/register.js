@@ -20,6 +20,8 @@ export default {
   name: 'Name',
   nameHint: 'The model id that clients use. Default: the name of the repository or folder.',
   template: 'Chat template',
+  dialect: 'Dialect',
+  dialectHint: 'The form of the model’s reasoning and tool calls; empty: what its chat template shows.',
   templateHint: 'A Jinja template to use instead of the model’s own.',
   submit: 'Check and register',
   checking: 'Checking the repository',

@@ -19,6 +19,8 @@ export default {
   name: '名前',
   nameHint: 'クライアントが使う名前。既定はリポジトリまたはフォルダーの名前です。',
   template: 'チャットテンプレート',
+  dialect: 'ダイアレクト',
+  dialectHint: '推論とツール呼び出しの書式。空欄ならチャットテンプレートから判定します。',
   templateHint: 'モデル付属のものの代わりに使う Jinja。',
   submit: '検査して登録',
   checking: 'Hub に問い合わせ中',

@@ -10,6 +10,7 @@
 #include <stdlib.h>
 
 #include "base/json.h"
+#include "base/sha256.h"
 #include "chat/anthropic/anthropic.h"
 
 enum block { BLOCK_NONE, BLOCK_THINKING, BLOCK_TEXT, BLOCK_TOOL, BLOCK_COUNT };
@@ -17,10 +18,11 @@ enum block { BLOCK_NONE, BLOCK_THINKING, BLOCK_TEXT, BLOCK_TOOL, BLOCK_COUNT };
 struct answer {
     uint32_t max_tokens; /* that the client asked for; 0: none */
     enum block open;
-    uint32_t index;        /* of the open block, or of the next one */
-    bool had[BLOCK_COUNT]; /* there was a block of this kind before */
-    struct lr_buf blocks;  /* of an answer in one piece: all blocks, as JSON with commas */
-    struct lr_buf text;    /* of the open block */
+    uint32_t index;           /* of the open block, or of the next one */
+    bool had[BLOCK_COUNT];    /* there was a block of this kind before */
+    struct lr_buf blocks;     /* of an answer in one piece: all blocks, as JSON with commas */
+    struct lr_buf text;       /* of the open block */
+    struct lr_sha256 thought; /* of the open block of thinking */
 };
 
 #define ADD(buf, literal) lr_buf_add((buf), (literal), sizeof(literal) - 1)
@@ -62,6 +64,7 @@ static lr_code anthropic_open_writer(struct chat_response *r,
     a->max_tokens = options->request->max_tokens;
     lr_buf_init(&a->blocks, r->choices[0].content.limit);
     lr_buf_init(&a->text, r->choices[0].content.limit);
+    lr_sha256_init(&a->thought);
     return LR_OK;
 }
 
@@ -120,7 +123,9 @@ static void write_block(const struct chat_choice *c, uint32_t tool, struct lr_st
     char letters[CHAT_ID_LETTERS];
     switch (answer_of(c->response)->open) {
     case BLOCK_THINKING:
-        ADD(out, "{\"type\":\"thinking\",\"signature\":\"\"");
+        ADD(out, "{\"type\":\"thinking\"");
+        if (c->response->stream)
+            ADD(out, ",\"signature\":\"\"");
         break;
     case BLOCK_TEXT:
         ADD(out, "{\"type\":\"text\"");
@@ -172,6 +177,18 @@ static void write_delta(struct chat_response *r, struct lr_str text)
     end_event(r->out);
 }
 
+/* Clients send thinking back only with a signature.  Nothing is checked when it comes back: a
+ * conversation may go on at another server. */
+static void write_signature(struct answer *a, struct lr_buf *out)
+{
+    unsigned char hash[LR_SHA256_LEN];
+    char text[LR_SHA256_HEX_LEN + 1];
+    lr_sha256_end(&a->thought, hash);
+    lr_sha256_hex(hash, text);
+    lr_sha256_init(&a->thought);
+    lr_buf_addf(out, ",\"signature\":\"%s\"", text);
+}
+
 static void close_block(struct chat_choice *c)
 {
     struct chat_response *r = c->response;
@@ -181,10 +198,10 @@ static void close_block(struct chat_choice *c)
     if (r->stream) {
         if (a->open == BLOCK_THINKING) {
             EVENT(r->out, "content_block_delta");
-            lr_buf_addf(r->out,
-                        ",\"index\":%u,\"delta\":{\"type\":\"signature_delta\","
-                        "\"signature\":\"\"}",
+            lr_buf_addf(r->out, ",\"index\":%u,\"delta\":{\"type\":\"signature_delta\"",
                         a->index);
+            write_signature(a, r->out);
+            lr_buf_add_char(r->out, '}');
             end_event(r->out);
         }
         EVENT(r->out, "content_block_stop");
@@ -197,6 +214,8 @@ static void close_block(struct chat_choice *c)
     } else {
         lr_buf_add_z(&a->blocks, a->open == BLOCK_TEXT ? ",\"text\":" : ",\"thinking\":");
         lr_json_quote(&a->blocks, lr_buf_str(&a->text));
+        if (a->open == BLOCK_THINKING)
+            write_signature(a, &a->blocks);
         lr_buf_add_char(&a->blocks, '}');
     }
     r->lost = r->lost || a->text.failed;
@@ -237,6 +256,8 @@ static void anthropic_add_text(struct chat_choice *c, enum block kind, struct lr
             return;
         open_block(c, kind, 0, LR_STR_LIT(""));
     }
+    if (kind == BLOCK_THINKING)
+        lr_sha256_add(&a->thought, text.ptr, text.len);
     if (r->stream)
         write_delta(r, text);
     else

@@ -157,6 +157,56 @@ bool chat_dialect_named(struct lr_str name, struct lr_str chat_template,
     return true;
 }
 
+lr_code chat_dialect_check(struct lr_str name, struct lr_error *err)
+{
+    enum grammar_format format;
+    struct lr_buf names;
+    if (grammar_format_find(name, &format))
+        return LR_OK;
+    lr_buf_init(&names, 4096);
+    for (enum grammar_format i = GRAMMAR_PLAIN; i < GRAMMAR_FORMAT_COUNT; i++)
+        lr_buf_addf(&names, "%s%s", i == GRAMMAR_PLAIN ? "" : ", ", grammar_format_name(i));
+    (void)lr_fail(err, LR_INVALID_ARGUMENT,
+                  "there is no dialect \"" LR_STR_FMT "\"; the dialects are: %s",
+                  LR_STR_ARG(lr_str_sub(name, 0, 60)), lr_buf_z(&names));
+    lr_buf_free(&names);
+    return LR_INVALID_ARGUMENT;
+}
+
+bool chat_dialect_writes(const struct chat_dialect *dialect, struct lr_str token)
+{
+    const struct grammar_form *f = grammar_form_of(dialect->format);
+    const struct lr_str marks[] = {f->section,
+                                   f->section_end,
+                                   f->section2,
+                                   f->section2_end,
+                                   f->begin,
+                                   f->end,
+                                   f->lead,
+                                   f->prefix,
+                                   f->name_end,
+                                   f->name_close,
+                                   f->key,
+                                   f->key_end,
+                                   f->value,
+                                   f->value_end,
+                                   f->id_mark,
+                                   f->drops[0],
+                                   f->drops[1],
+                                   f->drops[2],
+                                   f->drops[3],
+                                   f->drops[4],
+                                   f->drops[5],
+                                   dialect->thought.begin,
+                                   dialect->thought.end};
+    if (dialect->is_channels)
+        return true;
+    for (size_t i = 0; i < sizeof(marks) / sizeof(marks[0]); i++)
+        if (lr_str_find(marks[i], token) != LR_STR_NONE)
+            return true;
+    return false;
+}
+
 static bool dialect_ends(struct lr_str text, struct lr_str end)
 {
     return end.len != 0 && text.len >= end.len &&

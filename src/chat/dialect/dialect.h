@@ -8,6 +8,7 @@
 #ifndef CHAT_DIALECT_DIALECT_H
 #define CHAT_DIALECT_DIALECT_H
 
+#include "base/fail.h"
 #include "chat/calls.h"
 #include "chat/harmony/parser.h"
 #include "grammar/calls.h"
@@ -61,6 +62,12 @@ struct chat_dialect chat_dialect_of(struct lr_str chat_template, struct lr_str a
  * no such dialect. */
 bool chat_dialect_named(struct lr_str name, struct lr_str chat_template,
                         struct chat_dialect *out);
+
+/* INVALID_ARGUMENT, with all names, where this version has no dialect of the name. */
+LR_MUST_USE lr_code chat_dialect_check(struct lr_str name, struct lr_error *err);
+
+/* True when answers of the dialect may go on behind this control token. */
+bool chat_dialect_writes(const struct chat_dialect *dialect, struct lr_str token);
 
 /* True when answers of the dialect have reasoning of their own. */
 static inline bool chat_dialect_thinks(const struct chat_dialect *dialect)

@@ -36,15 +36,24 @@ static struct lr_buf *begin_item(struct chat_response *r, const char *name)
     return out;
 }
 
+static bool has_parts(const struct chat_items *items)
+{
+    return items->open == CHAT_ITEM_REASONING || items->open == CHAT_ITEM_MESSAGE;
+}
+
+static bool is_summary(const struct chat_items *items)
+{
+    return items->open == CHAT_ITEM_REASONING && items->has_summary;
+}
+
 static struct lr_buf *begin_text(struct chat_response *r, const char *name)
 {
     struct lr_buf *out = begin_item(r, name);
     ADD(out, ",\"item_id\":\"");
     lr_buf_add_z(out, chat_items_of(r)->id);
     lr_buf_add_char(out, '"');
-    if (chat_items_of(r)->open == CHAT_ITEM_REASONING ||
-        chat_items_of(r)->open == CHAT_ITEM_MESSAGE)
-        ADD(out, ",\"content_index\":0");
+    if (has_parts(r->own))
+        lr_buf_addf(out, ",\"%s_index\":0", is_summary(r->own) ? "summary" : "content");
     return out;
 }
 
@@ -63,11 +72,6 @@ void chat_event_begin(struct chat_response *r)
     write_response(r, "response.in_progress", "in_progress", NULL);
 }
 
-static bool has_parts(const struct chat_items *items)
-{
-    return items->open == CHAT_ITEM_REASONING || items->open == CHAT_ITEM_MESSAGE;
-}
-
 static void write_part(struct chat_response *r, const char *event, bool with_text)
 {
     struct lr_buf *out = begin_text(r, event);
@@ -84,7 +88,10 @@ void chat_event_opened(struct chat_choice *c)
     chat_item_write(c, "in_progress", false, out);
     events_end(out);
     if (has_parts(chat_items_of(r)))
-        write_part(r, "response.content_part.added", false);
+        write_part(r,
+                   is_summary(r->own) ? "response.reasoning_summary_part.added"
+                                      : "response.content_part.added",
+                   false);
 }
 
 void chat_event_delta(struct chat_choice *c, struct lr_str text, struct lr_str logprobs)
@@ -95,7 +102,9 @@ void chat_event_delta(struct chat_choice *c, struct lr_str text, struct lr_str l
         [CHAT_ITEM_FUNCTION] = "response.function_call_arguments.delta",
         [CHAT_ITEM_CUSTOM] = "response.custom_tool_call_input.delta"};
     struct chat_response *r = c->response;
-    struct lr_buf *out = begin_text(r, names[chat_items_of(r)->open]);
+    struct lr_buf *out =
+        begin_text(r, is_summary(r->own) ? "response.reasoning_summary_text.delta"
+                                         : names[chat_items_of(r)->open]);
     if (chat_items_of(r)->open == CHAT_ITEM_MESSAGE) {
         ADD(out, ",\"logprobs\":[");
         lr_buf_add_str(out, logprobs);
@@ -114,7 +123,8 @@ static void write_text_done(struct chat_response *r)
         [CHAT_ITEM_FUNCTION] = "response.function_call_arguments.done",
         [CHAT_ITEM_CUSTOM] = "response.custom_tool_call_input.done"};
     const struct chat_items *items = r->own;
-    struct lr_buf *out = begin_text(r, names[items->open]);
+    struct lr_buf *out = begin_text(
+        r, is_summary(items) ? "response.reasoning_summary_text.done" : names[items->open]);
     if (items->open == CHAT_ITEM_MESSAGE) {
         ADD(out, ",\"logprobs\":[");
         lr_buf_add_str(out, lr_buf_str(&items->logprobs));
@@ -138,7 +148,10 @@ void chat_event_closed(struct chat_choice *c, struct lr_str item)
         chat_event_delta(c, lr_buf_str(&chat_items_of(r)->text), LR_STR_LIT(""));
     write_text_done(r);
     if (has_parts(chat_items_of(r)))
-        write_part(r, "response.content_part.done", true);
+        write_part(r,
+                   is_summary(r->own) ? "response.reasoning_summary_part.done"
+                                      : "response.content_part.done",
+                   true);
     struct lr_buf *out = begin_item(r, "response.output_item.done");
     ADD(out, ",\"item\":");
     lr_buf_add_str(out, item);

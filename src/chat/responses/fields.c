@@ -42,8 +42,11 @@ static lr_code parse_summary(struct chat_parse *p, const char *name,
                              const struct lr_json *value)
 {
     static const char *const words[] = {"auto", "concise", "detailed", "none", NULL};
-    uint32_t ignored;
-    return chat_parse_word(p, name, value, words, LR_INVALID_ARGUMENT, &ignored);
+    uint32_t index;
+    lr_code code = chat_parse_word(p, name, value, words, LR_INVALID_ARGUMENT, &index);
+    if (code == LR_OK && words[index] != NULL)
+        p->req->wants_summary = strcmp(words[index], "none") != 0;
+    return code;
 }
 
 static lr_code parse_reasoning(struct chat_parse *p, const char *name,
@@ -199,7 +202,7 @@ static const struct chat_field fields[] = {
     {{YES("tools", "up to 256 of type `function` or `custom`, including those in a `namespace`. See below")}, parse_tools},
     {{YES("tool_choice", "`auto`, `none`, `required`, `{\"type\": \"function\", \"name\": ...}` or the same with `custom`; values that require a call only for models whose calls are understood (docs/structured-output.md)")}, chat_responses_tool_choice},
     {{YES("parallel_tool_calls", "boolean; `false` ends the answer after its first call")}, chat_parse_flag},
-    {{YES("reasoning", "`effort`: `low`, `medium`, `high`; `none` and `minimal` are `low`, `xhigh` and `max` are `high`. `summary` (and the older `generate_summary`) has no effect: the answer contains the reasoning itself and no summary")}, parse_reasoning},
+    {{YES("reasoning", "`effort`: `low`, `medium`, `high`; `none` and `minimal` are `low`, `xhigh` and `max` are `high`. `summary` (and the older `generate_summary`) other than `none`: reasoning items have the reasoning itself as `summary`, because clients show that; without it they have it as `content`")}, parse_reasoning},
     {{YES("text", "`format`: `text`, `json_object`, or `json_schema` with `name`, `schema`, `description`, always enforced (docs/structured-output.md); `verbosity`: `low`, `medium`, `high`, without effect: models have no such setting")}, parse_text},
     {{YES("max_output_tokens", "1 or more, or -1 for no limit; default: up to the end of the context. Reasoning tokens count, too")}, responses_fields_parse_max},
     {{YES("max_tokens", "extension: `max_output_tokens`")}, responses_fields_parse_max},

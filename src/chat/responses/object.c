@@ -181,7 +181,8 @@ void chat_part_write(const struct chat_items *items, bool with_text, struct lr_b
 {
     struct lr_str text = with_text ? lr_buf_str(&items->text) : LR_STR_LIT("");
     if (items->open == CHAT_ITEM_REASONING) {
-        lr_buf_add_z(out, "{\"type\":\"reasoning_text\",\"text\":");
+        lr_buf_addf(out, "{\"type\":\"%s_text\",\"text\":",
+                    items->has_summary ? "summary" : "reasoning");
     } else {
         lr_buf_add_z(out, "{\"type\":\"output_text\",\"annotations\":[],\"logprobs\":[");
         if (with_text)
@@ -192,9 +193,10 @@ void chat_part_write(const struct chat_items *items, bool with_text, struct lr_b
     lr_buf_add_char(out, '}');
 }
 
-static void write_content(const struct chat_items *items, bool with_text, struct lr_buf *out)
+static void write_parts(const struct chat_items *items, const char *member, bool with_text,
+                        struct lr_buf *out)
 {
-    lr_buf_add_z(out, ",\"content\":[");
+    lr_buf_addf(out, ",\"%s\":[", member);
     if (with_text)
         chat_part_write(items, true, out);
     lr_buf_add_char(out, ']');
@@ -228,12 +230,16 @@ void chat_item_write(const struct chat_choice *c, const char *status, bool with_
                 types[items->open], status);
     switch (items->open) {
     case CHAT_ITEM_REASONING:
-        lr_buf_add_z(out, ",\"summary\":[]");
-        write_content(items, with_text, out);
+        if (items->has_summary) {
+            write_parts(items, "summary", with_text, out);
+        } else {
+            lr_buf_add_z(out, ",\"summary\":[]");
+            write_parts(items, "content", with_text, out);
+        }
         break;
     case CHAT_ITEM_MESSAGE:
         lr_buf_add_z(out, ",\"role\":\"assistant\"");
-        write_content(items, with_text, out);
+        write_parts(items, "content", with_text, out);
         break;
     default:
         responses_object_write_call(c, with_text, out);

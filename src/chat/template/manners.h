@@ -42,4 +42,11 @@ uint32_t chat_manners_of(const struct jinja_template *tmpl, const struct jinja_v
  * arena.  False: no memory. */
 bool chat_manners_apply(struct lr_arena *arena, uint32_t manners, struct lr_json *messages);
 
+/* What the template itself writes behind the content of an assistant's message, without blanks
+ * before it; empty: nothing.  Its first control token ends answers. */
+enum { CHAT_ENDING_MAX = 64 };
+struct lr_str chat_manners_ending(const struct jinja_template *tmpl,
+                                  const struct jinja_var *trusted, size_t trusted_count,
+                                  char out[CHAT_ENDING_MAX]);
+
 #endif

@@ -146,3 +146,30 @@ uint32_t chat_manners_of(const struct jinja_template *tmpl, const struct jinja_v
         manners = learn(&p, &probes[i], manners);
     return manners;
 }
+
+struct lr_str chat_manners_ending(const struct jinja_template *tmpl,
+                                  const struct jinja_var *trusted, size_t trusted_count,
+                                  char out[CHAT_ENDING_MAX])
+{
+    static const char text[] =
+        "{\"messages\":[" U("qvone") "," A("qvtwo") "],"
+                                                    "\"add_generation_prompt\":false}";
+    struct lr_arena arena;
+    struct jinja_output prompt;
+    struct jinja_input input = {.trusted = trusted, .trusted_count = trusted_count};
+    struct lr_str ending = {0};
+    jinja_output_init(&prompt, JINJA_MAX_OUTPUT);
+    lr_arena_init(&arena, PROBE_BYTES);
+    bool good = lr_json_parse(&arena, lr_str_z(text), NULL, &input.context, NULL) == LR_OK &&
+                jinja_render(tmpl, &input, &prompt, NULL) == LR_OK;
+    for (size_t i = 1; good && i < prompt.count; i++)
+        if (!prompt.segments[i - 1].control && prompt.segments[i].control &&
+            lr_str_find(prompt.segments[i - 1].text, LR_STR_LIT("qvtwo")) != LR_STR_NONE)
+            ending = lr_str_sub(lr_str_trim(prompt.segments[i].text), 0, CHAT_ENDING_MAX);
+    if (ending.len != 0)
+        memcpy(out, ending.ptr, ending.len);
+    ending.ptr = out;
+    jinja_output_free(&prompt);
+    lr_arena_free(&arena);
+    return ending;
+}

@@ -7,6 +7,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "chat/template/families.h"
 #include "hub/cache.h"
 #include "hub/download.h"
 #include "hub/installed.h"
@@ -133,12 +134,40 @@ void node_storage_resolve(struct node_storage *storage)
 
 /* ---- a description ---- */
 
+static bool has_control(const void *ctx, struct lr_str token)
+{
+    return model_control_find(ctx, token) != NULL;
+}
+
+/* The template of the model's files, else that of its family. */
+static struct lr_str template_of(struct node_model *m)
+{
+    const struct model_descriptor *d = m->descriptor;
+    const struct chat_vocabulary vocabulary = {has_control, d};
+    struct lr_str text = lr_str_z(d->chat_template);
+    bool is_open = text.len == 0 && d->has_vocabulary && !m->chat.dialect.is_channels;
+    if (is_open && chat_family_of(&vocabulary, &text) == CHAT_FAMILY_NONE)
+        m->chat.lacks_template = true;
+    return text;
+}
+
+/* The control token that the template writes behind an answer.  Marks of the dialect are none:
+ * an answer goes on behind them. */
+static const struct model_control *storage_stop_of(const struct node_model *m)
+{
+    char ending[CHAT_ENDING_MAX];
+    struct lr_str text = chat_model_ending(&m->chat, ending);
+    const struct model_control *stop = model_control_at(m->descriptor, text);
+    return stop != NULL && !chat_dialect_writes(&m->chat.dialect, lr_str_z(stop->text)) ? stop
+                                                                                        : NULL;
+}
+
 static lr_code compile_template(struct node_model *m, struct lr_error *err)
 {
     const struct model_descriptor *d = m->descriptor;
+    m->stop = NULL;
     m->chat = (struct chat_model){
         .dialect = chat_dialect_of(lr_str_z(d->chat_template), lr_str_z(d->architecture)),
-        .source = lr_str_z(d->chat_template),
         .bos_token = lr_str_z(d->bos_token),
         .eos_token = lr_str_z(d->eos_token),
         .unk_token = lr_str_z(d->unk_token),
@@ -146,11 +175,15 @@ static lr_code compile_template(struct node_model *m, struct lr_error *err)
     };
     if (m->models->uses_sampling)
         m->chat.sampling = d->sampling;
-    if (d->chat_template == NULL)
+    m->chat.source = template_of(m);
+    if (m->chat.source.len == 0)
         return LR_OK;
-    lr_code code = jinja_compile(lr_str_z(d->chat_template), &m->chat_template, err);
+    if (d->chat_template == NULL)
+        m->chat.dialect = chat_dialect_of(m->chat.source, lr_str_z(d->architecture));
+    lr_code code = jinja_compile(m->chat.source, &m->chat_template, err);
     m->chat.chat_template = m->chat_template;
     chat_model_learn(&m->chat);
+    m->stop = storage_stop_of(m);
     return code;
 }
 
@@ -158,6 +191,7 @@ static lr_code compile_template(struct node_model *m, struct lr_error *err)
 static void undescribe(struct node_model *m)
 {
     m->chat = (struct chat_model){0};
+    m->stop = NULL;
     jinja_template_destroy(m->chat_template);
     m->chat_template = NULL;
     model_descriptor_close(m->descriptor);

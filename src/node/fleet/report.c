@@ -13,6 +13,14 @@
 enum { REPORT_BYTES = 4 << 20, EVENTS_PER_HEARTBEAT = 64 };
 
 /* *fault gets why the GPUs of the node cannot be used, and outlives *out. */
+static bool has_stop(const struct model_descriptor *d, const char *text)
+{
+    for (size_t i = 0; i < d->stop_count; i++)
+        if (strcmp(d->stops[i], text) == 0)
+            return true;
+    return false;
+}
+
 static void report_describe(const struct node_model *m, struct lr_error *fault,
                             struct wire_fleet_model *out)
 {
@@ -51,9 +59,14 @@ static void report_describe(const struct node_model *m, struct lr_error *fault,
     node_model_kv(m, &out->kv_used, &out->kv_total);
     if (d == NULL)
         return;
-    out->chat_template = lr_str_z(d->chat_template);
-    out->dialect =
-        m->chat.dialect.name != NULL ? lr_str_z(m->chat.dialect.name) : (struct lr_str){0};
+    out->chat_template = m->chat.source;
+    out->dialect = m->chat.lacks_template         ? LR_STR_LIT(WIRE_DIALECT_NONE)
+                   : m->chat.dialect.name != NULL ? lr_str_z(m->chat.dialect.name)
+                                                  : (struct lr_str){0};
+    for (size_t i = 0; i < d->stop_count; i++)
+        out->stops[out->stop_count++] = lr_str_z(d->stops[i]);
+    if (m->stop != NULL && !has_stop(d, m->stop->text))
+        out->stops[out->stop_count++] = lr_str_z(m->stop->text);
     out->bos_token = m->chat.bos_token;
     out->eos_token = m->chat.eos_token;
     out->unk_token = m->chat.unk_token;

@@ -210,6 +210,8 @@ void node_describe_open(const struct node_model *model, const struct node_librar
             model->descriptor != NULL ? model_format_name(model->descriptor->format) : NULL,
         .weights = model->weights[0] != '\0' ? model->weights : NULL,
         .is_downloaded = model->is_downloaded,
+        .has_stop = model->stop != NULL,
+        .stop_id = model->stop != NULL ? model->stop->id : 0,
         .blobs = model->blobs,
         .options = models->options,
     };

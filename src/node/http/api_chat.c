@@ -205,7 +205,10 @@ lr_code node_api_complete(struct node *node, struct net_request *req, struct lr_
                              call->model->id, err) != LR_OK)
         chat_turn_fail(turn, err);
     else if (chat_turn_prepare(turn, &call->model->chat, lr_str_z(call->model->id)) &&
-             make_choices(call) && chat_turn_start(turn))
-        net_request_on_gone(req, api_chat_on_gone, call);
+             make_choices(call)) {
+        net_response_ignored(req, chat_turn_lost(turn));
+        if (chat_turn_start(turn))
+            net_request_on_gone(req, api_chat_on_gone, call);
+    }
     return LR_OK;
 }

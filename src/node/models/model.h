@@ -64,9 +64,10 @@ struct node_model {
     struct node_engine *engine;              /* borrowed from the registry; NULL: none fits */
     struct jinja_template *chat_template;    /* owned; NULL: the default */
     struct chat_model chat;
-    int64_t created;    /* seconds since 1970 */
-    char *folder;       /* owned: where its files are looked for; NULL: nowhere */
-    bool is_downloaded; /* by this node, or into the Hugging Face cache */
+    const struct model_control *stop; /* of the template, in the descriptor; NULL: none */
+    int64_t created;                  /* seconds since 1970 */
+    char *folder;                     /* owned: where its files are looked for; NULL: nowhere */
+    bool is_downloaded;               /* by this node, or into the Hugging Face cache */
     char *blobs; /* owned; the folder that links of a model in that cache lead to; NULL */
     uint64_t signature; /* of that folder when the model came to rest */
     uint64_t seen_signature, described_signature; /* at the last look; when it was described */

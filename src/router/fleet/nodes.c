@@ -213,6 +213,23 @@ static void take_load(struct router_replica *replica, const struct wire_fleet_mo
         replica->step_ms = (double)m->step_us / 1000;
 }
 
+/* As many as fit. */
+static void take_stops(struct router_replica *replica, const struct wire_fleet_model *m)
+{
+    struct lr_buf list;
+    lr_buf_init(&list, sizeof(replica->stops) - 2);
+    for (size_t i = 0; i < m->stop_count; i++) {
+        size_t len = list.len;
+        lr_buf_add_char(&list, i == 0 ? '[' : ',');
+        lr_json_quote(&list, m->stops[i]);
+        if (list.failed)
+            list.len = len;
+    }
+    (void)snprintf(replica->stops, sizeof(replica->stops), "%.*s%s", (int)list.len,
+                   list.data != NULL ? (const char *)list.data : "", list.len != 0 ? "]" : "");
+    lr_buf_free(&list);
+}
+
 static lr_code nodes_take_model(struct router_nodes *nodes, struct router_node *node,
                                 const struct wire_fleet_model *m, struct lr_error *err)
 {
@@ -226,10 +243,11 @@ static lr_code nodes_take_model(struct router_nodes *nodes, struct router_node *
     LR_COPY(replica->runtime, m->runtime);
     LR_COPY(replica->architecture, m->architecture);
     LR_COPY(replica->format, m->format);
+    take_stops(replica, m);
     replica->context_tokens = m->context_tokens;
     replica->weight_bytes = m->weight_bytes;
     replica->kv_bytes = m->kv_bytes;
-    lr_code code = router_prompt_info_get(&nodes->infos, m, &info, &bad);
+    lr_code code = router_prompt_info_get(&nodes->infos, m, (struct lr_str){0}, &info, &bad);
     if (code == LR_OUT_OF_RAM) /* passes: the node joins again */
         return lr_fail(err, code, "%s", bad.text);
     if (code != LR_OK) {

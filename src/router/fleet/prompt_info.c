@@ -21,7 +21,8 @@ static void add_sampling(struct lr_sha256 *h, const struct lr_sampling_defaults 
     lr_sha256_add(h, values, sizeof(values));
 }
 
-static void hash_report(const struct wire_fleet_model *m, unsigned char out[LR_SHA256_LEN])
+static void hash_report(const struct wire_fleet_model *m, struct lr_str dialect,
+                        unsigned char out[LR_SHA256_LEN])
 {
     struct lr_sha256 h;
     lr_sha256_init(&h);
@@ -31,6 +32,7 @@ static void hash_report(const struct wire_fleet_model *m, unsigned char out[LR_S
     add_text(&h, m->unk_token);
     add_text(&h, m->pad_token);
     add_text(&h, m->chat_template.len == 0 ? m->dialect : (struct lr_str){0});
+    add_text(&h, dialect);
     add_sampling(&h, &m->sampling);
     lr_sha256_end(&h, out);
 }
@@ -48,13 +50,25 @@ static void destroy(struct router_prompt_info *info)
     free(info);
 }
 
+/* With a template not the node's word: a registration may have its own template, and an older
+ * node goes by the name of the engine. */
+static struct chat_dialect choose_dialect(const struct wire_fleet_model *report,
+                                          struct lr_str chosen, struct lr_str source)
+{
+    struct chat_dialect dialect;
+    struct lr_str name = chosen.len != 0 || source.len != 0 ? chosen : report->dialect;
+    return chat_dialect_named(name, source, &dialect)
+               ? dialect
+               : chat_dialect_of(source, report->architecture);
+}
+
 lr_code router_prompt_info_get(struct router_prompt_infos *infos,
-                               const struct wire_fleet_model *report,
+                               const struct wire_fleet_model *report, struct lr_str dialect,
                                struct router_prompt_info **out, struct lr_error *err)
 {
     unsigned char hash[LR_SHA256_LEN];
     *out = NULL;
-    hash_report(report, hash);
+    hash_report(report, dialect, hash);
     for (struct router_prompt_info *i = infos->first; i != NULL; i = i->next)
         if (memcmp(i->hash, hash, sizeof(hash)) == 0) {
             *out = router_prompt_info_ref(i);
@@ -83,11 +97,9 @@ lr_code router_prompt_info_get(struct router_prompt_infos *infos,
         .pad_token = prompt_info_keep(&info->texts, report->pad_token),
         .sampling = report->sampling,
     };
-    /* With a template not the node's word: a registration may have its own template, and an
-     * older node goes by the name of the engine. */
-    if (info->source.len != 0 ||
-        !chat_dialect_named(report->dialect, info->source, &info->chat.dialect))
-        info->chat.dialect = chat_dialect_of(info->source, report->architecture);
+    info->chat.lacks_template =
+        info->source.len == 0 && lr_str_eq_z(report->dialect, WIRE_DIALECT_NONE);
+    info->chat.dialect = choose_dialect(report, dialect, info->source);
     chat_model_learn(&info->chat);
     info->next = infos->first;
     infos->first = info;

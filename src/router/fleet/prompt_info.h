@@ -25,9 +25,11 @@ struct router_prompt_infos {
     struct router_prompt_info *first;
 };
 
-/* A reference.  A template that cannot be compiled gives its error, once per report. */
+/* A reference.  A template that cannot be compiled gives its error, once per report.  dialect:
+ * an operator's choice; empty: what the template shows, without a template the node's word. */
 LR_MUST_USE lr_code router_prompt_info_get(struct router_prompt_infos *infos,
                                            const struct wire_fleet_model *report,
+                                           struct lr_str dialect,
                                            struct router_prompt_info **out,
                                            struct lr_error *err);
 struct router_prompt_info *router_prompt_info_ref(struct router_prompt_info *info);

@@ -64,6 +64,7 @@ static struct router_model *new_model(const struct router_new_model *m)
         lr_sha256_hex(digest, model->manifest_sha256);
     }
     model->chat_template = copy_of(m->chat_template);
+    LR_COPY(model->dialect, m->dialect);
     model->path = copy_of(m->path);
     model->aliases = copy_of(m->aliases);
     if (model->manifest == NULL || model->chat_template == NULL || model->path == NULL ||
@@ -205,20 +206,24 @@ struct router_prompt_info *router_model_info(struct router_model *model,
                                              struct router_prompt_infos *infos,
                                              struct router_prompt_info *reported)
 {
-    if (model->chat_template[0] == '\0' || reported == NULL)
+    bool is_own = model->chat_template[0] != '\0' || model->dialect[0] != '\0';
+    if (!is_own || reported == NULL)
         return reported;
     if (model->own_info != NULL && model->own_basis == reported)
         return model->own_info;
+    struct lr_str own_template = lr_str_z(model->chat_template);
     struct wire_fleet_model report = {
-        .chat_template = lr_str_z(model->chat_template),
+        .chat_template = own_template.len != 0 ? own_template : reported->source,
         .bos_token = reported->chat.bos_token,
         .eos_token = reported->chat.eos_token,
         .unk_token = reported->chat.unk_token,
         .pad_token = reported->chat.pad_token,
         .sampling = reported->chat.sampling,
+        .dialect =
+            reported->chat.lacks_template ? LR_STR_LIT(WIRE_DIALECT_NONE) : (struct lr_str){0},
     };
     struct router_prompt_info *info;
-    if (router_prompt_info_get(infos, &report, &info, NULL) != LR_OK)
+    if (router_prompt_info_get(infos, &report, lr_str_z(model->dialect), &info, NULL) != LR_OK)
         return NULL;
     /* Kept until the router ends or another node's tokens take its place. */
     router_prompt_info_unref(infos, model->own_info);
@@ -271,10 +276,12 @@ lr_code router_model_insert(struct router_sql *sql, const struct router_model *m
     code = ROUTER_SQL(
         sql,
         "INSERT INTO models (folded_id, id, source, format, manifest, chat_template, "
-        "created_ms, path, generation) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)",
+        "created_ms, path, generation, dialect) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, "
+        "$10)",
         NULL, NULL, err, ROUTER_Z(model->folded), ROUTER_Z(model->id), ROUTER_Z(model->source),
         ROUTER_Z(model->format), ROUTER_Z(model->manifest), ROUTER_Z(model->chat_template),
-        ROUTER_INT(model->created_ms), ROUTER_Z(model->path), ROUTER_INT(*generation));
+        ROUTER_INT(model->created_ms), ROUTER_Z(model->path), ROUTER_INT(*generation),
+        ROUTER_Z(model->dialect));
     return code == LR_OK && model->aliases[0] != '\0'
                ? router_aliases_save(sql, model->folded, lr_str_z(model->aliases), err)
                : code;
@@ -321,6 +328,7 @@ static lr_code registry_load_row(void *ctx, const struct router_row *row, struct
         .created_ms = router_row_int(row, 5),
         .path = router_row_text(row, 6),
         .generation = router_row_int(row, 7),
+        .dialect = router_row_text(row, 8),
     };
     lr_code code = LR_OK;
     model = router_registry_find(registry, m.id);
@@ -351,8 +359,8 @@ lr_code router_registry_load(struct router_registry *registry, struct router_sql
 {
     lr_code code = router_sql_run(
         sql,
-        "SELECT id, source, format, manifest, chat_template, created_ms, path, generation "
-        "FROM models ORDER BY created_ms",
+        "SELECT id, source, format, manifest, chat_template, created_ms, path, generation, "
+        "dialect FROM models ORDER BY created_ms",
         NULL, 0, registry_load_row, registry, err);
     return code == LR_OK
                ? router_sql_run(sql, "SELECT name, model FROM aliases ORDER BY folded_name",

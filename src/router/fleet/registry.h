@@ -24,9 +24,10 @@ struct router_model {
     char format[16];
     char *manifest;                              /* owned; JSON, "" for a local one */
     char manifest_sha256[LR_SHA256_HEX_LEN + 1]; /* "" for a local one */
-    char *chat_template; /* owned; the registration's own, "" for the model's */
-    char *path;          /* owned; of a local one: where nodes look for it, "" by its id */
-    char *aliases;       /* owned; names with a space between two, "": none */
+    char *chat_template;            /* owned; the registration's own, "" for the model's */
+    char dialect[GRAMMAR_NAME_MAX]; /* the registration's own, "" for the template's */
+    char *path;    /* owned; of a local one: where nodes look for it, "" by its id */
+    char *aliases; /* owned; names with a space between two, "": none */
     int64_t created_ms;
     int64_t generation; /* of the registration; the highest is the newest.  0: not stored yet */
     bool is_deleted;
@@ -34,7 +35,8 @@ struct router_model {
     struct router_schedule schedule;
     struct router_counting counting;     /* of tokens */
     struct router_model_metrics metrics; /* atomics: no lock */
-    /* Where the registration has a template of its own: that one with a node's tokens. */
+    /* Where the registration has a template or a dialect of its own: these with a node's
+     * tokens. */
     struct router_prompt_info *own_info;        /* reference */
     const struct router_prompt_info *own_basis; /* whose tokens; only compared */
 };
@@ -55,7 +57,7 @@ LR_MUST_USE lr_code router_registry_load(struct router_registry *registry,
 LR_MUST_USE lr_code router_check_model_id(struct lr_str id, struct lr_error *err);
 
 struct router_new_model {
-    struct lr_str id, source, format, manifest, chat_template, path, aliases;
+    struct lr_str id, source, format, manifest, chat_template, dialect, path, aliases;
     int64_t created_ms, generation;
 };
 /* CONFLICT, and what to do about it. */

@@ -206,6 +206,7 @@ void router_describe_model(const struct router_model *model, bool is_added,
     sync_describe(out, "source", model->source, is_added);
     sync_describe(out, "format", model->format, is_added);
     sync_describe(out, "path", model->path, is_added);
+    sync_describe(out, "dialect", model->dialect, is_added);
     if (model->aliases[0] != '\0')
         router_change_words(out, "aliases", is_added ? NULL : model->aliases,
                             is_added ? model->aliases : NULL);

@@ -7,7 +7,20 @@ enum { LINE_BYTES = 64 << 20 }; /* memory for reading one line */
 
 /* ---- writing ---- */
 
-static void describe_model(const struct router_replica *replica, struct wire_fleet_model *out)
+/* A list that cannot be read is left out: the node tells it again with its next join. */
+static void describe_stops(const struct router_replica *replica, struct lr_arena *arena,
+                           struct wire_fleet_model *out)
+{
+    const struct lr_json *list = NULL;
+    if (replica->stops[0] == '\0' ||
+        lr_json_parse(arena, lr_str_z(replica->stops), NULL, &list, NULL) != LR_OK)
+        return;
+    for (uint32_t i = 0; i < list->count && out->stop_count < WIRE_FLEET_STOPS_MAX; i++)
+        out->stop_count += lr_json_str(&list->items[i], &out->stops[out->stop_count]);
+}
+
+static void describe_model(const struct router_replica *replica, struct lr_arena *arena,
+                           struct wire_fleet_model *out)
 {
     const struct router_prompt_info *info = replica->info;
     *out = (struct wire_fleet_model){
@@ -35,10 +48,12 @@ static void describe_model(const struct router_replica *replica, struct wire_fle
         .weight_bytes = replica->weight_bytes,
         .kv_bytes = replica->kv_bytes,
     };
+    describe_stops(replica, arena, out);
     if (info == NULL)
         return;
     out->chat_template = info->source;
-    out->dialect = lr_str_z(info->chat.dialect.name);
+    out->dialect =
+        lr_str_z(info->chat.lacks_template ? WIRE_DIALECT_NONE : info->chat.dialect.name);
     out->bos_token = info->chat.bos_token;
     out->eos_token = info->chat.eos_token;
     out->unk_token = info->chat.unk_token;
@@ -58,7 +73,7 @@ static bool known_nodes_describe(const struct router_node *node, struct lr_arena
     if (models == NULL || pools == NULL)
         return false;
     for (size_t i = 0; i < count; i++)
-        describe_model(router_node_replica_at(node, i), &models[i]);
+        describe_model(router_node_replica_at(node, i), arena, &models[i]);
     for (uint32_t i = 0; i < node->pool_count; i++)
         pools[i] = (struct wire_fleet_pool){.name = lr_str_z(node->pools[i].name),
                                             .title = lr_str_z(node->pools[i].title),

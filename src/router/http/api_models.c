@@ -194,6 +194,10 @@ static void put_replica(struct lr_json_writer *w, const struct router_node *node
             LR_UINT("weight_bytes", replica->weight_bytes),
             LR_REAL("step_ms", replica->step_ms),
             LR_REAL("prefill_ms_per_token", replica->prefill_ms));
+        if (replica->stops[0] != '\0') {
+            lr_json_key(w, "stop_tokens");
+            lr_json_put_raw(w, lr_str_z(replica->stops));
+        }
         lr_json_member_object(w, "sampling");
         if (replica->info != NULL)
             wire_sampling_write(w, &replica->info->chat.sampling);
@@ -225,6 +229,27 @@ static void put_nodes(struct lr_json_writer *w, const struct router *r,
     lr_json_end_array(w);
 }
 
+/* What the model reads and writes, and whether an operator has chosen it. */
+static void put_dialect(struct lr_json_writer *w, const struct router *r,
+                        const struct router_model *m)
+{
+    const struct router_prompt_info *info = router_nodes_info(&r->nodes, lr_str_z(m->folded));
+    struct lr_str own = lr_str_z(m->chat_template);
+    bool is_chosen = m->dialect[0] != '\0';
+    const char *name = is_chosen      ? m->dialect
+                       : own.len != 0 ? chat_dialect_of(own, own).name
+                       : info != NULL ? info->chat.dialect.name
+                                      : NULL;
+    const char *from = own.len != 0 ? "registration" : "model";
+    if (own.len == 0 && (info == NULL || info->source.len == 0))
+        from = info == NULL ? NULL : "default";
+    LR_JSON_MEMBERS(w, LR_TEXT("dialect", name),
+                    LR_TEXT("dialect_from", is_chosen      ? "registration"
+                                            : name == NULL ? NULL
+                                                           : "template"),
+                    LR_TEXT("template_from", from));
+}
+
 static void put_v0_model(struct lr_json_writer *w, const struct router *r,
                          const struct router_model *m, bool is_brief)
 {
@@ -238,6 +263,7 @@ static void put_v0_model(struct lr_json_writer *w, const struct router *r,
                     LR_UINT("queued", router_schedule_waiting(&m->schedule)));
     router_reason_put(w, "reason", lr_str_z(o.reason));
     put_aliases(w, m);
+    put_dialect(w, r, m);
     wire_abilities_write(w, o.requests);
     if (is_brief)
         put_counts(w, &o);

@@ -13,6 +13,7 @@
 #include <stddef.h>
 #include <stdio.h>
 
+#include "chat/dialect/dialect.h"
 #include "hub/client.h"
 #include "hub/register.h"
 #include "jinja/jinja.h"
@@ -43,7 +44,8 @@ struct registering {
     struct net_request *req;
     router_registered_fn *told; /* NULL: the request is answered with the model */
     void *told_arg;
-    struct lr_str repo, format, revision, filename, name, chat_template, path; /* the body's */
+    /* the body's */
+    struct lr_str repo, format, revision, filename, name, chat_template, dialect, path;
     struct lr_str aliases;
     char id[ROUTER_ID_MAX];
     struct need need;
@@ -108,7 +110,7 @@ static lr_code read_member(struct lr_str name, const struct lr_json *v, struct r
         const char *name;
         size_t offset; /* of a struct lr_str */
     } members[] = {X(repo), X(format),        X(revision), X(filename),
-                   X(name), X(chat_template), X(path)};
+                   X(name), X(chat_template), X(dialect),  X(path)};
 #undef X
     struct lr_str text = {0};
     if (lr_str_eq_z(name, "aliases"))
@@ -169,6 +171,8 @@ static lr_code api_register_check(struct registering *a, struct lr_error *err)
                        "\"format\" must be safetensors or gguf, not \"" LR_STR_FMT "\"",
                        LR_STR_ARG(lr_str_sub(a->format, 0, 60)));
     lr_code code = check_template(a->chat_template, err);
+    if (code == LR_OK && a->dialect.len != 0)
+        code = chat_dialect_check(a->dialect, err);
     if (code == LR_OK && a->name.len != 0)
         code = router_check_model_id(a->name, err);
     struct lr_str id = a->name.len != 0 ? a->name : a->repo; /* a path's is not known yet */
@@ -294,6 +298,7 @@ static void api_register_settle(struct registering *a, const char *source, const
         .path = a->path,
         .manifest = lr_buf_str(&a->manifest),
         .chat_template = a->chat_template,
+        .dialect = a->dialect,
         .aliases = a->aliases,
         .created_ms = lr_clock_wall_ms(&router_clock),
     };

@@ -319,6 +319,7 @@ static void go_on(struct router_call *call)
     if (!chat_turn_prepare(&call->turn, &call->info->chat, lr_str_z(call->model->id)) ||
         !make_generations(call))
         return;
+    net_response_ignored(call->req, chat_turn_lost(&call->turn));
     router_tell(&(struct router_fact){.kind = ROUTER_FACT_VALID, .call = call});
     if (call->background != NULL)
         router_background_begin(call, start);

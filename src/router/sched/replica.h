@@ -51,6 +51,7 @@ struct router_replica {
     uint32_t requests;               /* kinds it takes (wire/fleet.h); 0: not known */
     uint64_t kv_bytes;               /* of one whole context; 0: not known */
     struct router_prompt_info *info; /* reference; NULL: none */
+    char stops[160]; /* texts of the tokens that end an answer, a JSON array; "": not known */
     uint64_t fetched_bytes, fetch_bytes, fetch_rate; /* of a download under way; else 0 */
 
     /* This router's. */

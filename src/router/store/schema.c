@@ -199,6 +199,12 @@ static const char *const step_20[] = {
     NULL,
 };
 
+/* The dialect that an operator chose for a model; '': what its template shows. */
+static const char *const step_21[] = {
+    "ALTER TABLE models ADD COLUMN dialect TEXT NOT NULL DEFAULT ''",
+    NULL,
+};
+
 /* From step 10 on: .is_additive = true wherever possible. */
 static const struct router_schema_step steps[] = {
     {.statements = step_1},
@@ -221,6 +227,7 @@ static const struct router_schema_step steps[] = {
     {.statements = step_18, .is_additive = true},
     {.statements = step_19, .is_additive = true},
     {.statements = step_20, .is_additive = true},
+    {.statements = step_21, .is_additive = true},
 };
 
 struct secrets {

@@ -207,7 +207,8 @@ static void chat_templates_are_found_in_the_order_of_the_hub_tools(void **state)
         "\"bos_token\":{\"content\":\"<s>\"},\"eos_token\":\"</s>\",\"pad_token\":null}");
     write_text("special_tokens_map.json", "{\"pad_token\":\"<pad>\",\"eos_token\":\"other\"}");
     assert_int_equal(describe(MODEL_FORMAT_SAFETENSORS, NULL), LR_OK);
-    assert_string_equal(d->chat_template, "from config");
+    assert_string_equal(d->chat_template,
+                        "{% if tools %}\nt{% else %}\nfrom config{% endif %}");
     assert_string_equal(d->chat_template_source, "tokenizer_config.json");
     assert_string_equal(d->bos_token, "<s>");
     assert_string_equal(d->eos_token, "</s>");
@@ -219,6 +220,41 @@ static void chat_templates_are_found_in_the_order_of_the_hub_tools(void **state)
     model_descriptor_close(d);
     write_text("tokenizer_config.json", "{");
     refuses(LR_MODEL_CORRUPT, MODEL_FORMAT_SAFETENSORS, "tokenizer_config.json", "JSON");
+}
+
+static void control_tokens_are_read_wherever_they_are(void **state)
+{
+    (void)state;
+    write_small_snapshot();
+    assert_int_equal(describe(MODEL_FORMAT_SAFETENSORS, NULL), LR_OK);
+    assert_false(d->has_vocabulary);
+    model_descriptor_close(d);
+    write_text("tokenizer.json", "{\"version\":\"1\",\"added_tokens\" : [{\"id\":7,\"content\":"
+                                 "\"<|a|>\"},{\"id\":8,\"content\":\"<|a|>]}\\\"\"}],"
+                                 "\"model\":{\"vocab\":{}}}");
+    write_text("tokenizer_config.json", "{\"eos_token\":\"<|a|>\",\"added_tokens_decoder\":"
+                                        "{\"9\":{\"content\":\"<|end|>\"}}}");
+    assert_int_equal(describe(MODEL_FORMAT_SAFETENSORS, NULL), LR_OK);
+    assert_true(d->has_vocabulary);
+    assert_int_equal(model_control_find(d, LR_STR_LIT("<|a|>"))->id, 7);
+    assert_int_equal(model_control_at(d, LR_STR_LIT("<|a|>]}\"\n"))->id, 8);
+    assert_int_equal(model_control_find(d, LR_STR_LIT("<|end|>"))->id, 9);
+    assert_null(model_control_find(d, LR_STR_LIT("<|en")));
+    assert_int_equal(d->stop_count, 1);
+    assert_string_equal(d->stops[0], "<|a|>");
+    model_descriptor_close(d);
+    write_text("generation_config.json", "{\"eos_token_id\":[9,7,55]}");
+    assert_int_equal(describe(MODEL_FORMAT_SAFETENSORS, NULL), LR_OK);
+    assert_int_equal(d->stop_count, 3);
+    assert_string_equal(d->stops[0], "<|end|>");
+    assert_string_equal(d->stops[2], "#55");
+    model_descriptor_close(d);
+    /* What is no list is none. */
+    write_text("tokenizer_config.json", "{}");
+    write_text("tokenizer.json", "{\"added_tokens\":[{\"id\":7,");
+    assert_int_equal(describe(MODEL_FORMAT_SAFETENSORS, NULL), LR_OK);
+    assert_int_equal(d->control_count, 0);
+    model_descriptor_close(d);
 }
 
 static void artifacts_are_found_beside_the_safetensors(void **state)
@@ -287,6 +323,7 @@ int main(void)
         IN_FOLDER(several_ggufs_need_a_filename),
         IN_FOLDER(parts_of_one_gguf_are_one_model),
         IN_FOLDER(chat_templates_are_found_in_the_order_of_the_hub_tools),
+        IN_FOLDER(control_tokens_are_read_wherever_they_are),
         IN_FOLDER(artifacts_are_found_beside_the_safetensors),
         IN_FOLDER(a_cache_of_links_is_used_in_place),
         IN_FOLDER(no_folder_is_the_callers_mistake),

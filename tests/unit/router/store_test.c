@@ -191,6 +191,7 @@ static void keys_and_models_come_back_after_a_restart(void **state)
                                          .format = LR_STR_LIT("gguf"),
                                          .manifest = LR_STR_LIT("{\"a\":1}"),
                                          .path = LR_STR_LIT("/m/x"),
+                                         .dialect = LR_STR_LIT("glm"),
                                          .created_ms = 5};
     assert_int_equal(router_registry_add(&registry, &new_model, &model, &err), LR_OK);
     assert_int_equal(router_model_insert(sql, model, &generation, &err), LR_OK);
@@ -209,6 +210,7 @@ static void keys_and_models_come_back_after_a_restart(void **state)
     assert_string_equal(model->id, "Org/Name");
     assert_string_equal(model->manifest, "{\"a\":1}");
     assert_string_equal(model->path, "/m/x");
+    assert_string_equal(model->dialect, "glm");
     assert_int_equal(model->generation, generation);
     assert_int_equal(router_keys_check(&keys, lr_str_z(text), 2000, &found, &err), LR_OK);
     assert_int_equal(found->tokens_per_minute, 7);
