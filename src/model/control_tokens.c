@@ -20,7 +20,7 @@ static bool model_is_blank(char c)
     return c == ' ' || c == '\n' || c == '\t' || c == '\r';
 }
 
-static lr_code add(struct model_build *b, struct model_control *list, struct lr_str text,
+static lr_code control_tokens_add(struct model_build *b, struct model_control *list, struct lr_str text,
                    uint64_t id)
 {
     if (text.len == 0 || id > UINT32_MAX || b->d->control_count == CONTROLS_MAX)
@@ -57,7 +57,7 @@ lr_code model_build_added_tokens(struct model_build *b, const struct lr_json *ro
         uint64_t id;
         if (lr_str_u64(tokens->members[i].key, &id) &&
             lr_json_str(lr_json_get(&tokens->members[i].value, "content"), &text))
-            code = add(b, list, text, id);
+            code = control_tokens_add(b, list, text, id);
     }
     return code;
 }
@@ -105,7 +105,7 @@ static lr_code take_array(struct model_build *b, struct lr_str text, const char 
         uint64_t id;
         if (lr_json_u64(lr_json_get(&tokens->items[i], id_key), &id) &&
             lr_json_str(lr_json_get(&tokens->items[i], text_key), &content))
-            code = add(b, list, content, id);
+            code = control_tokens_add(b, list, content, id);
     }
     return code;
 }
@@ -163,7 +163,7 @@ lr_code model_build_gguf_control(struct model_build *b, const struct model_gguf 
         if (len > rest.len - 8)
             break;
         if (type == CONTROL || type == USER_DEFINED)
-            code = add(b, list, lr_str(rest.ptr + 8, (size_t)len), i);
+            code = control_tokens_add(b, list, lr_str(rest.ptr + 8, (size_t)len), i);
         rest = lr_str_sub(rest, 8 + (size_t)len, rest.len);
     }
     return code;

@@ -103,10 +103,17 @@ static void expect_answer(const char *members, const char *text, enum lr_finish 
     (void)lr_buf_z(&s.out);
     for (char *p = s.out.data; (p = strstr(p, "\"toolu_")) != NULL; p++)
         memset(p + 7, '*', 24);
+    /* Signatures are hashes of the thoughts. */
+    for (char *p = s.out.data; (p = strstr(p, "\"signature\":\"")) != NULL; p++)
+        if (p[13] != '"')
+            memset(p + 13, '*', 64);
     assert_string_equal(lr_buf_z(&s.out), wanted);
     close_session(&s);
 }
 
+#define SIGNATURE                                                                              \
+    "\"signature\":"                                                                           \
+    "\"****************************************************************\""
 #define ID "toolu_************************"
 
 static void an_answer_has_blocks_a_reason_and_usage(void **state)
@@ -114,9 +121,9 @@ static void an_answer_has_blocks_a_reason_and_usage(void **state)
     (void)state;
     expect_answer(
         "", THINK("A B") NEXT SAY("I look.") NEXT THINK("C") NEXT FINAL("D"), LR_FINISH_STOP,
-        HEAD "\"content\":[{\"type\":\"thinking\",\"signature\":\"\",\"thinking\":"
-             "\"A B\"},{\"type\":\"text\",\"text\":\"I look.\"},{\"type\":"
-             "\"thinking\",\"signature\":\"\",\"thinking\":\"C\"},{\"type\":\"text\","
+        HEAD "\"content\":[{\"type\":\"thinking\",\"thinking\":"
+             "\"A B\"," SIGNATURE "},{\"type\":\"text\",\"text\":\"I look.\"},{\"type\":"
+             "\"thinking\",\"thinking\":\"C\"," SIGNATURE "},{\"type\":\"text\","
              "\"text\":\"D\"}],\"stop_reason\":\"end_turn\",\"stop_sequence\":null," USAGE "}");
     expect_answer("", SAY("Hm") NEXT CALL("f", "{\"a\": 1}"), LR_FINISH_STOP,
                   HEAD "\"content\":[{\"type\":\"text\",\"text\":\"Hm\"},{\"type\":"
@@ -306,10 +313,12 @@ static void the_events_of_a_stream_in_full(void **state)
                                                                  "\"type\":\"thinking_delta\","
                                                                  "\"thinking\":\"A\"}")
                 EVENT("content_block_delta",
-                      ",\"index\":0,\"delta\":{\"type\":\"signature_delta\","
-                      "\"signature\":\"\"}") EVENT("content_block_stop", ",\"index\":0")
-                    EVENT("content_block_start",
-                          ",\"index\":1,\"content_block\":{\"type\":\"text\",\"text\":\"\"}")
+                      /* SHA-256 of "A" */
+                      ",\"index\":0,\"delta\":{\"type\":\"signature_delta\",\"signature\":"
+                      "\"559aead08264d5795d3909718cdd05abd49572e84fe55590eef31a88a08fdffd\"}")
+                    EVENT("content_block_stop", ",\"index\":0") EVENT(
+                        "content_block_start",
+                        ",\"index\":1,\"content_block\":{\"type\":\"text\",\"text\":\"\"}")
                         EVENT("content_block_delta",
                               ",\"index\":1,\"delta\":{\"type\":\"text_delta\",\"text\":\"B\"}")
                             EVENT("content_block_stop", ",\"index\":1") EVENT(

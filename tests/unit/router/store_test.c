@@ -375,6 +375,7 @@ static void a_database_of_the_first_version_becomes_the_newest_with_what_it_hold
                                        "ALTER TABLE keys DROP COLUMN uses",
                                        "ALTER TABLE keys DROP COLUMN joins",
                                        "ALTER TABLE models DROP COLUMN generation",
+                                       "ALTER TABLE models DROP COLUMN dialect",
                                        "DROP TABLE counters",
                                        "DROP TABLE aliases",
                                        "DROP TABLE responses",
