@@ -20,8 +20,8 @@ static bool model_is_blank(char c)
     return c == ' ' || c == '\n' || c == '\t' || c == '\r';
 }
 
-static lr_code control_tokens_add(struct model_build *b, struct model_control *list, struct lr_str text,
-                   uint64_t id)
+static lr_code control_tokens_add(struct model_build *b, struct model_control *list,
+                                  struct lr_str text, uint64_t id)
 {
     if (text.len == 0 || id > UINT32_MAX || b->d->control_count == CONTROLS_MAX)
         return LR_OK;
