@@ -6,7 +6,7 @@
 #include "engines/native/model.h"
 #include "engines/serving/engine.h"
 
-enum { NAMES_MAX = 96 };
+enum { NAMES_MAX = 192 };
 
 /* The names of all families, as the manifest lists them; a test compares both. */
 static const struct lr_engine_facts *native_facts(void)

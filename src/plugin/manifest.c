@@ -56,7 +56,7 @@ static const char *read_string(struct reading *r, const char *field, bool requir
 
 static const char *const *plugin_manifest_read_list(struct reading *r, const char *field)
 {
-    static const char rule[] = "must be a list of 1 to 64 printable strings";
+    static const char rule[] = "must be a list of 1 to 256 printable strings";
     const struct lr_json *value = lr_json_get(r->root, field);
 
     if (value == NULL) {

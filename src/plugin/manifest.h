@@ -19,8 +19,8 @@
 /* Limits on what a manifest may contain. */
 enum {
     PLUGIN_MANIFEST_BYTES = 64 << 10,
-    PLUGIN_MANIFEST_ITEMS = 64, /* entries of one list */
-    PLUGIN_MANIFEST_TEXT = 256, /* bytes of one string */
+    PLUGIN_MANIFEST_ITEMS = 256, /* entries of one list */
+    PLUGIN_MANIFEST_TEXT = 256,  /* bytes of one string */
     PLUGIN_MANIFEST_PRIORITY = 1000,
 };
 

@@ -2,6 +2,7 @@
 // each token depends on all tokens before it.
 import fs from 'node:fs';
 import path from 'node:path';
+import { bf16, numbers, writeTensors } from './safetensors.mjs';
 
 const VOCABULARY = 2048;
 const [HIDDEN, HEADS, KV_HEADS, HEAD] = [128, 4, 2, 32];
@@ -122,44 +123,16 @@ function qwen3Moe() {
 
 export const FAMILIES = { qwen3_5: qwen35, qwen3_moe: qwen3Moe };
 
-// The same each time: a small generator (xorshift32), and sums of four for a bell.
-function numbers(seed) {
-  let state = seed;
-  const unit = () => {
-    state ^= state << 13;
-    state ^= state >>> 17;
-    state ^= state << 5;
-    return (state >>> 0) / 2 ** 32;
-  };
-  return () => (unit() + unit() + unit() + unit() - 2) * Math.sqrt(3);
-}
-
-function bf16(shape, middle, spread, next) {
-  const count = shape.reduce((a, b) => a * b, 1);
-  const floats = new Uint32Array(Float32Array.from({ length: count }, () => middle + spread * next()).buffer);
-  return Buffer.from(Uint16Array.from(floats, (bits) => bits >>> 16).buffer);
-}
-
 // Writes the model's folder; `demo` has the tokenizer.
 export function makeFamilyModel(family, demo, to, seed = 1) {
   const { config, tensors } = FAMILIES[family]();
   const next = numbers(seed);
-  const header = {};
-  const data = [];
-  let at = 0;
   tensors['lm_head.weight'] = { ...matrix(VOCABULARY, HIDDEN), spread: 1.8 / Math.sqrt(HIDDEN) };
-  for (const [name, { shape, middle = 0, spread }] of Object.entries(tensors)) {
-    const bytes = bf16(shape, middle, spread, next);
-    header[name] = { dtype: 'BF16', shape, data_offsets: [at, at + bytes.length] };
-    data.push(bytes);
-    at += bytes.length;
-  }
-  const text = JSON.stringify(header);
-  const padded = text.padEnd(Math.ceil(text.length / 8) * 8); // the data begins at a multiple of 8
-  const size = Buffer.alloc(8);
-  size.writeBigUInt64LE(BigInt(padded.length));
-  fs.mkdirSync(to, { recursive: true });
-  fs.writeFileSync(path.join(to, 'model.safetensors'), Buffer.concat([size, Buffer.from(padded), ...data]));
+  const values = Object.entries(tensors).map(([name, { shape, middle = 0, spread }]) => {
+    const count = shape.reduce((a, b) => a * b, 1);
+    return [name, { shape, bytes: bf16(Array.from({ length: count }, () => middle + spread * next())) }];
+  });
+  writeTensors(to, Object.fromEntries(values));
   fs.writeFileSync(path.join(to, 'config.json'), JSON.stringify({ ...config, dtype: 'bfloat16' }));
   fs.writeFileSync(path.join(to, 'tokenizer_config.json'), JSON.stringify({ chat_template: TEMPLATE }));
   for (const name of ['tokenizer.json', 'generation_config.json'])

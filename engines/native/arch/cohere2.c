@@ -1,13 +1,17 @@
 /* native/arch/cohere2.c - Command R7B and Command A: attention and MLP beside each other,
- * behind one layer norm; only layers that slide rotate positions. */
+ * behind one layer norm; only layers that slide rotate positions.  In Command R all layers see
+ * everything and rotate. */
 #include "engines/native/arch/arch.h"
 
 struct cohere2 {
     struct native_base base;
     struct native_list types;
-    uint32_t window, pattern;
+    uint32_t kind, window, pattern;
     double logit_scale;
+    bool qk_norm;
 };
+
+enum { COHERE2, COHERE };
 
 static const struct native_field fields[] = {
     NATIVE_BASE(struct cohere2),
@@ -21,7 +25,8 @@ static const struct native_field fields[] = {
     NATIVE_NUMBER(struct cohere2, logit_scale, "logit_scale", 1e-6, 1e6, 0.0625),
     NATIVE_ONLY_FLAG("use_parallel_block", true),
     NATIVE_ONLY_FLAG("use_gated_activation", true),
-    NATIVE_ONLY_FLAG("use_qk_norm", false),
+    NATIVE_KIND(struct cohere2, kind, "cohere2|cohere"),
+    NATIVE_FLAG(struct cohere2, qk_norm, "use_qk_norm", false),
     NATIVE_ONLY("hidden_act", "silu"),
     NATIVE_END,
 };
@@ -35,9 +40,11 @@ static void build(struct native_builder *b, void *config)
         return;
     uint32_t rope = native_rope_table(b, &c->base.rope, c->base.head_size, 0);
     for (uint32_t n = 0; n < c->base.layers; n++) {
-        bool slides = native_slides(&c->types, n, c->pattern);
+        bool slides = c->kind == COHERE2 && native_slides(&c->types, n, c->pattern);
+        bool rotates = slides || c->kind == COHERE;
         struct native_gqa a =
-            native_gqa_of(&c->base, slides ? rope : NATIVE_NONE, slides ? c->window : 0);
+            native_gqa_of(&c->base, rotates ? rope : NATIVE_NONE, slides ? c->window : 0);
+        a.norm = c->qk_norm ? NATIVE_QK_OWN : NATIVE_QK_PLAIN;
         a.interleaved = true;
         native_layer(b, "model.layers.%u.", n);
         reg h = native_layer_norm(b, X, "input_layernorm", false, c->base.eps);
@@ -51,5 +58,5 @@ static void build(struct native_builder *b, void *config)
     native_scale(b, native_usual_logits(b, &c->base, h, "model.embed_tokens"), c->logit_scale);
 }
 
-NATIVE_ARCH(cohere2, struct cohere2, NATIVE_NAMES("cohere2"),
-            NATIVE_NAMES("Cohere2ForCausalLM"));
+NATIVE_ARCH(cohere2, struct cohere2, NATIVE_NAMES("cohere2", "cohere"),
+            NATIVE_NAMES("Cohere2ForCausalLM", "CohereForCausalLM"));

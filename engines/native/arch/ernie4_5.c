@@ -11,6 +11,7 @@ struct ernie4_5 {
 
 static const struct native_field fields[] = {
     NATIVE_BASE(struct ernie4_5),
+    NATIVE_ROPE_FROM(struct ernie4_5, base.rope, 500000, 1),
     NATIVE_INTERMEDIATE(struct ernie4_5),
     NATIVE_RMS_EPS(struct ernie4_5, 1e-5),
     NATIVE_TIED(struct ernie4_5, true),

@@ -14,7 +14,7 @@ static const struct native_field fields[] = {
     NATIVE_RMS_EPS(struct exaone4, 1e-5),
     NATIVE_TIED(struct exaone4, false),
     NATIVE_WORDS(struct exaone4, types, "layer_types", "full_attention|sliding_attention"),
-    NATIVE_COUNT(struct exaone4, window, "sliding_window", 1, 1 << 26, 0),
+    NATIVE_COUNT_OR_NULL(struct exaone4, window, "sliding_window", 1, 1 << 26, 4096),
     NATIVE_COUNT_OR_TEXT(struct exaone4, pattern, "sliding_window_pattern", 0, 512, 4),
     NATIVE_ONLY("hidden_act", "silu"),
     NATIVE_END,

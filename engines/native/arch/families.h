@@ -9,10 +9,14 @@
     X(deepseek_v3) \
     X(ernie4_5) \
     X(exaone4) \
+    X(falcon_h1) \
+    X(gemma2) \
     X(gemma3) \
     X(gemma4) \
     X(glm4) \
     X(glm4_moe) \
+    X(gpt2) \
+    X(gpt_neox) \
     X(gpt_oss) \
     X(granite) \
     X(granite_hybrid) \
@@ -25,14 +29,19 @@
     X(modernbert) \
     X(nemotron_h) \
     X(olmo3) \
+    X(olmoe) \
+    X(phi) \
     X(phi3) \
     X(phimoe) \
     X(qwen2) \
+    X(qwen2_moe) \
     X(qwen3) \
     X(qwen3_5) \
     X(qwen3_moe) \
     X(seed_oss) \
-    X(smollm3)
+    X(smollm3) \
+    X(stablelm) \
+    X(starcoder2)
 /* clang-format on */
 
 #endif

@@ -18,13 +18,20 @@ struct gemma3 {
 };
 
 static const struct native_field fields[] = {
-    NATIVE_BASE(struct gemma3),
-    NATIVE_INTERMEDIATE(struct gemma3),
+    /* The wrappers' configs leave out what is Gemma 3's usual. */
+    NATIVE_COUNT(struct gemma3, base.hidden, "hidden_size", 1, 65536, 2304),
+    NATIVE_COUNT(struct gemma3, base.layers, "num_hidden_layers", 1, MODEL_LAYERS_MAX, 26),
+    NATIVE_COUNT(struct gemma3, base.heads, "num_attention_heads", 1, 1024, 8),
+    NATIVE_COUNT(struct gemma3, base.kv_heads, "num_key_value_heads", 1, 1024, 4),
+    NATIVE_COUNT(struct gemma3, base.head_size, "head_dim", 1, 1024, 256),
+    NATIVE_COUNT(struct gemma3, base.vocab, "vocab_size", 1, 1 << 22, 262208),
+    NATIVE_COUNT(struct gemma3, base.context, "max_position_embeddings", 1, 1 << 26, 131072),
+    NATIVE_COUNT(struct gemma3, base.intermediate, "intermediate_size", 1, 1 << 20, 9216),
     NATIVE_RMS_EPS(struct gemma3, 1e-6),
     NATIVE_TIED(struct gemma3, true),
     NATIVE_BIAS(struct gemma3),
-    NATIVE_ROPE_OF(struct gemma3, base.rope, "full_attention"),
-    NATIVE_ROPE_OF(struct gemma3, sliding, "sliding_attention"),
+    NATIVE_ROPE_OF(struct gemma3, base.rope, "full_attention", 1e6),
+    NATIVE_ROPE_OF(struct gemma3, sliding, "sliding_attention", 10000),
     NATIVE_NUMBER(struct gemma3, local_theta, "rope_local_base_freq", 1.001, 1e12, 10000),
     NATIVE_WORDS(struct gemma3, types, "layer_types", "full_attention|sliding_attention"),
     NATIVE_COUNT(struct gemma3, window, "sliding_window", 1, 1 << 26, 4096),
@@ -41,14 +48,10 @@ static const struct native_field fields[] = {
 static void build(struct native_builder *b, void *config)
 {
     struct gemma3 *c = config;
-    uint32_t hidden = c->base.hidden;
-    double eps = c->base.eps;
 
-    if (c->base.head_size == 0)
-        c->base.head_size = 256;
     if (!c->sliding.own)
         c->sliding.theta = c->local_theta;
-    if (!native_usual_begin(b, &c->base, "model.embed_tokens", sqrt((double)hidden)))
+    if (!native_usual_begin(b, &c->base, "model.embed_tokens", sqrt((double)c->base.hidden)))
         return;
     uint32_t full = native_rope_table(b, &c->base.rope, c->base.head_size, 0);
     uint32_t near = native_rope_table(b, &c->sliding, c->base.head_size, 0);
@@ -62,15 +65,10 @@ static void build(struct native_builder *b, void *config)
         a.norm = NATIVE_QK_HEADS;
         a.plus_one = true;
         native_layer(b, "model.layers.%u.", n);
-        reg h = native_plus_one_norm(b, X, "input_layernorm", eps);
-        h = native_gqa(b, h, hidden, &a);
-        native_add(b, X, native_plus_one_norm(b, h, "post_attention_layernorm", eps), 1);
-        h = native_plus_one_norm(b, X, "pre_feedforward_layernorm", eps);
-        h = native_usual_mlp(b, h, &c->base, NATIVE_GELU_TANH);
-        native_add(b, X, native_plus_one_norm(b, h, "post_feedforward_layernorm", eps), 1);
+        native_gemma_layer(b, &c->base, &a);
     }
     native_layer(b, "", 0);
-    reg h = native_plus_one_norm(b, X, "model.norm", eps);
+    reg h = native_plus_one_norm(b, X, "model.norm", c->base.eps);
     if (c->both_ways || native_gives_vectors(b))
         native_end_vector(b, h);
     else

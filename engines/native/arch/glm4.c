@@ -1,17 +1,22 @@
 /* native/arch/glm4.c - GLM-4 (0414): norms on both sides of attention and MLP, half of each
- * head rotated in pairs of neighbours. */
+ * head rotated in pairs of neighbours.  GLM-4 (9b) has only the norms before them. */
 #include "engines/native/arch/arch.h"
 
 struct glm4 {
     struct native_base base;
+    uint32_t kind;
 };
+
+enum { GLM4, GLM };
 
 static const struct native_field fields[] = {
     NATIVE_BASE(struct glm4),
     NATIVE_INTERMEDIATE(struct glm4),
     NATIVE_RMS_EPS(struct glm4, 1.5625e-7),
     NATIVE_TIED(struct glm4, false),
-    NATIVE_BIAS(struct glm4),
+    NATIVE_ROPE_FROM(struct glm4, base.rope, 10000, 0.5),
+    NATIVE_FLAG(struct glm4, base.bias, "attention_bias", true),
+    NATIVE_KIND(struct glm4, kind, "glm4|glm"),
     NATIVE_ONLY("hidden_act", "silu"),
     NATIVE_END,
 };
@@ -31,6 +36,10 @@ static void build(struct native_builder *b, void *config)
     mlp.gate = "mlp.gate_up_proj";
     mlp.up = NULL;
     for (uint32_t n = 0; n < c->base.layers; n++) {
+        if (c->kind == GLM) {
+            native_llama_layer(b, &c->base, n, &a, &mlp);
+            continue;
+        }
         native_layer(b, "model.layers.%u.", n);
         reg h = native_norm(b, X, "input_layernorm", c->base.eps);
         h = native_gqa(b, h, hidden, &a);
@@ -42,4 +51,5 @@ static void build(struct native_builder *b, void *config)
     native_usual_end(b, &c->base, "model.norm", "model.embed_tokens");
 }
 
-NATIVE_ARCH(glm4, struct glm4, NATIVE_NAMES("glm4"), NATIVE_NAMES("Glm4ForCausalLM"));
+NATIVE_ARCH(glm4, struct glm4, NATIVE_NAMES("glm4", "glm"),
+            NATIVE_NAMES("Glm4ForCausalLM", "GlmForCausalLM"));

@@ -10,6 +10,7 @@ struct glm4_moe {
 
 static const struct native_field fields[] = {
     NATIVE_BASE(struct glm4_moe),
+    NATIVE_ROPE_FROM(struct glm4_moe, base.rope, 10000, 0.5),
     NATIVE_INTERMEDIATE(struct glm4_moe),
     NATIVE_RMS_EPS(struct glm4_moe, 1e-5),
     NATIVE_TIED(struct glm4_moe, false),

@@ -11,6 +11,7 @@ struct gpt_oss {
 
 static const struct native_field fields[] = {
     NATIVE_BASE(struct gpt_oss),
+    NATIVE_ROPE_FROM(struct gpt_oss, base.rope, 150000, 1),
     NATIVE_INTERMEDIATE(struct gpt_oss),
     NATIVE_RMS_EPS(struct gpt_oss, 1e-5),
     NATIVE_TIED(struct gpt_oss, false),
@@ -27,7 +28,6 @@ static const struct native_field fields[] = {
 static void build(struct native_builder *b, void *config)
 {
     struct gpt_oss *c = config;
-    uint32_t hidden = c->base.hidden;
 
     if (!native_usual_begin(b, &c->base, "model.embed_tokens", 1))
         return;
@@ -48,10 +48,8 @@ static void build(struct native_builder *b, void *config)
         struct native_gqa a = native_gqa_of(&c->base, rope, slides ? c->window : 0);
         native_layer(b, "model.layers.%u.", n);
         a.attend.sinks = "self_attn.sinks";
-        reg h = native_norm(b, X, "input_layernorm", c->base.eps);
-        native_add(b, X, native_gqa(b, h, hidden, &a), 1);
-        h = native_norm(b, X, "post_attention_layernorm", c->base.eps);
-        native_add(b, X, native_moe(b, h, hidden, &moe), 1);
+        native_llama_attention(b, &c->base, &a);
+        native_llama_moe(b, &c->base, &moe);
     }
     native_usual_end(b, &c->base, "model.norm", "model.embed_tokens");
 }

@@ -1,12 +1,13 @@
 /* native/arch/granite_hybrid.c - Granite 4: Mamba2 and attention layers, experts (in some
- * sizes) and a shared MLP behind each, and Granite's constant factors. */
+ * sizes) and a shared MLP behind each, and Granite's constant factors.  Granite 3 MoE has
+ * attention layers alone. */
 #include "engines/native/arch/arch.h"
 
 struct granite_hybrid {
     struct native_base base;
     struct native_list types;
     struct native_mamba mamba;
-    uint32_t experts, chosen, shared, positions, expand;
+    uint32_t kind, experts, chosen, shared, positions, expand;
     double embedding, logits, residual, attention;
 };
 
@@ -20,7 +21,8 @@ static const struct native_field fields[] = {
                  "mamba|attention|linear_attention|full_attention"),
     NATIVE_COUNT(struct granite_hybrid, experts, "num_local_experts", 0, 4096, 0),
     NATIVE_COUNT(struct granite_hybrid, chosen, "num_experts_per_tok", 0, 64, 1),
-    NATIVE_COUNT(struct granite_hybrid, shared, "shared_intermediate_size", 1, 1 << 20, 1024),
+    NATIVE_KIND(struct granite_hybrid, kind, "granitemoehybrid|granitemoe|granitemoeshared"),
+    NATIVE_COUNT(struct granite_hybrid, shared, "shared_intermediate_size", 0, 1 << 20, 0),
     NATIVE_WORD(struct granite_hybrid, positions, "position_embedding_type", "nope|rope"),
     NATIVE_COUNT(struct granite_hybrid, mamba.heads, "mamba_n_heads", 1, 4096, 128),
     NATIVE_COUNT(struct granite_hybrid, expand, "mamba_expand", 1, 64, 2),
@@ -42,19 +44,20 @@ static const struct native_field fields[] = {
 static reg feed_forward(struct native_builder *b, reg h, const struct granite_hybrid *c)
 {
     uint32_t hidden = c->base.hidden;
-    reg out = native_mlp(b, h, hidden,
-                         &(struct native_mlp){.gate = "shared_mlp.input_linear",
-                                              .down = "shared_mlp.output_linear",
-                                              .inner = c->shared,
-                                              .act = NATIVE_SILU});
+    struct native_mlp shared = {.gate = "shared_mlp.input_linear",
+                                .down = "shared_mlp.output_linear",
+                                .inner = c->shared,
+                                .act = NATIVE_SILU};
 
     if (c->experts == 0)
-        return out;
+        return native_mlp(b, h, hidden, &shared);
     struct native_moe moe = native_moe_of("block_sparse_moe.router.layer", NULL, c->experts,
                                           c->chosen, c->base.intermediate);
     moe.names = (struct native_expert_names){.gate = "block_sparse_moe.input_linear",
                                              .down = "block_sparse_moe.output_linear"};
-    native_add(b, out, native_moe(b, h, hidden, &moe), 1);
+    reg out = native_moe(b, h, hidden, &moe);
+    if (c->shared > 0)
+        native_add(b, out, native_mlp(b, h, hidden, &shared), 1);
     return out;
 }
 
@@ -69,7 +72,7 @@ static void build(struct native_builder *b, void *config)
     if (!native_usual_begin(b, &c->base, "model.embed_tokens", c->embedding))
         return;
     struct native_gqa a = native_gqa_of(&c->base, NATIVE_NONE, 0);
-    if (c->positions == 1)
+    if (c->positions == 1 || c->kind != 0)
         a.rope = native_rope_table(b, &c->base.rope, c->base.head_size, 0);
     a.attend.scale = c->attention;
     for (uint32_t n = 0; n < c->base.layers; n++) {
@@ -86,5 +89,7 @@ static void build(struct native_builder *b, void *config)
                  1 / c->logits);
 }
 
-NATIVE_ARCH(granite_hybrid, struct granite_hybrid, NATIVE_NAMES("granitemoehybrid"),
-            NATIVE_NAMES("GraniteMoeHybridForCausalLM"));
+NATIVE_ARCH(granite_hybrid, struct granite_hybrid,
+            NATIVE_NAMES("granitemoehybrid", "granitemoe", "granitemoeshared"),
+            NATIVE_NAMES("GraniteMoeHybridForCausalLM", "GraniteMoeForCausalLM",
+                         "GraniteMoeSharedForCausalLM"));

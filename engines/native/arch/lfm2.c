@@ -15,6 +15,7 @@ struct lfm2 {
 
 static const struct native_field fields[] = {
     NATIVE_BASE(struct lfm2),
+    NATIVE_ROPE_FROM(struct lfm2, base.rope, 1e6, 1),
     NATIVE_COUNT(struct lfm2, base.intermediate, "block_ff_dim|intermediate_size", 1, 1 << 20,
                  NATIVE_REQUIRED),
     NATIVE_NUMBER(struct lfm2, base.eps, "norm_eps|block_norm_eps", 0, 1, 1e-5),

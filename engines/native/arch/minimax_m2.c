@@ -10,6 +10,7 @@ struct minimax_m2 {
 
 static const struct native_field fields[] = {
     NATIVE_BASE(struct minimax_m2),
+    NATIVE_ROPE_FROM(struct minimax_m2, base.rope, 5e6, 1),
     NATIVE_INTERMEDIATE(struct minimax_m2),
     NATIVE_RMS_EPS(struct minimax_m2, 1e-6),
     NATIVE_TIED(struct minimax_m2, false),
@@ -28,7 +29,6 @@ static const struct native_field fields[] = {
 static void build(struct native_builder *b, void *config)
 {
     struct minimax_m2 *c = config;
-    uint32_t hidden = c->base.hidden;
 
     if (!native_usual_begin(b, &c->base, "model.embed_tokens", 1))
         return;
@@ -43,10 +43,8 @@ static void build(struct native_builder *b, void *config)
     native_ignore_layers(b, c->base.layers);
     for (uint32_t n = 0; n < c->base.layers; n++) {
         native_layer(b, "model.layers.%u.", n);
-        reg h = native_norm(b, X, "input_layernorm", c->base.eps);
-        native_add(b, X, native_gqa(b, h, hidden, &a), 1);
-        h = native_norm(b, X, "post_attention_layernorm", c->base.eps);
-        native_add(b, X, native_moe(b, h, hidden, &moe), 1);
+        native_llama_attention(b, &c->base, &a);
+        native_llama_moe(b, &c->base, &moe);
     }
     native_usual_end(b, &c->base, "model.norm", "model.embed_tokens");
 }

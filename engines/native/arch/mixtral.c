@@ -8,6 +8,7 @@ struct mixtral {
 
 static const struct native_field fields[] = {
     NATIVE_BASE(struct mixtral),
+    NATIVE_ROPE_FROM(struct mixtral, base.rope, 1e6, 1),
     NATIVE_INTERMEDIATE(struct mixtral),
     NATIVE_RMS_EPS(struct mixtral, 1e-5),
     NATIVE_TIED(struct mixtral, false),
@@ -21,7 +22,6 @@ static const struct native_field fields[] = {
 static void build(struct native_builder *b, void *config)
 {
     struct mixtral *c = config;
-    uint32_t hidden = c->base.hidden;
 
     if (!native_usual_begin(b, &c->base, "model.embed_tokens", 1))
         return;
@@ -32,10 +32,8 @@ static void build(struct native_builder *b, void *config)
     moe.names = native_w123();
     for (uint32_t n = 0; n < c->base.layers; n++) {
         native_layer(b, "model.layers.%u.", n);
-        reg h = native_norm(b, X, "input_layernorm", c->base.eps);
-        native_add(b, X, native_gqa(b, h, hidden, &a), 1);
-        h = native_norm(b, X, "post_attention_layernorm", c->base.eps);
-        native_add(b, X, native_moe(b, h, hidden, &moe), 1);
+        native_llama_attention(b, &c->base, &a);
+        native_llama_moe(b, &c->base, &moe);
     }
     native_usual_end(b, &c->base, "model.norm", "model.embed_tokens");
 }

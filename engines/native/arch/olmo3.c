@@ -1,13 +1,16 @@
 /* native/arch/olmo3.c - OLMo 3: norms behind attention and MLP, one norm over all of Q and of
- * K; three of four layers slide, and only the others scale their rope. */
+ * K; three of four layers slide, and only the others scale their rope.  OLMo 2 has no windows.
+ */
 #include "engines/native/arch/arch.h"
 
 struct olmo3 {
     struct native_base base;
     struct native_rope sliding;
     struct native_list types;
-    uint32_t window;
+    uint32_t kind, window;
 };
+
+enum { OLMO3, OLMO2 };
 
 static const struct native_field fields[] = {
     NATIVE_BASE(struct olmo3),
@@ -15,10 +18,11 @@ static const struct native_field fields[] = {
     NATIVE_RMS_EPS(struct olmo3, 1e-5),
     NATIVE_TIED(struct olmo3, false),
     NATIVE_BIAS(struct olmo3),
-    NATIVE_ROPE_OF(struct olmo3, base.rope, "full_attention"),
-    NATIVE_ROPE_OF(struct olmo3, sliding, "sliding_attention"),
+    NATIVE_ROPE_OF(struct olmo3, base.rope, "full_attention", 500000),
+    NATIVE_ROPE_OF(struct olmo3, sliding, "sliding_attention", 500000),
     NATIVE_WORDS(struct olmo3, types, "layer_types", "full_attention|sliding_attention"),
     NATIVE_COUNT(struct olmo3, window, "sliding_window", 1, 1 << 26, 4096),
+    NATIVE_KIND(struct olmo3, kind, "olmo3|olmo2"),
     NATIVE_ONLY("hidden_act", "silu"),
     NATIVE_END,
 };
@@ -33,7 +37,7 @@ static void build(struct native_builder *b, void *config)
     uint32_t full = native_rope_table(b, &c->base.rope, c->base.head_size, 0);
     uint32_t near = native_rope_table(b, &c->sliding, c->base.head_size, 0);
     for (uint32_t n = 0; n < c->base.layers; n++) {
-        bool slides = native_slides(&c->types, n, 4);
+        bool slides = c->kind == OLMO3 && native_slides(&c->types, n, 4);
         struct native_gqa a =
             native_gqa_of(&c->base, slides ? near : full, slides ? c->window : 0);
         a.norm = NATIVE_QK_WHOLE;
@@ -46,4 +50,5 @@ static void build(struct native_builder *b, void *config)
     native_usual_end(b, &c->base, "model.norm", "model.embed_tokens");
 }
 
-NATIVE_ARCH(olmo3, struct olmo3, NATIVE_NAMES("olmo3"), NATIVE_NAMES("Olmo3ForCausalLM"));
+NATIVE_ARCH(olmo3, struct olmo3, NATIVE_NAMES("olmo3", "olmo2"),
+            NATIVE_NAMES("Olmo3ForCausalLM", "Olmo2ForCausalLM"));

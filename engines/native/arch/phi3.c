@@ -22,7 +22,6 @@ static const struct native_field fields[] = {
 static void build(struct native_builder *b, void *config)
 {
     struct phi3 *c = config;
-    uint32_t hidden = c->base.hidden;
 
     if (!native_usual_begin(b, &c->base, "model.embed_tokens", 1))
         return;
@@ -35,13 +34,8 @@ static void build(struct native_builder *b, void *config)
     struct native_mlp mlp = native_mlp_of(&c->base, NATIVE_SILU);
     mlp.gate = "mlp.gate_up_proj";
     mlp.up = NULL;
-    for (uint32_t n = 0; n < c->base.layers; n++) {
-        native_layer(b, "model.layers.%u.", n);
-        reg h = native_norm(b, X, "input_layernorm", c->base.eps);
-        native_add(b, X, native_gqa(b, h, hidden, &a), 1);
-        h = native_norm(b, X, "post_attention_layernorm", c->base.eps);
-        native_add(b, X, native_mlp(b, h, hidden, &mlp), 1);
-    }
+    for (uint32_t n = 0; n < c->base.layers; n++)
+        native_llama_layer(b, &c->base, n, &a, &mlp);
     native_usual_end(b, &c->base, "model.norm", "model.embed_tokens");
 }
 

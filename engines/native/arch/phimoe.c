@@ -11,6 +11,7 @@ struct phimoe {
 
 static const struct native_field fields[] = {
     NATIVE_BASE(struct phimoe),
+    NATIVE_ROPE_FROM(struct phimoe, base.rope, 1e6, 1),
     NATIVE_INTERMEDIATE(struct phimoe),
     NATIVE_RMS_EPS(struct phimoe, 1e-5),
     NATIVE_TIED(struct phimoe, false),

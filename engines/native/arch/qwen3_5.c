@@ -18,6 +18,7 @@ struct qwen3_5 {
 
 static const struct native_field fields[] = {
     NATIVE_BASE(struct qwen3_5),
+    NATIVE_ROPE_FROM(struct qwen3_5, base.rope, 10000, 0.25),
     NATIVE_COUNT(struct qwen3_5, base.intermediate, "intermediate_size", 1, 1 << 20, 1),
     NATIVE_RMS_EPS(struct qwen3_5, 1e-6),
     NATIVE_TIED(struct qwen3_5, false),
@@ -99,16 +100,8 @@ static reg experts(struct native_builder *b, reg h, const struct qwen3_5 *c)
 
     moe.route.normalize = c->normalize;
     reg out = native_moe(b, h, hidden, &moe);
-    if (c->shared == 0)
-        return out;
-    reg shared = native_mlp(b, h, hidden,
-                            &(struct native_mlp){.gate = "mlp.shared_expert.gate_proj",
-                                                 .up = "mlp.shared_expert.up_proj",
-                                                 .down = "mlp.shared_expert.down_proj",
-                                                 .inner = c->shared,
-                                                 .act = NATIVE_SILU});
-    reg gate = native_linear(b, h, "mlp.shared_expert_gate", 1, hidden, false);
-    native_add(b, out, native_gate(b, shared, gate, NATIVE_SIGMOID, hidden), 1);
+    if (c->shared > 0)
+        native_add(b, out, native_gated_expert(b, h, hidden, c->shared), 1);
     return out;
 }
 
@@ -143,8 +136,6 @@ static void build(struct native_builder *b, void *config)
         c->base.head_size = 256;
     if (!native_usual_begin(b, &c->base, "model.embed_tokens", 1))
         return;
-    if (!c->base.rope.has_partial)
-        c->base.rope.partial = 0.25;
     uint32_t rope = native_rope_table(b, &c->base.rope, c->base.head_size, 0);
     for (uint32_t n = 0; n < c->base.layers; n++)
         layer(b, c, rope, n);

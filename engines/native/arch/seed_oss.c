@@ -21,7 +21,6 @@ static const struct native_field fields[] = {
 static void build(struct native_builder *b, void *config)
 {
     struct seed_oss *c = config;
-    uint32_t hidden = c->base.hidden;
 
     if (!native_usual_begin(b, &c->base, "model.embed_tokens", 1))
         return;
@@ -30,13 +29,8 @@ static void build(struct native_builder *b, void *config)
     struct native_gqa a =
         native_gqa_of(&c->base, native_rope_table(b, &c->base.rope, c->base.head_size, 0), 0);
     a.out_bias = c->out_bias;
-    for (uint32_t n = 0; n < c->base.layers; n++) {
-        native_layer(b, "model.layers.%u.", n);
-        reg h = native_norm(b, X, "input_layernorm", c->base.eps);
-        native_add(b, X, native_gqa(b, h, hidden, &a), 1);
-        h = native_norm(b, X, "post_attention_layernorm", c->base.eps);
-        native_add(b, X, native_mlp(b, h, hidden, &mlp), 1);
-    }
+    for (uint32_t n = 0; n < c->base.layers; n++)
+        native_llama_layer(b, &c->base, n, &a, &mlp);
     native_usual_end(b, &c->base, "model.norm", "model.embed_tokens");
 }
 

@@ -31,7 +31,7 @@ static uint32_t largest(const float *x, uint32_t n)
     return best;
 }
 
-/* Only the best groups stay; a group counts by its two largest scores. */
+/* Only the best groups stay; a group counts by its two largest scores, or by its largest. */
 static void keep_groups(const struct native_route *how, float *score)
 {
     uint32_t size = how->experts / how->groups;
@@ -45,7 +45,7 @@ static void keep_groups(const struct native_route *how, float *score)
             second = v > first ? first : v > second ? v : second;
             first = v > first ? v : first;
         }
-        of_group[g] = size > 1 ? first + second : first;
+        of_group[g] = size > 1 && !how->by_best ? first + second : first;
     }
     for (uint32_t n = 0; n < how->group_count; n++) {
         uint32_t g = largest(of_group, how->groups);

@@ -96,6 +96,8 @@ static void normalize(struct native_builder *b, reg x, const char *name,
         b, x, x, NATIVE_NO_REG, name, false,
         &(struct native_norm){.group = a->norm == NATIVE_QK_WHOLE ? 0 : a->attend.head_size,
                               .eps = (float)a->eps,
+                              .layer = a->norm == NATIVE_QK_OWN,
+                              .wide = a->norm == NATIVE_QK_OWN,
                               .plus_one = a->plus_one});
 }
 
@@ -103,7 +105,7 @@ static void normalize(struct native_builder *b, reg x, const char *name,
 static void prepare(struct native_builder *b, reg x, const char *norm, uint32_t heads,
                     const struct native_gqa *a)
 {
-    if (a->norm == NATIVE_QK_HEADS || a->norm == NATIVE_QK_WHOLE)
+    if (a->norm != NATIVE_QK_PLAIN && a->norm != NATIVE_QK_HEADS_AFTER)
         normalize(b, x, norm, a);
     if (a->rope != NATIVE_NONE)
         native_rotate_with(b, x,
@@ -131,6 +133,7 @@ reg native_gqa(struct native_builder *b, reg h, uint32_t hidden, const struct na
         gate = native_slice(b, q, a->heads, 2 * n, n, n);
         q = native_slice(b, q, a->heads, 2 * n, 0, n);
     }
+    native_scale(b, k, how->key_scale != 0 ? how->key_scale : 1);
     prepare(b, q, or_else(how->q_norm, "self_attn.q_norm"), a->heads, how);
     prepare(b, k, or_else(how->k_norm, "self_attn.k_norm"), a->kv_heads, how);
     reg out = native_attend(b, q, k, v, a, NULL);
@@ -212,12 +215,33 @@ reg native_mla(struct native_builder *b, reg h, uint32_t hidden, const struct na
 
 /* ---- Mamba2 ---- */
 
+/* Multiplies parts of a row that lie behind each other. */
+static void scale_parts(struct native_builder *b, reg in, const struct native_mamba *m)
+{
+    uint32_t inner = m->heads * m->head_size, state = m->groups * m->state_size, at = 0;
+    const uint32_t lengths[NATIVE_MAMBA_PARTS] = {inner, inner, state, state, m->heads};
+
+    for (int i = 0; m->parts_by != NULL && i < NATIVE_MAMBA_PARTS; at += lengths[i++]) {
+        if (m->parts_by[i] == 1)
+            continue;
+        reg part = native_slice(b, in, 1, native_width(b, in), at, lengths[i]);
+        native_scale(b, part, m->parts_by[i]);
+        native_place(b, in, part,
+                     &(struct native_slice){.groups = 1,
+                                            .group_in = lengths[i],
+                                            .length = lengths[i],
+                                            .out_stride = native_width(b, in),
+                                            .out_offset = at});
+    }
+}
+
 reg native_mamba(struct native_builder *b, reg h, uint32_t hidden, const char *name,
                  const struct native_mamba *m)
 {
     uint32_t inner = m->heads * m->head_size, mixed = inner + 2 * m->groups * m->state_size;
     uint32_t all = inner + mixed + m->heads;
     reg in = native_linear(b, h, native_name(b, "%s.in_proj", name), all, hidden, m->bias);
+    scale_parts(b, in, m);
     reg gate = native_slice(b, in, 1, all, 0, inner);
     reg xbc = native_slice(b, in, 1, all, inner, mixed);
     reg dt = native_slice(b, in, 1, all, inner + mixed, m->heads);
@@ -232,13 +256,17 @@ reg native_mamba(struct native_builder *b, reg h, uint32_t hidden, const char *n
                                               .state_size = m->state_size,
                                               .dt_min = (float)m->dt_min,
                                               .dt_max = 3.0e38f});
-    out =
-        native_norm_with(b, NATIVE_NO_REG, out, gate, native_name(b, "%s.norm", name), false,
-                         &(struct native_norm){.group = m->grouped_norm ? inner / m->groups : 0,
-                                               .eps = (float)m->eps,
-                                               .wide = true,
-                                               .gate_first = true});
-    return native_linear(b, out, native_name(b, "%s.out_proj", name), hidden, inner, m->bias);
+    if (m->without_norm)
+        out = native_gate(b, out, gate, NATIVE_SILU, 1);
+    else
+        out = native_norm_with(
+            b, NATIVE_NO_REG, out, gate, native_name(b, "%s.norm", name), false,
+            &(struct native_norm){.group = m->grouped_norm ? inner / m->groups : 0,
+                                  .eps = (float)m->eps,
+                                  .wide = true,
+                                  .gate_first = !m->norm_first});
+    return native_linear(b, out, native_name(b, "%s.out_proj", name), hidden, inner,
+                         m->bias || m->out_bias);
 }
 
 /* ---- MLPs ---- */
@@ -247,6 +275,8 @@ reg native_mlp(struct native_builder *b, reg h, uint32_t hidden, const struct na
 {
     reg gate, up;
 
+    if (how->plain)
+        return native_plain_mlp(b, h, hidden, how);
     if (how->up == NULL) {
         reg both = native_linear(b, h, how->gate, 2 * how->inner, hidden, how->bias);
         gate = native_slice(b, both, 1, 2 * how->inner, 0, how->inner);
@@ -285,6 +315,53 @@ reg native_usual_mlp(struct native_builder *b, reg h, const struct native_base *
     return native_mlp(b, h, base->hidden, &mlp);
 }
 
+/* ---- layers of Llama ---- */
+
+void native_llama_attention(struct native_builder *b, const struct native_base *base,
+                            const struct native_gqa *a)
+{
+    reg h = native_norm(b, X, "input_layernorm", base->eps);
+
+    native_add(b, X, native_gqa(b, h, base->hidden, a), 1);
+}
+
+void native_llama_mlp(struct native_builder *b, const struct native_base *base,
+                      const struct native_mlp *mlp)
+{
+    reg h = native_norm(b, X, "post_attention_layernorm", base->eps);
+
+    native_add(b, X, native_mlp(b, h, base->hidden, mlp), 1);
+}
+
+void native_llama_layer(struct native_builder *b, const struct native_base *base, uint32_t n,
+                        const struct native_gqa *a, const struct native_mlp *mlp)
+{
+    native_layer(b, "model.layers.%u.", n);
+    native_llama_attention(b, base, a);
+    native_llama_mlp(b, base, mlp);
+}
+
+void native_gemma_layer(struct native_builder *b, const struct native_base *base,
+                        const struct native_gqa *a)
+{
+    double eps = base->eps;
+    reg h = native_plus_one_norm(b, X, "input_layernorm", eps);
+
+    h = native_gqa(b, h, base->hidden, a);
+    native_add(b, X, native_plus_one_norm(b, h, "post_attention_layernorm", eps), 1);
+    h = native_plus_one_norm(b, X, "pre_feedforward_layernorm", eps);
+    h = native_usual_mlp(b, h, base, NATIVE_GELU_TANH);
+    native_add(b, X, native_plus_one_norm(b, h, "post_feedforward_layernorm", eps), 1);
+}
+
+uint32_t native_window_of(const struct native_windows *windows, uint32_t layer)
+{
+    const struct native_list *types = &windows->types;
+    bool slides = layer < types->count ? types->at[layer] == 1 : layer >= windows->from;
+
+    return windows->used && slides ? windows->size : 0;
+}
+
 /* ---- experts ---- */
 
 struct native_expert_names native_w123(void)
@@ -313,7 +390,8 @@ static struct native_expert_names usual_names(struct native_builder *b,
 
     if (native_has(b, fused))
         return (struct native_expert_names){.gate = fused,
-                                            .down = native_name(b, "%s.down_proj", how->below)};
+                                            .down = native_name(b, "%s.down_proj", how->below),
+                                            .transposed = how->names.transposed};
     return (struct native_expert_names){.gate = native_name(b, "%s.%%u.gate_proj", how->below),
                                         .up = native_name(b, "%s.%%u.up_proj", how->below),
                                         .down = native_name(b, "%s.%%u.down_proj", how->below)};
@@ -331,19 +409,41 @@ reg native_moe(struct native_builder *b, reg h, uint32_t hidden, const struct na
     return native_experts(b, h, route, &names, &experts);
 }
 
+void native_llama_moe(struct native_builder *b, const struct native_base *base,
+                      const struct native_moe *how)
+{
+    reg h = native_norm(b, X, "post_attention_layernorm", base->eps);
+
+    native_add(b, X, native_moe(b, h, base->hidden, how), 1);
+}
+
+reg native_gated_expert(struct native_builder *b, reg h, uint32_t hidden, uint32_t inner)
+{
+    reg out = native_mlp(b, h, hidden,
+                         &(struct native_mlp){.gate = "mlp.shared_expert.gate_proj",
+                                              .up = "mlp.shared_expert.up_proj",
+                                              .down = "mlp.shared_expert.down_proj",
+                                              .inner = inner,
+                                              .act = NATIVE_SILU});
+    reg gate = native_linear(b, h, "mlp.shared_expert_gate", 1, hidden, false);
+
+    return native_gate(b, out, gate, NATIVE_SIGMOID, hidden);
+}
+
 reg native_grouped_experts(struct native_builder *b, reg h, uint32_t hidden,
                            const struct native_grouped_experts *how)
 {
     struct native_moe moe =
         native_moe_of("mlp.gate", "mlp.experts", how->experts, how->chosen, how->inner);
 
-    moe.route.score = NATIVE_SIGMOID_SCORE;
+    moe.route.score = how->score == 0 ? NATIVE_SIGMOID_SCORE : NATIVE_SOFTMAX;
     moe.route.normalize = how->normalize;
     moe.route.epsilon = 1e-20f;
     moe.route.scale = (float)how->scale;
-    moe.route.groups = how->groups;
+    moe.route.groups = how->method == 1 ? 1 : how->groups;
     moe.route.group_count = how->group_count;
-    moe.bias = "mlp.gate.e_score_correction_bias";
+    moe.route.by_best = how->method == 2;
+    moe.bias = how->method == 0 ? "mlp.gate.e_score_correction_bias" : NULL;
     reg out = native_moe(b, h, hidden, &moe);
     if (how->shared > 0)
         native_add(b, out,

@@ -60,6 +60,9 @@ reg native_norm_with(struct native_builder *b, reg out, reg in, reg gate, const 
 /* With `bias` also "<name>.bias". */
 reg native_linear(struct native_builder *b, reg in, const char *name, uint32_t rows,
                   uint32_t columns, bool bias);
+/* With bias; stored as [columns][rows]. */
+reg native_linear_by_columns(struct native_builder *b, reg in, const char *name, uint32_t rows,
+                             uint32_t columns);
 reg native_heads(struct native_builder *b, reg in, const char *name,
                  const struct native_heads *how);
 

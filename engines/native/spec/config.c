@@ -65,11 +65,43 @@ static void read_count(struct reading *r, const struct native_field *field, char
     memcpy(out, &value, sizeof(value));
 }
 
+/* The member is there and null. */
+static bool is_null(struct reading *r, const struct native_field *field)
+{
+    char name[MODEL_NAME_MAX];
+    const struct model_fields *f = find(r, field->name, name);
+
+    return model_field(f, name) == NULL && lr_json_get(f->object, name) != NULL;
+}
+
+/* A list that repeats one count is that count. */
+static bool repeats(const struct lr_json *list)
+{
+    double first, other;
+
+    if (!lr_json_is(list, LR_JSON_ARRAY) || list->count == 0 ||
+        !lr_json_double(&list->items[0], &first))
+        return false;
+    for (uint32_t i = 1; i < list->count; i++)
+        if (!lr_json_double(&list->items[i], &other) || other != first)
+            return false;
+    return true;
+}
+
 static void read_pattern(struct reading *r, const struct native_field *field, char *out)
 {
     char name[MODEL_NAME_MAX];
-    const struct lr_json *value = model_field(find(r, field->name, name), name);
+    struct model_fields *f = find(r, field->name, name);
+    const struct lr_json *value = model_field(f, name);
 
+    if (repeats(value)) {
+        const struct lr_json_member member = {lr_str_z(name), value->items[0]};
+        const struct lr_json object = {.type = LR_JSON_OBJECT, .count = 1, .members = &member};
+        struct reading one = {.inner = {.object = &object, .file = f->file, .err = f->err}};
+        read_count(&one, field, out);
+        f->code = one.inner.code;
+        return;
+    }
     if (!lr_json_is(value, LR_JSON_STRING) || value->text.len > field->most) {
         read_count(r, field, out);
         return;
@@ -128,6 +160,21 @@ static void read_word(struct reading *r, const struct native_field *field, char 
     uint32_t word = value != NULL ? word_of(f, name, value, field->words) : 0;
 
     memcpy(out, &word, sizeof(word));
+}
+
+static void read_kind(struct reading *r, const struct native_field *field, char *out)
+{
+    char name[MODEL_NAME_MAX], word[MODEL_NAME_MAX];
+    const struct model_fields *f = find(r, field->name, name);
+    const char *rest = field->words;
+    struct lr_str text = LR_STR_LIT("");
+    uint32_t kind = 0;
+
+    (void)lr_json_str(model_field(f, name), &text);
+    for (uint32_t i = 0; next_name(&rest, word); i++)
+        if (lr_str_eq_z(text, word))
+            kind = i;
+    memcpy(out, &kind, sizeof(kind));
 }
 
 static void read_letters(struct model_fields *f, const char *name, struct lr_str text,
@@ -316,10 +363,9 @@ static void read_rope(struct reading *whole, const struct native_field *field, c
     struct reading *r = &inner;
     if (scaling == NULL)
         r->inner.object = whole->inner.object;
-    ROPE_NUMBER(theta, "rope_theta|global_rope_theta", 1.001, 1e12, 10000);
-    ROPE_NUMBER(partial, "partial_rotary_factor|rotary_pct", 1e-3, 1, 0);
-    rope->has_partial = rope->partial > 0;
-    rope->partial = rope->has_partial ? rope->partial : 1;
+    ROPE_NUMBER(theta, "rope_theta|global_rope_theta|rotary_emb_base", 1.001, 1e12,
+                field->otherwise);
+    ROPE_NUMBER(partial, "partial_rotary_factor|rotary_pct", 1e-3, 1, field->least);
     const struct native_field context = {
         NATIVE_FIELD_COUNT, "max_position_embeddings", 0, 1, 1 << 26, 2048, NULL};
     read_count(whole, &context, (char *)&rope->context);
@@ -334,11 +380,16 @@ static void read_rope(struct reading *whole, const struct native_field *field, c
 
 /* ---- the table ---- */
 
+/* `out` is zeros before. */
 static void read_field(struct reading *r, const struct native_field *field, char *out)
 {
     switch (field->kind) {
     case NATIVE_FIELD_COUNT:
         read_count(r, field, out);
+        break;
+    case NATIVE_FIELD_OR_NULL:
+        if (!is_null(r, field))
+            read_count(r, field, out);
         break;
     case NATIVE_FIELD_PATTERN:
         read_pattern(r, field, out);
@@ -346,11 +397,18 @@ static void read_field(struct reading *r, const struct native_field *field, char
     case NATIVE_FIELD_NUMBER:
         read_number(r, field, out);
         break;
+    case NATIVE_FIELD_NUMBER_OR_NULL:
+        if (!is_null(r, field))
+            read_number(r, field, out);
+        break;
     case NATIVE_FIELD_FLAG:
         read_flag(r, field, out);
         break;
     case NATIVE_FIELD_WORD:
         read_word(r, field, out);
+        break;
+    case NATIVE_FIELD_KIND:
+        read_kind(r, field, out);
         break;
     case NATIVE_FIELD_LIST:
     case NATIVE_FIELD_WORDS:

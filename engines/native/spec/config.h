@@ -15,10 +15,13 @@
 
 enum native_field_kind {
     NATIVE_FIELD_COUNT,
+    NATIVE_FIELD_OR_NULL,
     NATIVE_FIELD_PATTERN,
     NATIVE_FIELD_NUMBER,
+    NATIVE_FIELD_NUMBER_OR_NULL,
     NATIVE_FIELD_FLAG,
     NATIVE_FIELD_WORD,
+    NATIVE_FIELD_KIND,
     NATIVE_FIELD_LIST,
     NATIVE_FIELD_WORDS,
     NATIVE_FIELD_LETTERS,
@@ -43,7 +46,12 @@ struct native_field {
     {                                                                                          \
         NATIVE_FIELD_COUNT, name, offsetof(type, member), least, most, otherwise, NULL         \
     }
-/* A count, or a text with so many letters ("LLLG"). */
+/* The same, where null means 0 and a missing member the default. */
+#define NATIVE_COUNT_OR_NULL(type, member, name, least, most, otherwise)                       \
+    {                                                                                          \
+        NATIVE_FIELD_OR_NULL, name, offsetof(type, member), least, most, otherwise, NULL       \
+    }
+/* A count, a text with so many letters ("LLLG"), or a list that repeats one count. */
 #define NATIVE_COUNT_OR_TEXT(type, member, name, least, most, otherwise)                       \
     {                                                                                          \
         NATIVE_FIELD_PATTERN, name, offsetof(type, member), least, most, otherwise, NULL       \
@@ -51,6 +59,12 @@ struct native_field {
 #define NATIVE_NUMBER(type, member, name, least, most, otherwise)                              \
     {                                                                                          \
         NATIVE_FIELD_NUMBER, name, offsetof(type, member), least, most, otherwise, NULL        \
+    }
+/* The same, where null means 0 and a missing member the default. */
+#define NATIVE_NUMBER_OR_NULL(type, member, name, least, most, otherwise)                      \
+    {                                                                                          \
+        NATIVE_FIELD_NUMBER_OR_NULL, name, offsetof(type, member), least, most, otherwise,     \
+            NULL                                                                               \
     }
 #define NATIVE_FLAG(type, member, name, otherwise)                                             \
     {                                                                                          \
@@ -60,6 +74,11 @@ struct native_field {
 #define NATIVE_WORD(type, member, name, words)                                                 \
     {                                                                                          \
         NATIVE_FIELD_WORD, name, offsetof(type, member), 0, 0, 0, words                        \
+    }
+/* The index of model_type in words; 0 for any other. */
+#define NATIVE_KIND(type, member, words)                                                       \
+    {                                                                                          \
+        NATIVE_FIELD_KIND, "model_type", offsetof(type, member), 0, 0, 0, words                \
     }
 /* A list of numbers (struct native_list), or of words, as indices into words. */
 #define NATIVE_NUMBERS(type, member, name, least, most)                                        \
@@ -75,15 +94,17 @@ struct native_field {
     {                                                                                          \
         NATIVE_FIELD_LETTERS, name, offsetof(type, member), 0, 0, 0, words                     \
     }
-/* rope_theta, rope_scaling, rope_parameters. */
-#define NATIVE_ROPE(type, member)                                                              \
+/* rope_theta, rope_scaling, rope_parameters; theta and the rotated part of a head where the
+ * config says nothing. */
+#define NATIVE_ROPE_FROM(type, member, theta, partial)                                         \
     {                                                                                          \
-        NATIVE_FIELD_ROPE, "", offsetof(type, member), 0, 0, 0, ""                             \
+        NATIVE_FIELD_ROPE, "", offsetof(type, member), partial, 0, theta, ""                   \
     }
+#define NATIVE_ROPE(type, member) NATIVE_ROPE_FROM(type, member, 10000, 1)
 /* rope_parameters of one kind of layer. */
-#define NATIVE_ROPE_OF(type, member, layers)                                                   \
+#define NATIVE_ROPE_OF(type, member, layers, theta)                                            \
     {                                                                                          \
-        NATIVE_FIELD_ROPE, "", offsetof(type, member), 0, 0, 0, layers                         \
+        NATIVE_FIELD_ROPE, "", offsetof(type, member), 1, 0, theta, layers                     \
     }
 /* Any other value is refused by name. */
 #define NATIVE_ONLY(name, words)                                                               \
@@ -132,8 +153,7 @@ struct native_rope {
     uint32_t original; /* context that the model was first trained for; 0: not given */
     uint32_t context;
     bool truncate;
-    bool has_partial; /* partial was given */
-    bool own;         /* rope_parameters has a part for this kind of layer */
+    bool own; /* rope_parameters has a part for this kind of layer */
     struct native_list *shorter, *longer; /* longrope; in the arena */
 };
 

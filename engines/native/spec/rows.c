@@ -109,11 +109,11 @@ void native_head_norm(struct native_builder *b, reg x, const char *weight, uint3
                            &(struct native_norm){.group = head_size, .eps = (float)eps});
 }
 
-reg native_linear(struct native_builder *b, reg in, const char *name, uint32_t rows,
-                  uint32_t columns, bool bias)
+static reg linear(struct native_builder *b, reg in, const char *name, uint32_t rows,
+                  uint32_t columns, bool bias, bool by_columns)
 {
     native_build_width(b, in, columns, name);
-    uint32_t matrix = native_build_matrices(b, name, 1, rows, columns, false);
+    uint32_t matrix = native_build_matrices(b, name, 1, rows, columns, by_columns);
     uint32_t vector = bias ? bias_of(b, name, rows) : NATIVE_NONE;
     reg out = native_register(b, rows);
     struct native_op *op = native_build_op(b, NATIVE_OP_LINEAR, out, in);
@@ -121,6 +121,18 @@ reg native_linear(struct native_builder *b, reg in, const char *name, uint32_t r
     op->matrix[0] = matrix;
     op->vector[0] = vector;
     return out;
+}
+
+reg native_linear(struct native_builder *b, reg in, const char *name, uint32_t rows,
+                  uint32_t columns, bool bias)
+{
+    return linear(b, in, name, rows, columns, bias, false);
+}
+
+reg native_linear_by_columns(struct native_builder *b, reg in, const char *name, uint32_t rows,
+                             uint32_t columns)
+{
+    return linear(b, in, name, rows, columns, true, true);
 }
 
 reg native_heads(struct native_builder *b, reg in, const char *name,

@@ -169,6 +169,7 @@ struct native_route {
     uint8_t score;
     bool normalize;               /* weights of the chosen add up to 1 */
     uint32_t groups, group_count; /* experts come from so many of `groups`; 0: no groups */
+    bool by_best;                 /* a group counts by its best expert, not by its best two */
     float epsilon;                /* added to the sum, or its least value if negative */
     float scale;
     float jitter; /* SPARSEMIXER */

@@ -294,6 +294,36 @@ static void add_fused(struct native_builder *b, const char *name, uint32_t count
         };
 }
 
+/* One tensor of columns x rows. */
+static bool add_by_columns(struct native_builder *b, const char *name, uint32_t rows,
+                           uint32_t columns, struct native_matrix *out)
+{
+    char expected[64];
+    struct place place;
+    uint32_t bytes;
+
+    if (!split(b, name, &place))
+        return false;
+    const struct model_tensor *t = find_tensor(b, place.name);
+    if (t == NULL || t->rank != 2 || !is_plain(t))
+        return false;
+    t = need(b, name, &place);
+    if (t == NULL || !type_in_place(b, t, &out->type, &bytes))
+        return true;
+    snprintf(expected, sizeof(expected), "[%u, %u]", columns, rows);
+    if (place.has_rows || t->shape[0] != columns || t->shape[1] != rows) {
+        wrong_shape(b, t, expected);
+        return true;
+    }
+    out->name = name_of(b, t);
+    out->transposed = true;
+    out->rows = rows;
+    out->columns = columns;
+    out->row_stride = rows;
+    out->data = t->data;
+    return true;
+}
+
 /* "<name>_blocks" [count, rows, columns / 32, 16] and "<name>_scales" [count, rows, columns /
  * 32]. */
 static bool add_mxfp4(struct native_builder *b, const char *name, uint32_t count, uint32_t rows,
@@ -401,7 +431,8 @@ uint32_t native_build_matrices(struct native_builder *b, const char *name, uint3
         uint32_t known = known_matrix(s, first);
         s->matrix_count -= known != first;
         return known;
-    } else if (!add_mxfp4(b, name, count, rows, columns, at)) {
+    } else if (!(count == 1 && transposed && add_by_columns(b, name, rows, columns, at)) &&
+               !add_mxfp4(b, name, count, rows, columns, at)) {
         add_fused(b, name, count, rows, columns, transposed, at);
     }
     return first;

@@ -16,7 +16,7 @@ struct net_request;
 struct node_model;
 struct node_models;
 
-enum { NODE_RUNTIMES_MAX = 64 };
+enum { NODE_RUNTIMES_MAX = 512 };
 
 struct node_storage {
     struct node_models *models;         /* borrowed; their list is changed here only */
