@@ -23,14 +23,14 @@ static lr_code find_script(char prefix[LR_PATH_MAX], char out[LR_PATH_MAX],
         return code;
     char *at = strstr(self, releases);
     if (at == NULL && strncmp(self, "/usr/bin/", 9) == 0)
-        return lr_fail(err, LR_UNSUPPORTED,
+        return lr_fail(err, LR_NOT_FOUND,
                        "%s came with a package: update it with the package manager (apt-get "
                        "install --only-upgrade llm-router)",
                        self);
     char *end = at != NULL ? strstr(at, "/bin/llm-router") : NULL;
     if (end == NULL)
         return lr_fail(
-            err, LR_INVALID_ARGUMENT,
+            err, LR_NOT_FOUND,
             "%s was not installed by install.sh, so it cannot update itself; install "
             "the next release as this one was installed",
             self);
