@@ -1,7 +1,7 @@
 # The commands of this repository.  `make run` starts a server; `make test` runs every test that
 # needs no GPU; the other targets are for contributors.  The scripts are in tools/.
 PREFIX ?= /usr/local
-.PHONY: run build test test-long test-gpu test-platforms dist chaos bench fuzz format lint install clean help deb
+.PHONY: run build test test-long test-gpu test-platforms dist dist-apt release-check chaos bench fuzz format lint install clean help deb
 
 help:            ## this list
 	@sed -n 's/^\([a-z-]*\): *.*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 20
@@ -61,6 +61,14 @@ deb:             ## Debian package of the release build: build/llm-router_VERSIO
 dist:            ## release archives for Linux (x64, arm64), Windows and macOS: build/dist
 	@tools/setup platforms
 	@tools/dist
+
+dist-apt: deb    ## static apt repository of the Debian package, signed with the OpenPGP key KEY: build/apt
+	@tools/setup release
+	@tools/release-apt build/apt "$(KEY)" build/llm-router_*.deb
+
+release-check:   ## everything of a release but its publication: VERSION=v KEY=release.pem
+	@tools/setup release
+	@tools/release-check "$(VERSION)" "$(KEY)"
 
 clean:           ## delete every build
 	@rm -rf build
