@@ -37,19 +37,32 @@ static const struct lr_engine_facts *native_facts(void)
     return &facts;
 }
 
-static const char without[] =
-    "this engine computes on the processor only: use --device cpu, or the engine gptoss for "
-    "gpt-oss";
-
 static const struct serving_engine *native_engine(void)
 {
     static struct serving_device devices[5];
     static struct serving_engine engine;
 
     devices[0] = (struct serving_device){"cpu", native_backend_cpu(), NULL};
-    devices[1] = (struct serving_device){"cuda", NULL, without};
-    devices[2] = (struct serving_device){"vulkan", NULL, without};
-    devices[3] = (struct serving_device){"metal", NULL, without};
+    devices[1] = (struct serving_device){
+        "cuda", NULL,
+        "this engine has no code for CUDA: use --device vulkan on the same GPU, --device cpu, "
+        "or the engine gptoss for gpt-oss"};
+#ifdef NATIVE_VULKAN
+    devices[2] = (struct serving_device){"vulkan", native_backend_vulkan(), NULL};
+#else
+    devices[2] = (struct serving_device){
+        "vulkan", NULL,
+        "this engine was built without Vulkan; build it where glslc and Vulkan's headers are "
+        "installed (Debian: glslc, libvulkan-dev), or use --device cpu"};
+#endif
+#ifdef NATIVE_METAL
+    devices[3] = (struct serving_device){"metal", native_backend_metal(), NULL};
+#else
+    devices[3] = (struct serving_device){
+        "metal", NULL,
+        "this engine was built without Metal, which is part of macOS; on other systems use "
+        "--device vulkan or cpu"};
+#endif
     engine = (struct serving_engine){native_facts(), native_model_api(), devices};
     return &engine;
 }

@@ -99,7 +99,7 @@ static bool choose_engine(const char *engines, const char *model, const char *de
             plugin_manifest_read(&m, folder, NULL) != LR_OK)
             continue;
         if (plugin_list_has(m.runtimes, runtime) &&
-            plugin_list_has(m.backends, device_kind(device)) &&
+            plugin_manifest_computes_on(&m, device_kind(device), true) &&
             (!found || m.priority > priority)) {
             (void)snprintf(id, LR_PATH_MAX, "%s", name);
             priority = m.priority;

@@ -161,6 +161,8 @@ lr_code plugin_manifest_parse(struct plugin_manifest *out, struct lr_str text,
         out->formats = plugin_manifest_read_list(&r, "formats");
         out->architectures = plugin_manifest_read_list(&r, "architectures");
         out->backends = plugin_manifest_read_list(&r, "backends");
+        if (lr_json_get(r.root, "trial_backends") != NULL)
+            out->trial_backends = plugin_manifest_read_list(&r, "trial_backends");
         read_library(&r);
         out->license = read_string(&r, "license", true);
         read_sha256(&r);
@@ -172,6 +174,13 @@ lr_code plugin_manifest_parse(struct plugin_manifest *out, struct lr_str text,
     if (code != LR_OK)
         plugin_manifest_free(out);
     return code;
+}
+
+bool plugin_manifest_computes_on(const struct plugin_manifest *manifest, const char *backend,
+                                 bool is_named)
+{
+    return plugin_list_has(manifest->backends, backend) ||
+           (is_named && plugin_list_has(manifest->trial_backends, backend));
 }
 
 static lr_code plugin_manifest_read_text(struct lr_buf *buf, const char *path,

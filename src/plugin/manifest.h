@@ -34,6 +34,9 @@ struct plugin_manifest {
     const char *const *formats;
     const char *const *architectures;
     const char *const *backends;
+    /* Backends that nobody has run on such a device yet: only an operator who names the device
+     * gets them.  NULL: none. */
+    const char *const *trial_backends;
     const char *library; /* a file name, no folders */
     const char *license;
     const char *library_sha256; /* 64 lower-case hex digits, or NULL */
@@ -50,6 +53,10 @@ void plugin_engines_dir(const char *set, char out[LR_PATH_MAX]);
  * missing or wrong field; *out is then empty. */
 LR_MUST_USE lr_code plugin_manifest_parse(struct plugin_manifest *out, struct lr_str text,
                                           struct lr_error *err);
+
+/* The engine computes on a device of this kind; is_named: an operator named the device. */
+bool plugin_manifest_computes_on(const struct plugin_manifest *manifest, const char *backend,
+                                 bool is_named);
 
 /* Reads folder/manifest.json and checks the library beside it: it exists, lies
  * inside the folder once links are resolved, is a regular file that only its owner

@@ -87,6 +87,7 @@ static void resolve(struct node_model *m)
         .runtime = forced != NULL ? forced : m->descriptor->runtime,
         .format = model_format_name(m->descriptor->format),
         .device = models->devices.kind,
+        .is_named = models->devices.is_named,
     };
     /* llama.cpp's architectures grow with its library, not with our manifest; and who
      * names the engine wants it asked. */

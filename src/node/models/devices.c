@@ -191,7 +191,7 @@ lr_code node_devices_pick(const char *wanted, const struct node_machine *machine
     char all[400];
     bool is_cuda = strncmp(wanted, "cuda", 4) == 0;
     bool is_auto = strcmp(wanted, "auto") == 0;
-    *out = (struct node_devices){0};
+    *out = (struct node_devices){.is_named = !is_auto};
     devices_describe(listed, count, all, sizeof(all));
     if (is_vulkan(wanted)) {
         const char *one = strchr(wanted, ':');

@@ -23,6 +23,7 @@ struct node_devices {
     char kind[16];  /* "cpu", "cuda", "vulkan", "metal": a backend of an engine */
     char name[24];  /* what an engine gets for a model in the machine's RAM: "vulkan:0" */
     bool is_cpu;    /* computes on the processor */
+    bool is_named;  /* by the operator: not `auto` */
     uint32_t count; /* GPUs below */
     struct wire_device gpus[WIRE_VULKAN_MAX]; /* Vulkan's, each with memory of its own */
 };

@@ -437,6 +437,13 @@ static lr_code explain_backend(const struct node_engine *e, const char *device,
     size_t at = 0;
     for (const char *const *b = e->manifest.backends; *b != NULL && at < sizeof(list); b++)
         at += (size_t)snprintf(list + at, sizeof(list) - at, "%s%s", at != 0 ? ", " : "", *b);
+    if (plugin_list_has(e->manifest.trial_backends, device))
+        return lr_fail(
+            err, LR_UNSUPPORTED,
+            "engine \"%s\" has not been run on a GPU with %s yet, so no node uses it "
+            "there by itself: start the node with --device %s to try it, or with "
+            "another device (it has %s)",
+            e->name, device, device, list);
     return lr_fail(err, LR_UNSUPPORTED,
                    "engine \"%s\" has no %s backend in this build (it has %s): choose another "
                    "--device, or install a build of the engine with that backend",
@@ -459,7 +466,7 @@ static lr_code check_fit(const struct node_engine *e, const struct node_wish *wi
             "%s%s)",
             e->name, wish->architecture, e->manifest.architectures[0],
             e->manifest.architectures[1] != NULL ? " and others" : "");
-    if (!plugin_list_has(e->manifest.backends, wish->device))
+    if (!plugin_manifest_computes_on(&e->manifest, wish->device, wish->is_named))
         return explain_backend(e, wish->device, err);
     return LR_OK;
 }

@@ -68,6 +68,7 @@ struct node_wish {
     const char *format;       /* "safetensors", "gguf" */
     const char *architecture; /* NULL: the engine itself is asked when it is probed */
     const char *device;       /* "cpu", "cuda", "vulkan", "metal" */
+    bool is_named;            /* an operator named the device: engines on trial there, too */
 };
 /* The engine for a model: of several that fit, the one of the largest priority; of equal ones,
  * the first.  UNSUPPORTED says which runtimes there are, or why the

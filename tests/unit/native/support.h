@@ -42,10 +42,17 @@ enum { FORMATS_COUNT = sizeof(formats) / sizeof(formats[0]) };
 /* How a prompt is computed. */
 struct how {
     uint32_t chunk;
-    uint32_t beside;     /* other sequences in the same batches */
-    uint32_t threads;    /* 0: one per core */
-    const char *kernels; /* NULL: the fastest */
+    uint32_t beside;                       /* other sequences in the same batches */
+    uint32_t threads;                      /* 0: one per core */
+    const char *kernels;                   /* NULL: the fastest */
+    const struct serving_backend_api *api; /* NULL: the processor */
+    const char *device, *extra_json;       /* of another api */
 };
+
+static inline const struct serving_backend_api *run_api(const struct how *how)
+{
+    return how->api != NULL ? how->api : native_backend_cpu();
+}
 
 /* An open model with pages for 1 + beside sequences, a window's in a ring. */
 struct run {
@@ -62,26 +69,28 @@ struct run {
 static inline void run_open(struct run *r, const char *dir, const struct how *how)
 {
     const struct serving_host host = {0};
-    const struct serving_backend_api *api = native_backend_cpu();
+    const struct serving_backend_api *api = run_api(how);
     struct lr_error err = {0};
     char extra[64];
 
     memset(r, 0, sizeof(*r));
     r->how = *how;
     snprintf(extra, sizeof(extra), "{\"kernels\":\"%s\"}", how->kernels ? how->kernels : "");
-    const struct serving_options options = {.device = "cpu",
+    const struct serving_options options = {.device = how->api ? how->device : "cpu",
                                             .max_sequences = 1 + how->beside,
                                             .prefill_chunk = how->chunk * (1 + how->beside),
                                             .threads = how->threads,
-                                            .extra_json = extra};
+                                            .extra_json =
+                                                how->extra_json ? how->extra_json : extra};
     if (native_model_api()->open(&host, dir, &options, &r->model, &err) != LR_OK)
         fail_msg("%s", err.text);
     native_model_api()->facts(r->model, &r->facts);
-    assert_int_equal(api->plan(r->model, &options, &r->plan, &err), LR_OK);
+    if (api->plan(r->model, &options, &r->plan, &err) != LR_OK)
+        fail_msg("%s", err.text);
     r->usable = malloc((r->facts.vocab_rows / 32 + 1) * sizeof(*r->usable));
     memset(r->usable, 0xFF, (r->facts.vocab_rows / 32 + 1) * sizeof(*r->usable));
-    assert_int_equal(
-        api->open(&host, r->model, r->usable, &options, &r->plan, &r->backend, &err), LR_OK);
+    if (api->open(&host, r->model, r->usable, &options, &r->plan, &r->backend, &err) != LR_OK)
+        fail_msg("%s", err.text);
     for (uint32_t s = 0; s <= how->beside; s++)
         for (uint32_t k = 0; k < r->plan.kind_count; k++)
             for (uint32_t i = 0; i < RUN_CONTEXT; i++) {
@@ -92,7 +101,7 @@ static inline void run_open(struct run *r, const char *dir, const struct how *ho
 
 static inline void run_close(struct run *r)
 {
-    native_backend_cpu()->close(r->backend);
+    run_api(&r->how)->close(r->backend);
     native_model_api()->close(r->model);
     free(r->usable);
 }
@@ -134,7 +143,7 @@ static inline float *run_logits(struct run *r, const uint32_t *ids, uint32_t cou
         steps[0].logits = out + at * vocab;
         const struct serving_batch batch = {
             .steps = steps, .count = 1 + r->how.beside, .tokens = n * (1 + r->how.beside)};
-        if (native_backend_cpu()->forward(r->backend, &batch, &err) != LR_OK)
+        if (run_api(&r->how)->forward(r->backend, &batch, &err) != LR_OK)
             fail_msg("%s", err.text);
     }
     free(others);

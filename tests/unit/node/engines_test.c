@@ -32,9 +32,9 @@ static void fill(struct node_engine *e, const char *id, int priority, const char
 static void of_two_engines_that_fit_the_larger_priority_is_taken_in_either_order(void **state)
 {
     static struct node_engine wide, fast;
-    const struct node_wish cpu = {"gptoss", "safetensors", NULL, "cpu"};
-    const struct node_wish cuda = {"gptoss", "safetensors", NULL, "cuda"};
-    const struct node_wish metal = {"gptoss", "safetensors", NULL, "metal"};
+    const struct node_wish cpu = {"gptoss", "safetensors", NULL, "cpu", true};
+    const struct node_wish cuda = {"gptoss", "safetensors", NULL, "cuda", true};
+    const struct node_wish metal = {"gptoss", "safetensors", NULL, "metal", true};
     struct node_engine *found;
     struct lr_error err;
 
@@ -61,9 +61,32 @@ static void of_two_engines_that_fit_the_larger_priority_is_taken_in_either_order
     plugin_manifest_free(&fast.manifest);
 }
 
+/* A backend that no such device has run yet is for those who name the device. */
+static void an_engine_on_trial_is_taken_only_where_an_operator_named_the_device(void **state)
+{
+    static struct node_engine trial;
+    struct node_wish wish = {"qwen3", "safetensors", NULL, "vulkan", false};
+    struct node_engines engines = {.first = &trial};
+    struct node_engine *found;
+    struct lr_error err;
+
+    (void)state;
+    fill(&trial, "trial", 0, "\"cpu\"],\"trial_backends\":[\"vulkan\"");
+    assert_int_equal(node_engines_resolve(&engines, &wish, &found, &err), LR_UNSUPPORTED);
+    assert_non_null(strstr(err.text, "start the node with --device vulkan to try it"));
+    wish.is_named = true;
+    assert_int_equal(node_engines_resolve(&engines, &wish, &found, &err), LR_OK);
+    assert_ptr_equal(found, &trial);
+    wish.device = "metal";
+    assert_int_equal(node_engines_resolve(&engines, &wish, &found, &err), LR_UNSUPPORTED);
+    assert_non_null(strstr(err.text, "\"trial\" has no metal backend"));
+    plugin_manifest_free(&trial.manifest);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(an_engine_on_trial_is_taken_only_where_an_operator_named_the_device),
         cmocka_unit_test(of_two_engines_that_fit_the_larger_priority_is_taken_in_either_order),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
