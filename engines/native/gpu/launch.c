@@ -520,7 +520,8 @@ static void add_route(const struct native_gpu_run *run)
         .score = how->score,
         .flags = (how->normalize ? NATIVE_ROUTE_NORMALIZE : 0) |
                  (op->vector[0] != NATIVE_NONE ? NATIVE_ROUTE_BIAS : 0) |
-                 (op->vector[1] != NATIVE_NONE ? NATIVE_ROUTE_SCALES : 0),
+                 (op->vector[1] != NATIVE_NONE ? NATIVE_ROUTE_SCALES : 0) |
+                 (how->by_best ? NATIVE_ROUTE_BY_BEST : 0),
         .groups = how->groups,
         .group_count = how->group_count,
         .x_at = x.at,

@@ -137,6 +137,7 @@ struct push_route {
 #define NATIVE_ROUTE_NORMALIZE 1u
 #define NATIVE_ROUTE_BIAS      2u
 #define NATIVE_ROUTE_SCALES    4u
+#define NATIVE_ROUTE_BY_BEST   8u
 
 struct push_sort {
     PUSH_U32 tokens, experts, chosen, choice_at, choice_stride, tiles;

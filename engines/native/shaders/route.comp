@@ -41,7 +41,7 @@ uint best(bool groups, uint n)
     return min(at, n - 1u);
 }
 
-// Only the best groups stay; a group counts by its two largest scores.
+// Only the best groups stay; a group counts by its two largest scores, or by its largest.
 void keep_groups()
 {
     uint size = p.experts / p.groups;
@@ -53,7 +53,7 @@ void keep_groups()
             second = v > first ? first : max(second, v);
             first = max(first, v);
         }
-        group_score[g] = size > 1u ? first + second : first;
+        group_score[g] = size > 1u && (p.flags & NATIVE_ROUTE_BY_BEST) == 0u ? first + second : first;
     }
     for (uint n = 0u; n < p.group_count; n++) {
         uint g = best(true, p.groups);
