@@ -158,6 +158,11 @@ static const struct lr_settings_entry *demand_type(const struct lr_settings *s,
     return entry;
 }
 
+bool lr_settings_knows(const struct lr_settings *s, struct lr_str name)
+{
+    return lr_settings_find(s, name) != NULL;
+}
+
 bool lr_settings_has(const struct lr_settings *s, const char *name)
 {
     return demand(s, name)->value.text != NULL;

@@ -95,7 +95,8 @@ LR_MUST_USE lr_code lr_settings_load(struct lr_settings *s, int argc, const char
                                      const char *const *env, struct lr_error *err);
 
 /* Values.  Strings are borrowed from s. */
-bool lr_settings_has(const struct lr_settings *s, const char *name); /* has a value */
+bool lr_settings_knows(const struct lr_settings *s, struct lr_str name); /* is a setting */
+bool lr_settings_has(const struct lr_settings *s, const char *name);     /* has a value */
 /* NULL: not set.  STRING, PATH and CHOICE; every other type as it was written. */
 const char *lr_settings_str(const struct lr_settings *s, const char *name);
 int64_t lr_settings_int(const struct lr_settings *s, const char *name);

@@ -4,7 +4,7 @@
 
 #include "base/os/fd.h"
 #include "cli/commands.h"
-#include "cli/remote.h"
+#include "cli/resolve.h"
 #include "cli/talk.h"
 
 static const struct lr_setting flags[] = {
@@ -21,7 +21,7 @@ static lr_code choose_model(struct cli_talk *t, struct lr_error *err)
     const struct lr_settings *s = t->settings;
     struct cli_answer a;
     if (lr_settings_has(s, "model"))
-        return cli_usable_model_id(s, lr_settings_str(s, "model"), t->model, err);
+        return cli_resolve_ready(s, lr_settings_str(s, "model"), t->model, err);
     lr_code code = cli_ask(s, "GET", "/v1/models", NULL, &a, err);
     const struct lr_json *list = code == LR_OK ? cli_array(a.json, "data") : NULL;
     for (uint32_t i = 0; list != NULL && i < list->count; i++) {

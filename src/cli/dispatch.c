@@ -8,6 +8,7 @@
 #include "base/os/process.h"
 #include "base/sandbox.h"
 #include "cli/commands.h"
+#include "cli/synonyms.h"
 #include "cli/terminal.h"
 
 extern char **environ;
@@ -173,9 +174,10 @@ static int run_command(const char *parent, const struct cli_command *command, in
         complain(&err);
         return CLI_FAILED;
     }
-    if (command->shared)
+    code = cli_foreign_flags(s, argc, argv, &err);
+    if (code == LR_OK && command->shared)
         code = lr_settings_load(s, argc, argv, (const char *const *)environ, &err);
-    else
+    else if (code == LR_OK)
         code = lr_settings_read_args(s, argc, argv, &err);
     int exit_code;
     if (code == LR_OK && lr_settings_is_help(s)) {

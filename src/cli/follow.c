@@ -197,23 +197,6 @@ lr_code cli_follow(const struct lr_settings *s, const char *id, const char *node
     return code;
 }
 
-lr_code cli_register_repo(const struct lr_settings *s, const char *repo, char *id, size_t size,
-                          struct lr_error *err)
-{
-    struct cli_answer a;
-    struct lr_buf body;
-    lr_buf_init(&body, 8192);
-    lr_buf_add_z(&body, "{\"repo\":");
-    lr_json_quote(&body, lr_str_z(repo));
-    lr_buf_add_char(&body, '}');
-    lr_code code = cli_ask(s, "POST", "/v0/models/register", &body, &a, err);
-    if (code == LR_OK)
-        (void)snprintf(id, size, "%s", cli_raw(&a.arena, a.json, "id"));
-    cli_answer_free(&a);
-    lr_buf_free(&body);
-    return code;
-}
-
 lr_code cli_load(const struct lr_settings *s, const char *id, const char *node,
                  struct lr_error *err)
 {

@@ -16,10 +16,6 @@ enum cli_goal {
 LR_MUST_USE lr_code cli_follow(const struct lr_settings *s, const char *id, const char *node,
                                enum cli_goal goal, FILE *out, struct lr_error *err);
 
-/* Registers a repository of Hugging Face, unless it is registered; id gets its model's id. */
-LR_MUST_USE lr_code cli_register_repo(const struct lr_settings *s, const char *repo, char *id,
-                                      size_t size, struct lr_error *err);
-
 /* Asks the router to load a model; node "": the router chooses.  PERMISSION_DENIED: the key is
  * not an operator's. */
 LR_MUST_USE lr_code cli_load(const struct lr_settings *s, const char *id, const char *node,

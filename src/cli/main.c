@@ -5,6 +5,7 @@
 #include "base/os/process.h"
 #include "base/service.h"
 #include "cli/commands.h"
+#include "cli/synonyms.h"
 
 static const char *const *args_of_program;
 
@@ -35,5 +36,13 @@ int main(int argc, char **argv)
         return cli_dispatch("llm-router", table, 1, (const char *const[]){"version", NULL});
     if (strcmp(args[0], "--help") == 0 || strcmp(args[0], "-h") == 0)
         return cli_dispatch("llm-router", table, 1, (const char *const[]){"help", NULL});
-    return cli_dispatch("llm-router", table, argc - 1, args);
+    const char *ours[CLI_SYNONYM_ARGS];
+    struct lr_error err;
+    int count;
+    if (cli_synonym(argc - 1, args, ours, &count, &err) != LR_OK) {
+        (void)fprintf(stderr, "llm-router: %s\n", err.text);
+        return CLI_USAGE;
+    }
+    return count != 0 ? cli_dispatch("llm-router", table, count, ours)
+                      : cli_dispatch("llm-router", table, argc - 1, args);
 }

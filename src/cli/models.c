@@ -6,7 +6,8 @@
 #include "cli/commands.h"
 #include "cli/follow.h"
 #include "cli/names.h"
-#include "cli/remote.h"
+#include "cli/resolve.h"
+#include "cli/show.h"
 #include "cli/terminal.h"
 
 enum { TEMPLATE_BYTES = 1 << 20, TEXT_BYTES = 1 << 20 };
@@ -255,13 +256,20 @@ static lr_code change_alias(const struct lr_settings *s, bool adds, struct lr_er
 
 static lr_code run_models(const struct lr_settings *s, struct lr_error *err)
 {
-    static const char *const words[] = {"remove",   "load",  "unload",  "pin", "unpin",
-                                        "replicas", "alias", "unalias", NULL};
+    static const char *const words[] = {"remove",   "load",  "unload",  "pin",  "unpin",
+                                        "replicas", "alias", "unalias", "list", "show",
+                                        "rename",   "rm",    NULL};
     size_t count = lr_settings_positional_count(s);
     const char *word = count > 0 ? lr_settings_positional(s, 0) : "";
     if (count == 3 && (strcmp(word, "alias") == 0 || strcmp(word, "unalias") == 0))
         return change_alias(s, strcmp(word, "alias") == 0, err);
-    if (count == 2 && strcmp(word, "remove") == 0)
+    if (count == 3 && strcmp(word, "rename") == 0)
+        return change_alias(s, true, err);
+    if (count == 1 && (strcmp(word, "list") == 0 || strcmp(word, "ls") == 0))
+        return cli_show(s, "/v0/models", print_models, err);
+    if (count == 2 && strcmp(word, "show") == 0)
+        return cli_show_model(s, lr_settings_positional(s, 1), err);
+    if (count == 2 && (strcmp(word, "remove") == 0 || strcmp(word, "rm") == 0))
         return remove_model(s, lr_settings_positional(s, 1), err);
     if (count == 2 && strcmp(word, "load") == 0 && lr_settings_bool(s, "wait"))
         return load_and_wait(s, lr_settings_positional(s, 1), err);
@@ -272,8 +280,9 @@ static lr_code run_models(const struct lr_settings *s, struct lr_error *err)
     if (count != 0)
         return cli_fail_word(
             word, words,
-            "models takes nothing, or: remove MODEL [--purge], load MODEL, unload MODEL, pin "
-            "MODEL, unpin MODEL, replicas MODEL auto|N, alias MODEL NAME, unalias MODEL NAME",
+            "models takes nothing, or: list, show MODEL, remove MODEL [--purge] (or rm), load "
+            "MODEL, unload MODEL, pin MODEL, unpin MODEL, replicas MODEL auto|N, alias MODEL "
+            "NAME, unalias MODEL NAME, rename MODEL NAME",
             err);
     return cli_show(s, "/v0/models", print_models, err);
 }
@@ -282,8 +291,10 @@ const struct cli_command cli_command_models = {
     .name = "models",
     .summary =
         "List the registered models and why some are not ready; load, pin, name or remove one",
-    .arguments = "[remove MODEL | load MODEL | unload MODEL | pin MODEL | unpin MODEL | "
-                 "replicas MODEL auto|N | alias MODEL NAME | unalias MODEL NAME]",
+    .arguments =
+        "[list | show MODEL | remove MODEL | load MODEL | unload MODEL | pin MODEL | "
+        "unpin MODEL | replicas MODEL auto|N | alias MODEL NAME | unalias MODEL NAME | "
+        "rename MODEL NAME]",
     .details =
         "MODEL is the id of a model, an alias, or the part of the id behind the slash.\n"
         "Removing a registration keeps the files on the nodes unless --purge is given. "
@@ -291,7 +302,7 @@ const struct cli_command cli_command_models = {
         "model is never unloaded to free memory. Replicas are copies of a model on several\n"
         "GPUs of a node; auto: as many as the traffic asks for. An alias is a further name "
         "under which\n"
-        "clients find the model:\n"
+        "clients find the model; rename is the same, since an id stays:\n"
         "  llm-router models alias openai/gpt-oss-20b claude-sonnet-4-5",
     .flags = {models_flags, sizeof(models_flags) / sizeof(models_flags[0])},
     .most = 3,

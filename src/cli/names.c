@@ -56,6 +56,7 @@ struct search {
     size_t by_name_count;                      /* of all that have it */
     const char **names;                        /* ids and names, for a suggestion */
     size_t name_count;
+    bool has_near; /* out: a similar name was suggested */
 };
 
 static bool note_name(struct search *f, struct lr_str name)
@@ -125,11 +126,12 @@ static lr_code fail_ambiguous(const struct search *f, struct lr_error *err)
     return code;
 }
 
-static lr_code fail_absent(const struct search *f, struct lr_error *err)
+static lr_code fail_absent(struct search *f, struct lr_error *err)
 {
     char word[CLI_ID_MAX];
     LR_COPY(word, f->wanted);
     const char *near = lr_closest(word, f->names, f->name_count);
+    f->has_near = near != NULL;
     if (near != NULL)
         return lr_fail(err, LR_NOT_FOUND, "there is no %s \"%s\"; did you mean \"%s\"? (%s)",
                        f->kind->word, word, near, f->kind->advice);
@@ -154,7 +156,8 @@ static lr_code names_choose(struct search *f, const struct lr_json *list, char i
 }
 
 static lr_code names_find(const struct lr_settings *s, const struct kind *kind,
-                          const char *name, char id[CLI_ID_MAX], struct lr_error *err)
+                          const char *name, char id[CLI_ID_MAX], bool *has_near,
+                          struct lr_error *err)
 {
     struct cli_answer a;
     struct search f = {.kind = kind, .wanted = lr_str_z(name)};
@@ -167,25 +170,33 @@ static lr_code names_find(const struct lr_settings *s, const struct kind *kind,
                                : lr_fail(err, LR_OUT_OF_RAM, "no memory for the names");
     }
     cli_answer_free(&a);
+    if (has_near != NULL)
+        *has_near = f.has_near;
     return code;
+}
+
+lr_code cli_find_model(const struct lr_settings *s, const char *name, bool usable,
+                       char id[CLI_ID_MAX], bool *has_near, struct lr_error *err)
+{
+    return names_find(s, usable ? &usable_models : &models, name, id, has_near, err);
 }
 
 lr_code cli_model_id(const struct lr_settings *s, const char *name, char id[CLI_ID_MAX],
                      struct lr_error *err)
 {
-    return names_find(s, &models, name, id, err);
+    return names_find(s, &models, name, id, NULL, err);
 }
 
 lr_code cli_usable_model_id(const struct lr_settings *s, const char *name, char id[CLI_ID_MAX],
                             struct lr_error *err)
 {
-    return names_find(s, &usable_models, name, id, err);
+    return names_find(s, &usable_models, name, id, NULL, err);
 }
 
 lr_code cli_key_id(const struct lr_settings *s, const char *name, char id[CLI_ID_MAX],
                    struct lr_error *err)
 {
-    return names_find(s, &keys, name, id, err);
+    return names_find(s, &keys, name, id, NULL, err);
 }
 
 static lr_code only_node(const struct lr_settings *s, char id[CLI_ID_MAX], struct lr_error *err)
@@ -212,7 +223,7 @@ static lr_code only_node(const struct lr_settings *s, char id[CLI_ID_MAX], struc
 lr_code cli_node_id(const struct lr_settings *s, const char *name, char id[CLI_ID_MAX],
                     struct lr_error *err)
 {
-    return name != NULL ? names_find(s, &nodes, name, id, err) : only_node(s, id, err);
+    return name != NULL ? names_find(s, &nodes, name, id, NULL, err) : only_node(s, id, err);
 }
 
 lr_code cli_choose_node(const struct lr_settings *s, char id[CLI_ID_MAX], struct lr_error *err)

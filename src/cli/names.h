@@ -12,6 +12,10 @@ enum { CLI_ID_MAX = 256 };
 /* A registered model by its id, an alias, or the part of its id behind the last slash. */
 LR_MUST_USE lr_code cli_model_id(const struct lr_settings *s, const char *name,
                                  char id[CLI_ID_MAX], struct lr_error *err);
+/* Either of cli_model_id and cli_usable_model_id.  *has_near (NULL is fine): after NOT_FOUND,
+ * the error suggests a similar name. */
+LR_MUST_USE lr_code cli_find_model(const struct lr_settings *s, const char *name, bool usable,
+                                   char id[CLI_ID_MAX], bool *has_near, struct lr_error *err);
 /* name NULL: the only node. */
 LR_MUST_USE lr_code cli_node_id(const struct lr_settings *s, const char *name,
                                 char id[CLI_ID_MAX], struct lr_error *err);

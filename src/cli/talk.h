@@ -22,6 +22,27 @@
         .help = "sampling temperature; 0: always the most likely token"                        \
     }
 
+/* Further flags of `run`, in the words of Ollama's and llama.cpp's command lines. */
+#define CLI_TALK_MORE_FLAGS                                                                    \
+    {.name = "format",                                                                         \
+     .type = LR_SETTING_STRING,                                                                \
+     .value = "json|FILE",                                                                     \
+     .help = "the answer is JSON, or matches the JSON Schema in this file"},                   \
+        {.name = "seed",                                                                       \
+         .type = LR_SETTING_INT,                                                               \
+         .min = 0,                                                                             \
+         .max = INT64_MAX,                                                                     \
+         .help = "the same seed gives the same answer"},                                       \
+        {.name = "max-tokens",                                                                 \
+         .type = LR_SETTING_INT,                                                               \
+         .min = 1,                                                                             \
+         .max = INT32_MAX,                                                                     \
+         .help = "the answer ends after this many tokens"},                                    \
+    {                                                                                          \
+        .name = "verbose", .type = LR_SETTING_BOOL, .fallback = "false",                       \
+        .help = "print times and tokens per second on standard error"                          \
+    }
+
 enum { CLI_TALK_BYTES = 16 << 20 };
 
 struct cli_talk {
@@ -31,7 +52,9 @@ struct cli_talk {
     struct lr_buf reply;
     bool is_terminal; /* standard output is one */
     bool shows_reasoning;
-    bool is_thinking; /* the reasoning is being printed */
+    bool is_thinking;            /* the reasoning is being printed */
+    uint64_t begin_ms, first_ms; /* of an answer: when it was asked for, and its first text */
+    uint64_t prompt_tokens, tokens; /* as the server counted them */
     struct lr_error failure;
 };
 

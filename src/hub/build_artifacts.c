@@ -6,6 +6,7 @@
  */
 #include "base/log.h"
 #include "hub/build.h"
+#include "hub/reference.h"
 
 /* Where publishers keep artifacts in a repository, and where a node expects them. */
 static const struct {

@@ -8,6 +8,8 @@
 
 #include "base/file.h"
 #include "hub/build.h"
+#include "hub/quant.h"
+#include "model/gguf.h"
 
 enum { INDEX_ARENA_MAX = 512 << 20, INDEX_PRIORITY = 5 };
 
@@ -258,10 +260,19 @@ static lr_code add_gguf(struct hub_builder *b, struct lr_str name, struct lr_are
     return code;
 }
 
+/* The part of a file's name that may have its quantization. */
+static struct lr_str label_part(struct lr_str name)
+{
+    struct hub_shard shard;
+    return hub_build_shard(name, ".gguf", &shard)
+               ? shard.stem
+               : lr_str_sub(name, 0, name.len - strlen(".gguf"));
+}
+
 static lr_code choose_gguf(struct hub_builder *b, struct lr_arena *arena)
 {
     struct names found = {.arena = arena};
-    struct lr_str filename = b->request->filename;
+    struct lr_str filename = b->request->filename, quant = b->request->quant;
     for (size_t i = 0; i < b->listing->file_count; i++) {
         struct lr_str name = b->listing->files[i].name;
         struct hub_shard shard;
@@ -269,10 +280,11 @@ static lr_code choose_gguf(struct hub_builder *b, struct lr_arena *arena)
             continue;
         if (filename.len != 0 && lr_str_eq(name, filename))
             return add_gguf(b, name, arena);
-        /* Skips projectors of multimodal models, and parts after the first, which belong to
-         * it. */
-        if (lr_str_starts(base_name(name), "mmproj") ||
+        /* Skips files beside a model, and parts after the first, which belong to it. */
+        if (!model_gguf_is_main(name) ||
             (hub_build_shard(name, ".gguf", &shard) && shard.number > 1))
+            continue;
+        if (quant.len != 0 && !hub_quant_matches(hub_quant_of(label_part(name)), quant))
             continue;
         if (!names_add(&found, name))
             return build_weights_out_of_memory(b);
@@ -283,6 +295,9 @@ static lr_code choose_gguf(struct hub_builder *b, struct lr_arena *arena)
                        LR_STR_ARG(lr_str_sub(filename, 0, 100)));
         return fail_names(b, text, ", which has", &found);
     }
+    if (found.count == 0 && quant.len != 0)
+        return lr_fail(b->err, LR_INVALID_ARGUMENT, "%s holds no GGUF model \"" LR_STR_FMT "\"",
+                       b->listing->repo, LR_STR_ARG(quant));
     if (found.count == 0)
         return lr_fail(b->err, LR_INVALID_ARGUMENT,
                        "%s holds no complete .gguf model: set \"filename\"", b->listing->repo);

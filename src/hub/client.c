@@ -66,6 +66,16 @@ static lr_code find_token(struct hub_client *client, struct lr_error *err)
     return code;
 }
 
+/* As the Hugging Face tools read a variable that is on or off. */
+static bool is_on(const char *value)
+{
+    static const char *const on[] = {"1", "ON", "YES", "TRUE"};
+    for (size_t i = 0; value != NULL && i < sizeof(on) / sizeof(on[0]); i++)
+        if (lr_str_eq_nocase(lr_str_z(value), lr_str_z(on[i])))
+            return true;
+    return false;
+}
+
 lr_code hub_client_init(struct hub_client *client, const char *const *hosts, size_t host_count,
                         struct lr_error *err)
 {
@@ -75,6 +85,7 @@ lr_code hub_client_init(struct hub_client *client, const char *const *hosts, siz
     client->small_ms = 60000;
     client->user_agent = "llm-router";
     client->ca_file = env("SSL_CERT_FILE");
+    client->is_offline = is_on(env("HF_HUB_OFFLINE"));
     lr_code code = hub_policy_init(&client->policy, env("HF_ENDPOINT"), hosts, host_count, err);
     return code == LR_OK ? find_token(client, err) : code;
 }

@@ -1,6 +1,7 @@
 /* hub/client.h - settings for requests to the hub: allowed hosts, token, timeouts.
  *
- * Uses the variables of the Hugging Face tools: HF_ENDPOINT, HF_TOKEN, HF_TOKEN_PATH, HF_HOME.
+ * Uses the variables of the Hugging Face tools: HF_ENDPOINT, HF_TOKEN, HF_TOKEN_PATH, HF_HOME,
+ * HF_HUB_OFFLINE.
  * The token is sent only to the endpoint's own origin. libcurl is loaded at first use; without
  * it every call fails with the name of the package to install.  Thread: read only after init,
  * so any.
@@ -13,6 +14,7 @@
 
 struct hub_client {
     struct hub_policy policy;
+    bool is_offline;        /* HF_HUB_OFFLINE: every request is refused */
     char token[256];        /* "" when there is none; never logged */
     uint32_t connect_ms;    /* to open a connection */
     uint32_t stall_ms;      /* a transfer without a byte for so long is aborted */

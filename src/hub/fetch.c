@@ -235,6 +235,19 @@ static lr_code hub_fetch_on_body(void *ctx, const void *bytes, size_t len, struc
     return LR_OK;
 }
 
+/* "org/name/FILE", as errors name it; a file of another place has its name alone. */
+static void name_file(const struct hub_client *client, const struct hub_manifest_file *file,
+                      char *out, size_t size)
+{
+    struct lr_str url = lr_str_z(file->url), endpoint = lr_str_z(client->policy.endpoint);
+    size_t end = lr_str_find(url, LR_STR_LIT("/resolve/"));
+    bool is_at_hub = end != LR_STR_NONE && lr_str_starts(url, client->policy.endpoint) &&
+                     end > endpoint.len + 1;
+    struct lr_str repo = is_at_hub ? lr_str_sub(url, endpoint.len + 1, end) : lr_str(NULL, 0);
+    (void)snprintf(out, size, LR_STR_FMT "%s%s", LR_STR_ARG(repo), is_at_hub ? "/" : "",
+                   file->name);
+}
+
 static lr_code receive(struct work *w, struct lr_error *err)
 {
     const struct hub_manifest_file *file = w->f->file;
@@ -267,7 +280,9 @@ static lr_code receive(struct work *w, struct lr_error *err)
                                        file->name);
     }
     if (reply.status < 200 || reply.status > 299) {
-        code = hub_http_fail(w->f->http->client, &reply, file->name, err);
+        char what[HUB_REPO_MAX + LR_PATH_MAX];
+        name_file(w->f->http->client, file, what, sizeof(what));
+        code = hub_http_fail(w->f->http->client, &reply, what, err);
         /* A signed address has expired; the next attempt asks for a new one. */
         if (!reply.from_endpoint && code == LR_PERMISSION_DENIED)
             code = lr_fail(err, LR_UPSTREAM, "the storage behind the hub answered %d for %s",

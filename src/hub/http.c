@@ -23,6 +23,11 @@ lr_code hub_http_open(struct hub_http *http, const struct hub_client *client,
 {
     memset(http, 0, sizeof(*http));
     http->client = client;
+    if (client->is_offline)
+        return lr_fail(err, LR_UNAVAILABLE,
+                       "HF_HUB_OFFLINE is set: nothing is asked of %s; a model whose files are "
+                       "here can be registered with --path",
+                       client->policy.endpoint);
     lr_code code = hub_curl_load(&http->curl, err);
     if (code != LR_OK)
         return code;
@@ -292,6 +297,14 @@ lr_code hub_http_get(struct hub_http *http, const struct hub_call *call,
                    MOST_HOPS, call->url);
 }
 
+/* Of "org/name/file": the bytes of "org/name". */
+static int repo_length(const char *what)
+{
+    const char *slash = strchr(what, '/');
+    const char *end = slash != NULL ? strchr(slash + 1, '/') : NULL;
+    return (int)(end != NULL ? (size_t)(end - what) : strlen(what));
+}
+
 lr_code hub_http_fail(const struct hub_client *client, const struct hub_reply *reply,
                       const char *what, struct lr_error *err)
 {
@@ -306,8 +319,8 @@ lr_code hub_http_fail(const struct hub_client *client, const struct hub_reply *r
         return lr_fail(err, LR_NOT_FOUND, "%s: %s has no such file", what, endpoint);
     if (strcmp(reply->error_code, "GatedRepo") == 0 || status == 403)
         return lr_fail(err, LR_PERMISSION_DENIED,
-                       "%s is gated or private (its terms are accepted at %s/%s); %s", what,
-                       endpoint, what, token);
+                       "%s is gated or private (its terms are accepted at %s/%.*s); %s", what,
+                       endpoint, repo_length(what), what, token);
     if (status == 404 || strcmp(reply->error_code, "RepoNotFound") == 0)
         return lr_fail(err, LR_NOT_FOUND, "%s does not exist at %s%s", what, endpoint,
                        client->token[0] != '\0' ? "" : ", or is private (then set HF_TOKEN)");

@@ -4,6 +4,7 @@
 #include "base/sha256.h"
 #include "hub/http.h"
 #include "hub/listing.h"
+#include "hub/search.h"
 
 /* Collects a body in memory, up to the buffer's limit. */
 static lr_code hub_list_keep(void *ctx, const void *bytes, size_t len, struct lr_error *err)
@@ -88,6 +89,70 @@ lr_code hub_list(const struct hub_client *client, const char *repo, const char *
     }
     *out = listing;
     return LR_OK;
+}
+
+/* ---- search ---- */
+
+lr_code hub_search(const struct hub_client *client, const struct hub_query *query,
+                   struct hub_found *out, struct lr_error *err)
+{
+    struct hub_http http;
+    struct hub_reply reply;
+    struct lr_buf url, body;
+    lr_code code = hub_http_open(&http, client, err);
+    if (code != LR_OK)
+        return code;
+    lr_buf_init(&url, HUB_URL_MAX);
+    lr_buf_init(&body, HUB_SEARCH_BYTES_MAX);
+    lr_buf_addf(&url, "%s/api/models?search=", client->policy.endpoint);
+    hub_url_escape(&url, query->words, false);
+    if (query->filter != NULL)
+        lr_buf_addf(&url, "&filter=%s", query->filter);
+    lr_buf_addf(&url, "&sort=downloads&direction=-1&limit=%d", HUB_FOUND_PAGE);
+    code = url.failed
+               ? lr_fail(err, LR_INVALID_ARGUMENT, "the words to search for are too long")
+               : hub_list_get(&http, lr_buf_z(&url), "the search", &body, &reply, NULL, err);
+    if (code == LR_OK)
+        code = hub_found_read(lr_buf_str(&body), out, err);
+    lr_buf_free(&url);
+    lr_buf_free(&body);
+    hub_http_close(&http);
+    return code;
+}
+
+/* ---- the beginning of a large file ---- */
+
+/* Collects bytes up to the buffer's limit, and then ends the transfer. */
+static lr_code keep_head(void *ctx, const void *bytes, size_t len, struct lr_error *err)
+{
+    struct lr_buf *head = ctx;
+    size_t room = head->limit - head->len;
+    lr_buf_add(head, bytes, len < room ? len : room);
+    return head->len == head->limit ? lr_fail(err, LR_CANCELLED, "enough was read") : LR_OK;
+}
+
+lr_code hub_list_head(const struct hub_client *client, const struct hub_listing *listing,
+                      struct lr_str name, struct lr_buf *head, struct lr_error *err)
+{
+    struct hub_http http;
+    struct hub_reply reply;
+    struct lr_buf url;
+    lr_code code = hub_http_open(&http, client, err);
+    if (code != LR_OK)
+        return code;
+    lr_buf_init(&url, HUB_URL_MAX);
+    hub_url_resolve(&url, &client->policy, lr_str_z(listing->repo), lr_str_z(listing->commit),
+                    name);
+    struct hub_call call = {
+        .url = lr_buf_z(&url), .total_ms = client->small_ms, .on_body = keep_head, .ctx = head};
+    code = hub_http_get(&http, &call, &reply, err);
+    if (code == LR_CANCELLED && head->len == head->limit)
+        code = LR_OK;
+    else if (code == LR_OK && (reply.status < 200 || reply.status > 299))
+        code = hub_http_fail(client, &reply, listing->repo, err);
+    lr_buf_free(&url);
+    hub_http_close(&http);
+    return code;
 }
 
 /* ---- small files ---- */

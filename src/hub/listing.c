@@ -5,6 +5,7 @@
 
 #include "base/file.h"
 #include "base/sha256.h"
+#include "hub/reference.h"
 
 enum {
     LISTING_ARENA_MAX = 256 << 20, /* names and small files */

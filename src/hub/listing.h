@@ -9,6 +9,7 @@
 #define HUB_LISTING_H
 
 #include "base/arena.h"
+#include "base/buf.h"
 #include "base/json.h"
 #include "hub/client.h"
 
@@ -57,6 +58,12 @@ LR_MUST_USE lr_code hub_list(const struct hub_client *client, const char *repo,
 LR_MUST_USE lr_code hub_list_fetch(const struct hub_client *client, struct hub_listing *listing,
                                    const char *const *names, size_t count,
                                    uint32_t *retry_after_s, struct lr_error *err);
+
+/* The first bytes of a file, as many as `head` may hold: a transfer is ended then.  Errors as
+ * hub_list. */
+LR_MUST_USE lr_code hub_list_head(const struct hub_client *client,
+                                  const struct hub_listing *listing, struct lr_str name,
+                                  struct lr_buf *head, struct lr_error *err);
 
 /* ---- without network ---- */
 struct hub_listing *hub_listing_create(const char *repo); /* NULL without memory */

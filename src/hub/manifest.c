@@ -7,6 +7,7 @@
 #include "base/file.h"
 #include "base/strmap.h"
 #include "hub/fields.h"
+#include "hub/reference.h"
 
 enum {
     DECODE_ARENA_MAX = 256 << 20,

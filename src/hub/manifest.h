@@ -57,7 +57,8 @@ struct hub_manifest {
 struct hub_request {
     enum hub_format format;
     struct lr_str filename;
-    struct lr_str name; /* the id; empty: the repository's name */
+    struct lr_str quant; /* of a GGUF model, where no file is named */
+    struct lr_str name;  /* the id; empty: the repository's name */
 };
 
 struct hub_build_input {

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "base/log.h"
+#include "hub/reference.h"
 
 enum { MOST_ARTIFACT_REPOS = 8, MOST_INDEXES = 8, TEMPLATE_ARENA_MAX = 128 << 20 };
 
@@ -11,6 +12,7 @@ struct work {
     const struct hub_register_input *in;
     struct hub_reference reference;
     struct hub_request request;
+    char id[HUB_REFERENCE_NAME_MAX];
     struct hub_listing *listing;
     struct hub_listing *others[MOST_ARTIFACT_REPOS];
     size_t other_count;
@@ -123,6 +125,11 @@ static lr_code register_prepare(struct work *w)
     w->request = w->in->request;
     if (w->request.filename.len == 0)
         w->request.filename = lr_str_z(w->reference.filename);
+    w->request.quant = lr_str_z(w->reference.quant);
+    if (w->request.quant.len != 0 && w->request.format == HUB_FORMAT_NONE)
+        w->request.format = HUB_FORMAT_GGUF;
+    if (lr_str_ends(w->request.filename, ".gguf") && w->request.format == HUB_FORMAT_NONE)
+        w->request.format = HUB_FORMAT_GGUF;
     if (w->in->revision.len >= sizeof(w->reference.revision))
         return lr_fail(w->err, LR_INVALID_ARGUMENT, "revision is longer than %zu bytes",
                        sizeof(w->reference.revision) - 1);
@@ -139,6 +146,12 @@ static lr_code work_through(struct work *w, struct hub_registration *out)
     if (code == LR_OK)
         code = hub_list(w->in->client, w->reference.repo, w->reference.revision, &w->listing,
                         w->retry_after_s, w->err);
+    if (code == LR_OK && w->request.quant.len != 0 && w->request.name.len == 0) {
+        struct hub_reference ref = w->reference;
+        LR_COPY(ref.repo, lr_str_z(w->listing->repo));
+        hub_reference_id(&ref, w->id);
+        w->request.name = lr_str_z(w->id);
+    }
     if (code == LR_OK)
         code = fetch_texts(w);
     if (code != LR_OK)

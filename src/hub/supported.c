@@ -7,6 +7,7 @@
 #include "base/file.h"
 #include "hub/fields.h"
 #include "hub/manifest.h"
+#include "hub/reference.h"
 
 enum { SUPPORTED_ARENA_MAX = 64 << 20 };
 

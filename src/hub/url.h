@@ -1,4 +1,4 @@
-/* hub/url.h - repository names, and the hosts that may be contacted.
+/* hub/url.h - addresses of the hub, and the hosts that may be contacted.
  *
  * A hub's answers are not trusted: a redirect may point anywhere, and a name may resolve to
  * services of this machine.  So a URL is fetched only if its host is the endpoint's,
@@ -21,15 +21,7 @@ enum {
     HUB_HOST_MAX = 256,
     HUB_HOSTS_MAX = 16,
     HUB_REPO_MAX = 200, /* "org/name": 96 + 1 + 96 on the hub */
-    HUB_REVISION_MAX = 256,
     HUB_URL_MAX = 8192, /* signed addresses are long */
-};
-
-/* A model as a person writes it. */
-struct hub_reference {
-    char repo[HUB_REPO_MAX];         /* "org/name", case kept */
-    char revision[HUB_REVISION_MAX]; /* branch, tag or commit; "" when none was given */
-    char filename[512];              /* of a /blob/, /resolve/ or /raw/ address; "" else */
 };
 
 struct hub_host {
@@ -57,17 +49,6 @@ struct hub_url {
 LR_MUST_USE lr_code hub_policy_init(struct hub_policy *policy, const char *endpoint,
                                     const char *const *hosts, size_t host_count,
                                     struct lr_error *err);
-
-/* "org/name", or an address at the endpoint, huggingface.co or hf.co:
- * https://huggingface.co/org/name[/(tree|blob|resolve|raw)/REVISION[/FILE]].
- * INVALID_ARGUMENT says what was expected. */
-LR_MUST_USE lr_code hub_reference_parse(const struct hub_policy *policy, struct lr_str text,
-                                        struct hub_reference *out, struct lr_error *err);
-
-/* "org/name" of letters, digits, '-', '_', '.', at most 96 bytes each, no "..". */
-bool hub_repo_valid(struct lr_str repo);
-/* The part before '/'. */
-struct lr_str hub_repo_owner(struct lr_str repo);
 
 /* No user name, no fragment, no control character, a valid port. */
 LR_MUST_USE lr_code hub_url_parse(struct lr_str text, struct hub_url *out,

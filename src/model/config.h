@@ -32,6 +32,9 @@ struct model_identity {
     char runtime[MODEL_NAME_MAX];
     uint64_t context_tokens; /* max_position_embeddings or a similar member; 0: not given */
     uint64_t kv_bytes;       /* KV memory of one whole context at 16 bits; 0: not known */
+    /* What kv_bytes is made of: a token in layers that see everything before it, in layers with
+     * a window, and the window. */
+    uint64_t kv_token_bytes, kv_window_bytes, kv_window;
 };
 
 LR_MUST_USE lr_code model_identity_parse(struct lr_str text, struct model_identity *out,

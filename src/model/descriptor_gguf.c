@@ -50,7 +50,7 @@ static lr_code pick(struct model_build *b, struct lr_str *out)
     for (size_t i = 0; i < b->folder.count; i++) {
         struct lr_str name = b->folder.names[i];
         bool later = is_part(name, &stem, &part, &parts) && part > 1;
-        if (lr_str_ends(name, ".gguf") && !later)
+        if (lr_str_ends(name, ".gguf") && !later && model_gguf_is_main(name))
             names[count++] = name;
     }
     if (count == 0) {

@@ -262,7 +262,8 @@ static void read_alignment(struct cursor *c, struct model_gguf *g)
         g->alignment = value;
 }
 
-static void read_front(struct cursor *c, struct model_gguf *g)
+/* *tensors: how many the file claims. */
+static void read_pairs(struct cursor *c, struct model_gguf *g, uint64_t *tensors)
 {
     struct lr_str none = {NULL, 0};
     if (!need(c, 24, "the GGUF header", none))
@@ -277,7 +278,7 @@ static void read_front(struct cursor *c, struct model_gguf *g)
         c->code =
             lr_fail(c->err, LR_UNSUPPORTED, "%s: GGUF version %u%s, expected 2 or 3", c->file,
                     g->version, (g->version & 0xFFFF) == 0 ? " (a big-endian file)" : "");
-    uint64_t tensors = model_gguf_take(c, 8, "tensor count", none);
+    *tensors = model_gguf_take(c, 8, "tensor count", none);
     uint64_t pairs = model_gguf_take(c, 8, "metadata count", none);
     /* Shortest pair: empty key, type, one byte.  Shortest tensor: no name, no dimension. */
     g->kv = model_gguf_make_room(c, pairs, MODEL_GGUF_KV_MAX, 8 + 4 + 1, sizeof(*g->kv),
@@ -287,10 +288,36 @@ static void read_front(struct cursor *c, struct model_gguf *g)
         kv->key = take_string(c, MODEL_GGUF_KEY_MAX, "a metadata key", none);
         read_value(c, kv->key, &kv->value);
     }
+}
+
+static void read_front(struct cursor *c, struct model_gguf *g)
+{
+    uint64_t tensors = 0;
+    read_pairs(c, g, &tensors);
     g->tensors = model_gguf_make_room(c, tensors, MODEL_GGUF_TENSORS_MAX, 8 + 4 + 4 + 8,
                                       sizeof(*g->tensors), "tensors");
     for (; g->tensor_count < tensors && c->code == LR_OK; g->tensor_count++)
         read_tensor(c, &g->tensors[g->tensor_count]);
+}
+
+lr_code model_gguf_parse_front(struct lr_arena *arena, const void *bytes, size_t available,
+                               const char *file, struct model_gguf *out, struct lr_error *err)
+{
+    uint64_t tensors = 0;
+    memset(out, 0, sizeof(*out));
+    struct cursor c = {.arena = arena,
+                       .bytes = bytes,
+                       .available = available,
+                       .file_size = available,
+                       .file = file,
+                       .err = err};
+    read_pairs(&c, out, &tensors);
+    /* The loop counts the pair in which it ended. */
+    if (c.code != LR_OK && out->kv_count != 0) {
+        out->kv_count--;
+        return LR_OK;
+    }
+    return c.code;
 }
 
 lr_code model_gguf_parse(struct lr_arena *arena, const void *bytes, size_t available,

@@ -75,6 +75,16 @@ LR_MUST_USE lr_code model_gguf_parse(struct lr_arena *arena, const void *bytes,
                                      size_t available, uint64_t file_size, const char *file,
                                      struct model_gguf *out, struct lr_error *err);
 
+/* The metadata at the front of a file of which only the first bytes are there: the pairs that
+ * are whole.  No tensors, no check of names. */
+LR_MUST_USE lr_code model_gguf_parse_front(struct lr_arena *arena, const void *bytes,
+                                           size_t available, const char *file,
+                                           struct model_gguf *out, struct lr_error *err);
+
+/* Whether a .gguf file of this name is a model of its own: no projector of images or sound, no
+ * importance matrix, no draft for speculative decoding. */
+bool model_gguf_is_main(struct lr_str name);
+
 LR_MUST_USE lr_code model_gguf_open(const char *path, struct model_gguf **out,
                                     struct lr_error *err);
 void model_gguf_close(struct model_gguf *g); /* NULL is fine */

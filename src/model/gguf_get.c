@@ -126,3 +126,29 @@ bool model_gguf_str_at(const struct model_gguf_value *array, uint64_t i, struct 
         at += len;
     }
 }
+
+/* Whether the word stands at this place of a name, with an edge behind it. */
+static bool has_word_at(struct lr_str name, size_t at, const char *word)
+{
+    size_t end = at + strlen(word);
+    return lr_str_eq_nocase(lr_str_sub(name, at, end), lr_str_z(word)) &&
+           (end == name.len || strchr("-_.0123456789", name.ptr[end]) != NULL);
+}
+
+bool model_gguf_is_main(struct lr_str name)
+{
+    static const char *const anywhere[] = {"mmproj", "imatrix", "draft"};
+    for (size_t at = name.len; at-- > 0;) {
+        if (name.ptr[at] == '/') {
+            name = lr_str_sub(name, at + 1, name.len);
+            break;
+        }
+    }
+    for (size_t at = 0; at < name.len; at++) {
+        bool is_begin = at == 0 || strchr("-_.", name.ptr[at - 1]) != NULL;
+        for (size_t i = 0; is_begin && i < sizeof(anywhere) / sizeof(anywhere[0]); i++)
+            if (has_word_at(name, at, anywhere[i]))
+                return false;
+    }
+    return !has_word_at(name, 0, "mtp") && !has_word_at(name, 0, "eagle");
+}

@@ -78,10 +78,11 @@ static uint64_t context_of(const struct lr_json *config)
 
 /* For configs with these member names, which most have.  A sliding layer keeps only its
  * window. */
-static uint64_t kv_of(const struct lr_json *config, uint64_t tokens, bool is_gptoss)
+static void read_kv(const struct lr_json *config, bool is_gptoss, struct model_identity *out)
 {
     enum { LAYERS_MAX = 4096, WIDTH_MAX = 1 << 20, TOKENS_MAX = 1 << 26 };
     uint64_t layers = 0, heads = 0, kv_heads = 0, head_dim = 0, hidden = 0, window = 0;
+    uint64_t tokens = out->context_tokens;
     (void)lr_json_u64(lr_json_get(config, "num_hidden_layers"), &layers);
     (void)lr_json_u64(lr_json_get(config, "num_attention_heads"), &heads);
     (void)lr_json_u64(lr_json_get(config, "hidden_size"), &hidden);
@@ -92,7 +93,7 @@ static uint64_t kv_of(const struct lr_json *config, uint64_t tokens, bool is_gpt
         head_dim = hidden / heads;
     if (layers > LAYERS_MAX || kv_heads > WIDTH_MAX || head_dim > WIDTH_MAX ||
         kv_heads * head_dim > WIDTH_MAX || tokens > TOKENS_MAX)
-        return 0;
+        return;
     const struct lr_json *types = lr_json_get(config, "layer_types");
     uint64_t sliding = types == NULL && is_gptoss ? (layers + 1) / 2 : 0; /* like config.h */
     uint64_t keyless = 0; /* recurrent layers keep a state of fixed size */
@@ -110,7 +111,10 @@ static uint64_t kv_of(const struct lr_json *config, uint64_t tokens, bool is_gpt
     layers -= keyless;
     if (sliding > layers)
         sliding = layers;
-    return 2 * 2 * kv_heads * head_dim * ((layers - sliding) * tokens + sliding * window);
+    out->kv_token_bytes = 2 * 2 * kv_heads * head_dim * (layers - sliding);
+    out->kv_window_bytes = 2 * 2 * kv_heads * head_dim * sliding;
+    out->kv_window = window;
+    out->kv_bytes = out->kv_token_bytes * tokens + out->kv_window_bytes * window;
 }
 
 static lr_code read_identity(struct model_fields *f, struct model_identity *out)
@@ -139,8 +143,7 @@ static lr_code read_identity(struct model_fields *f, struct model_identity *out)
         model_field(f, "quantization_config") == NULL)
         (void)snprintf(out->runtime, sizeof(out->runtime), "gpt_oss");
     out->context_tokens = context_of(text_part(f));
-    out->kv_bytes =
-        kv_of(text_part(f), out->context_tokens, strcmp(out->runtime, "gptoss") == 0);
+    read_kv(text_part(f), strcmp(out->runtime, "gptoss") == 0, out);
     return LR_OK;
 }
 

@@ -7,6 +7,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "hub/manifest.h"
+#include "hub/reference.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -3,6 +3,8 @@
 // private, gated and unknown repositories answer as the hub does.  A test scripts faults
 // per file.
 //
+// The search finds public repositories by words; `downloads` is an option of add().
+//
 //   const hub = await startHub();
 //   hub.add('openai/demo', { 'config.json': '{}', 'model.safetensors': bytes });
 //   hub.script('model.safetensors', [{ cut: 1000 }, { status: 503 }]); // then as usual
@@ -136,6 +138,7 @@ export async function startHub({ token = 'hf_stand_in', pageSize = 0, prefix = '
       .map(decodeURIComponent);
     if (hub.rateLimit !== undefined)
       return fail(res, 429, 'Too Many Requests', undefined, { 'retry-after': String(hub.rateLimit) });
+    if (parts[0] === 'api' && parts[1] === 'models' && parts.length === 2) return serveSearch(url, res);
     if (parts[0] === 'api' && parts[1] === 'models') return serveApi(parts.slice(2), url, req, res);
     if (parts[2] === 'resolve') return serveResolve(record, parts, req, res);
     return fail(res, 404, 'Sorry, we can not find the page you are looking for.');
@@ -161,6 +164,37 @@ export async function startHub({ token = 'hf_stand_in', pageSize = 0, prefix = '
     if (repo.gated && forBytes && !(known && repo.granted))
       return void fail(res, known ? 403 : 401, `Access to model ${repo.id} is restricted.`, 'GatedRepo');
     return repo;
+  }
+
+  // Public repositories whose name has every word, as the hub's search finds them.
+  function serveSearch(url, res) {
+    const words = (url.searchParams.get('search') ?? '').toLowerCase().split(/\s+/).filter(Boolean);
+    const filter = url.searchParams.get('filter');
+    const tagsOf = (repo) => {
+      const names = [...repo.tree().files.keys()];
+      return ['gguf', 'safetensors'].filter((tag) => names.some((name) => name.endsWith(`.${tag}`)));
+    };
+    const found = [...repos.values()]
+      .filter((repo) => !repo.private && words.every((word) => repo.id.toLowerCase().includes(word)))
+      .map((repo) => ({ repo, tags: tagsOf(repo) }))
+      .filter(({ tags }) => filter === null || tags.includes(filter))
+      .sort((a, b) => (b.repo.downloads ?? 1) - (a.repo.downloads ?? 1))
+      .slice(0, Number(url.searchParams.get('limit') ?? 30));
+    res.writeHead(200, { 'content-type': 'application/json; charset=utf-8' });
+    res.end(
+      JSON.stringify(
+        found.map(({ repo, tags }) => ({
+          _id: '65f0',
+          id: repo.id,
+          modelId: repo.id,
+          downloads: repo.downloads ?? 1,
+          likes: 3,
+          private: false,
+          gated: repo.gated ? 'manual' : false,
+          tags: [...tags, 'text-generation'],
+        })),
+      ),
+    );
   }
 
   function serveApi(parts, url, req, res) {

@@ -19,6 +19,7 @@ static const struct route {
     {{"GET", "v0/models"}, node_api_models},
     {{"GET", "v0/models/*"}, node_api_model_info},
     {{"POST", "v0/models/inspect"}, node_api_inspect},
+    {{"POST", "v0/models/fit"}, node_api_fit},
     {{"DELETE", "v0/models/*"}, node_api_model_delete},
     {{"POST", "v0/models/*/count"}, node_api_model_count},
     {{"POST", "v0/models/*/*"}, node_api_model_action},

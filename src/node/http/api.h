@@ -46,6 +46,7 @@ node_api_fn node_api_model_count;
 node_api_fn node_api_model_delete;
 node_api_fn node_api_model_action;
 node_api_fn node_api_inspect;
+node_api_fn node_api_fit;
 node_api_fn node_api_heartbeat;
 node_api_fn node_api_engines;
 node_api_fn node_api_engine_reload;

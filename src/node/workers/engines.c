@@ -419,13 +419,17 @@ static lr_code explain_missing(const struct node_engines *engines, const char *r
                                struct lr_error *err)
 {
     struct lr_buf list;
+    bool is_gguf = strcmp(runtime, "llama_cpp") == 0;
     lr_buf_init(&list, 1024);
     for (const struct node_engine *e = engines->first; e != NULL; e = e->next)
-        for (const char *const *r = e->manifest.runtimes; r != NULL && *r != NULL; r++)
-            lr_buf_addf(&list, "%s%s", list.len != 0 ? ", " : "", *r);
-    lr_code code =
-        lr_fail(err, LR_UNSUPPORTED, "no engine for runtime \"%s\"; engines here: %s", runtime,
-                list.len != 0 ? lr_buf_z(&list) : "none");
+        lr_buf_addf(&list, "%s%s", list.len != 0 ? ", " : "", e->name);
+    lr_code code = lr_fail(
+        err, LR_UNSUPPORTED, "no engine for runtime \"%s\"; engines here: %s; %s", runtime,
+        list.len != 0 ? lr_buf_z(&list) : "none",
+        is_gguf
+            ? "llama.cpp's engine for GGUF comes with \"tools/setup llama && tools/build "
+              "release\" in the source folder, and is in the package and the archives"
+            : "GGUF weights of such a model may run by llama.cpp's engine (llm-router search)");
     lr_buf_free(&list);
     return code;
 }

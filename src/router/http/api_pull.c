@@ -1,9 +1,10 @@
 /* router/http/api_pull.c - POST /api/pull: a registration that Ollama's clients watch.
  *
- * The model is registered, unless it is, and then followed until a node has its files and can
- * run it.  The client gets a line of JSON when something has changed, and now and then while
- * nothing has; with "stream": false it gets one answer at the end.  The registration stays
- * where the client leaves or a node fails: nodes try again by themselves.
+ * The name is resolved (resolve.h), the model is registered, unless it is, and then followed
+ * until a node has its files and can run it.  The client gets a line of JSON when something has
+ * changed, and now and then while nothing has; with "stream": false it gets one answer at the
+ * end.  The registration stays where the client leaves or a node fails: nodes try again by
+ * themselves.
  *
  * Moves of a pull:
  *   registering -> following, abandoned, ended: done; the client has left; refused
@@ -19,6 +20,7 @@
 #include "chat/codec.h"
 #include "router/http/api.h"
 #include "router/http/availability.h"
+#include "router/http/resolve.h"
 #include "router/http/state.h"
 
 enum {
@@ -239,57 +241,61 @@ static void on_registered(void *arg, const char *id, const struct lr_error *err)
         follow(p, lr_str_z(id));
 }
 
-/* The body of a registration: a repository, or a model whose files a node has. */
-static lr_code make_body(struct pulling *p, struct lr_str name, const struct lr_json **out,
-                         struct lr_error *err)
+/* The choice is told before the download begins. */
+static void tell_choice(struct pulling *p, const struct router_resolution *o)
 {
     struct lr_json_writer w;
-    bool is_repo = lr_str_find_char(name, '/') != LR_STR_NONE;
-    router_lock(p->router);
-    bool is_on_node = router_nodes_listing(&p->router->nodes, name) != NULL;
-    router_unlock(p->router);
-    if (!is_repo && !is_on_node)
-        return lr_fail(err, LR_NOT_FOUND,
-                       "there is no model \"" LR_STR_FMT
-                       "\": models come from Hugging Face here; pull org/name",
-                       LR_STR_ARG(lr_str_sub(name, 0, 100)));
-    lr_buf_clear(&p->line);
-    lr_json_writer_init(&w, &p->line);
-    lr_json_begin_object(&w);
-    lr_json_member_str(&w, is_on_node ? "path" : "repo", name);
+    char text[HUB_WHY_MAX + 600];
+    const struct hub_candidate *c = o->chosen;
+    if (c == NULL)
+        return;
+    (void)snprintf(text, sizeof(text), "pulling " LR_STR_FMT " of %s: %s",
+                   LR_STR_ARG(c->filename.len != 0 ? lr_str_sub(c->filename, 0, 300)
+                                                   : LR_STR_LIT("safetensors")),
+                   o->looked[0].at.listing->repo, o->looked[0].why);
+    begin_line(p, &w, text);
     lr_json_end_object(&w);
-    const char *text =
-        p->line.failed ? NULL : lr_arena_copy(net_request_arena(p->req), lr_buf_str(&p->line));
-    if (text == NULL)
-        return lr_fail(err, LR_INVALID_ARGUMENT, "\"model\" is too long");
-    return lr_json_parse(net_request_arena(p->req), lr_str_z(text), NULL, out, err);
+    send_line(p);
+}
+
+static void on_pull_resolved(void *arg, const struct router_resolution *o,
+                             const struct lr_error *err)
+{
+    struct pulling *p = arg;
+    struct lr_error why;
+    const struct lr_json *body = NULL;
+    if (p->state == PULL_ABANDONED) {
+        abort_pull(p);
+        return;
+    }
+    if (err == NULL && o->kind == ROUTER_NAME_MODEL) {
+        follow(p, lr_str_z(o->id));
+        return;
+    }
+    if (err == NULL && (body = router_resolution_body(o, p->req)) == NULL) {
+        router_resolution_refuse(o, &why);
+        err = &why;
+    }
+    if (err == NULL)
+        tell_choice(p, o);
+    if (err == NULL && p->state == PULL_REGISTERING &&
+        router_begin_registration(p->router, p->req, body, on_registered, p, &why) != LR_OK)
+        err = &why;
+    if (err != NULL)
+        api_pull_end(p, err);
 }
 
 static lr_code api_pull_begin(struct pulling *p, struct lr_str name, struct lr_error *err)
 {
-    const struct lr_json *body;
     struct lr_json_writer w;
-    struct router *r = p->router;
-    char id[ROUTER_ID_MAX];
-    router_lock(r);
-    const struct router_model *model = router_registry_resolve(&r->registry, name);
-    if (model != NULL)
-        memcpy(id, model->id, sizeof(id));
-    router_unlock(r);
-    (void)chat_model_plain(name, &name);
-    lr_code code = model == NULL ? make_body(p, name, &body, err) : LR_OK;
-    if (code != LR_OK)
-        return code;
+    struct router_resolve_wish wish = {.name = name};
     net_request_on_gone(p->req, api_pull_on_gone, p);
     begin_line(p, &w, "pulling manifest");
     lr_json_end_object(&w);
     send_line(p);
     if (p->state != PULL_REGISTERING)
         return LR_OK; /* the client does not read */
-    if (model != NULL)
-        follow(p, lr_str_z(id));
-    else
-        code = router_begin_registration(r, p->req, body, on_registered, p, err);
+    lr_code code = router_resolve(p->router, p->req, &wish, on_pull_resolved, p, err);
     if (code != LR_OK)
         api_pull_end(p, err);
     return LR_OK;

@@ -175,6 +175,11 @@ static lr_code api_register_check(struct registering *a, struct lr_error *err)
         code = chat_dialect_check(a->dialect, err);
     if (code == LR_OK && a->name.len != 0)
         code = router_check_model_id(a->name, err);
+    if (code == LR_OK && a->repo.len != 0 && lr_str_find_char(a->name, ':') != LR_STR_NONE)
+        code =
+            lr_fail(err, LR_INVALID_ARGUMENT,
+                    "\"name\" becomes a folder on nodes and has no ':'; \"aliases\" may have "
+                    "it");
     struct lr_str id = a->name.len != 0 ? a->name : a->repo; /* a path's is not known yet */
     return code == LR_OK ? check_free(a->router, id, a->aliases, err) : code;
 }

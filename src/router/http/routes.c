@@ -31,6 +31,8 @@ static const struct router_route routes[] = {
     {{"GET", "v0/oidc/callback"}, ROUTER_PUBLIC, router_api_oidc_callback, false},
 
     {{"POST", "v0/models/register"}, ROUTER_ADMIN, router_api_register, false},
+    {{"POST", "v0/models/resolve"}, ROUTER_ADMIN, router_api_resolve, false},
+    {{"GET", "v0/search"}, ROUTER_ADMIN, router_api_search, false},
     {{"GET", "v0/models"}, ROUTER_ADMIN, router_api_models, false},
     {{"GET", "v0/models/registry"}, ROUTER_NODE, router_api_registry, false},
     {{"GET", "v0/models/registry/**/manifest.json"}, ROUTER_NODE, router_api_manifest, false},

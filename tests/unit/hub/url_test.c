@@ -1,4 +1,4 @@
-/* Repository names, and the hosts that may be contacted. */
+/* The hosts that may be contacted. */
 #include <arpa/inet.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -15,90 +15,6 @@ static struct hub_policy policy_of(const char *endpoint, const char *host)
     struct lr_error err;
     assert_int_equal(hub_policy_init(&policy, endpoint, &host, host != NULL, &err), LR_OK);
     return policy;
-}
-
-static void a_repository_is_read_from_every_form_people_paste(void **state)
-{
-    static const struct {
-        const char *text, *repo, *revision, *filename;
-    } rows[] = {
-        {"openai/gpt-oss-20b", "openai/gpt-oss-20b", "", ""},
-        {"  openai/gpt-oss-20b\n", "openai/gpt-oss-20b", "", ""},
-        {"https://huggingface.co/openai/gpt-oss-20b", "openai/gpt-oss-20b", "", ""},
-        {"https://huggingface.co/openai/gpt-oss-20b/", "openai/gpt-oss-20b", "", ""},
-        {"http://www.huggingface.co/openai/gpt-oss-20b", "openai/gpt-oss-20b", "", ""},
-        {"HTTPS://HuggingFace.co/OpenAI/GPT-oss", "OpenAI/GPT-oss", "", ""},
-        {"huggingface.co/a/b", "a/b", "", ""},
-        {"hf.co/a/b", "a/b", "", ""},
-        {"https://huggingface.co/a/b/tree/main", "a/b", "main", ""},
-        {"https://huggingface.co/a/b/tree/refs%2Fpr%2F7", "a/b", "refs/pr/7", ""},
-        {"https://huggingface.co/a/b/tree/v1/sub/folder", "a/b", "v1", ""},
-        {"https://huggingface.co/a/b/blob/main/x.gguf", "a/b", "main", "x.gguf"},
-        {"https://huggingface.co/a/b/resolve/main/q/x%20y.gguf?download=true", "a/b", "main",
-         "q/x y.gguf"},
-        {"https://huggingface.co/a/b#readme", "a/b", "", ""},
-        {"http://mirror.lan:8080/hf/a/b/raw/dev/c.json", "a/b", "dev", "c.json"},
-    };
-    struct hub_policy policy = policy_of("http://mirror.lan:8080/hf/", NULL);
-    (void)state;
-    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
-        struct hub_reference ref;
-        struct lr_error err = {0};
-        if (hub_reference_parse(&policy, lr_str_z(rows[i].text), &ref, &err) != LR_OK)
-            fail_msg("%s: %s", rows[i].text, err.text);
-        assert_string_equal(ref.repo, rows[i].repo);
-        assert_string_equal(ref.revision, rows[i].revision);
-        assert_string_equal(ref.filename, rows[i].filename);
-    }
-}
-
-static void what_is_no_model_repository_is_refused(void **state)
-{
-    static const char *const bad[] = {
-        "",
-        "gpt2",
-        "a/b/c",
-        "../etc",
-        "a/..",
-        "a/b..c",
-        "/a/b",
-        "a/ b",
-        "a/b%2Fc",
-        "datasets/a/b",
-        "https://huggingface.co/datasets/a/b",
-        "https://huggingface.co/",
-        "https://evil.example/a/b",
-        "https://huggingface.co.evil.example/a/b",
-        "https://huggingface.co@evil.example/a/b",
-        "ftp://evil.example/a/b",
-        "https://huggingface.co/a/b/blob/main/../../x",
-        "https://huggingface.co/a/b/blob/main/%2e%2e/x",
-        "https://huggingface.co/a/b/blob/ma%0ain/x",
-        "https://huggingface.co/a/b/blob/ma%zzin/x",
-        "https://huggingface.co/a/b/settings/x",
-    };
-    struct hub_policy policy = policy_of(NULL, NULL);
-    (void)state;
-    for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
-        struct hub_reference ref;
-        struct lr_error err;
-        if (hub_reference_parse(&policy, lr_str_z(bad[i]), &ref, &err) != LR_INVALID_ARGUMENT)
-            fail_msg("taken: %s", bad[i]);
-        assert_non_null(strstr(err.text, "org/name"));
-    }
-}
-
-static void a_name_with_a_zero_byte_is_refused_and_not_cut(void **state)
-{
-    static const char text[] = "a/b\0c", owner[] = "a\0c/b";
-    struct hub_policy policy = policy_of(NULL, NULL);
-    struct hub_reference ref;
-    struct lr_error err;
-    (void)state;
-    assert_int_equal(hub_reference_parse(&policy, lr_str(text, sizeof(text) - 1), &ref, &err),
-                     LR_INVALID_ARGUMENT);
-    assert_int_equal(hub_reference_parse(&policy, lr_str(owner, sizeof(owner) - 1), &ref, &err),
-                     LR_INVALID_ARGUMENT);
 }
 
 static void only_the_hubs_own_hosts_are_followed_by_default(void **state)
@@ -358,9 +274,6 @@ static void an_address_escapes_what_a_name_holds(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_repository_is_read_from_every_form_people_paste),
-        cmocka_unit_test(what_is_no_model_repository_is_refused),
-        cmocka_unit_test(a_name_with_a_zero_byte_is_refused_and_not_cut),
         cmocka_unit_test(only_the_hubs_own_hosts_are_followed_by_default),
         cmocka_unit_test(a_named_host_is_trusted_on_its_port_and_in_every_spelling),
         cmocka_unit_test(the_token_belongs_to_the_endpoints_origin),
