@@ -13,204 +13,24 @@
 import fs from 'node:fs';
 import path from 'node:path';
 import { makeClock } from '../support/clock.mjs';
+import { writeEchoModel } from '../support/echo_model.mjs';
 import { sleep, until } from '../support/scene.mjs';
-import { ASKS } from './asks.mjs';
-import { DEMO, DRAIN_TIMEOUT, ENGINE, HUB, MODELS, NODES, PARROT, POISON, STEP_TIMEOUT } from './fleet.mjs';
+import {
+  aNode,
+  aWorker,
+  excuse,
+  fillSlot,
+  hasPostgres,
+  killWorkers,
+  onNode,
+  onRegistry,
+  onRouter,
+  press,
+  workers,
+} from './faults_workers.mjs';
+import { DEMO, DRAIN_TIMEOUT, ENGINE, HUB, MODELS, NODES, PARROT } from './fleet.mjs';
 import { ask, exchange } from './http.mjs';
-import { fakeClock, isAlive, signal } from './members.mjs';
-
-const aNode = (r) => r.int(0, NODES - 1);
-const onNode = (p) => [`n${p.node}`];
-const onRouter = (p) => [`r${p.router}`, 'registry'];
-const onRegistry = () => ['registry'];
-const hasPostgres = (fleet) => fleet.postgres !== undefined;
-
-// A signal to the node's workers of a model; the result is which processes got it.
-function killWorkers(c, model, name = 'SIGKILL') {
-  const pids = c.node
-    .workers(model)
-    .map(({ pid }) => pid)
-    .filter((pid) => signal(pid, name));
-  if (pids.length === 0) c.judge.note(`${c.fault.name}: ${c.node.name} has no worker of ${model ?? 'any model'}`);
-  else c.isStruck = true;
-  return pids;
-}
-
-// A worker of the model: one is loaded where none is.
-async function aWorker(c, model) {
-  const found = c.node.workers(model);
-  if (found.length) return found[0].pid;
-  void c.fleet.order(c.node, model, 'load');
-  return until(`a worker of ${model} on ${c.node.name}`, () => c.node.workers(model)[0]?.pid, 5000).catch(
-    () => undefined,
-  );
-}
-
-// Requests of the model come to this node until the fault is over: whatever they get, the node
-// has to try.
-function press(c) {
-  let isOver = false;
-  c.atUndo.push(() => {
-    isOver = true;
-  });
-  void (async () => {
-    while (!isOver && !c.judge.isOver) {
-      void c.judge.unservedAtNode(c.node, c.p.model, 5000);
-      await sleep(200);
-    }
-  })();
-}
-
-const excuse = (c, kind) => c.atUndo.push(c.judge.open(kind, c.router.name));
-
-// A node asks what a model needs once after its start.  The process that it asks hangs here;
-// the result is its number.
-async function aHungProbe(c) {
-  await c.node.stop('SIGKILL');
-  fs.rmSync(c.node.struck, { force: true });
-  await c.node.start();
-  void c.fleet.order(c.node, PARROT, 'load', 30000);
-  // The process that hangs has made this file.
-  await until('a probe', () => fs.existsSync(c.node.struck), 8000).catch(() => fs.writeFileSync(c.node.struck, ''));
-  const pid = c.node.workers(PARROT, true)[0]?.pid;
-  if (pid === undefined) c.judge.note(`${c.node.name}: no probe of ${PARROT} came`);
-  else c.isStruck = true;
-  return pid;
-}
-
-async function hung(c, pid, what, limit) {
-  await until('the watchdog', () => !isAlive(pid), limit).catch(() => {
-    c.judge.broke('what hangs is killed by its node', `${what} ${pid} of ${c.node.name} is alive after ${limit} ms`);
-    signal(pid, 'SIGKILL');
-  });
-}
-
-const workers = [
-  {
-    name: 'worker-kill',
-    isRare: true,
-    does: 'kill -9 of a worker, up to three times',
-    watch: 'node',
-    touches: onNode,
-    plan: (r) => ({ node: aNode(r), model: r.pick(MODELS), times: r.int(1, 3), gap: r.int(50, 900) }),
-    async inject(c) {
-      for (let i = 0; i < c.p.times; i++) {
-        if (i) await sleep(c.p.gap);
-        await aWorker(c, c.p.model);
-        killWorkers(c, c.p.model);
-      }
-    },
-  },
-  {
-    name: 'worker-kill-everywhere',
-    does: 'kill -9 of the workers of a model on all nodes at once',
-    watch: 'fleet',
-    touches: () => ['*'],
-    plan: (r) => ({ model: r.pick(MODELS), times: r.int(1, 2), gap: r.int(300, 2500) }),
-    async inject(c) {
-      for (let i = 0; i < c.p.times; i++) {
-        if (i) await sleep(c.p.gap);
-        for (const node of c.fleet.nodes) killWorkers({ ...c, node }, c.p.model);
-      }
-    },
-  },
-  {
-    name: 'worker-freeze',
-    isRare: true,
-    does: 'SIGSTOP of a worker, then SIGCONT',
-    watch: 'node',
-    touches: onNode,
-    plan: (r) => ({ node: aNode(r), model: r.pick(MODELS), hold: r.int(300, 4000) }),
-    async inject(c) {
-      await aWorker(c, c.p.model);
-      c.state.pids = killWorkers(c, c.p.model, 'SIGSTOP');
-    },
-    undo(c) {
-      c.state.pids.forEach((pid) => signal(pid, 'SIGCONT'));
-    },
-  },
-  {
-    name: 'worker-hang',
-    isRare: true,
-    does: 'SIGSTOP of a worker until its node kills it',
-    watch: 'node',
-    touches: onNode,
-    plan: (r) => ({ node: aNode(r), model: r.pick([DEMO, PARROT]) }),
-    async inject(c) {
-      const pid = await aWorker(c, c.p.model);
-      if (pid === undefined || !signal(pid, 'SIGSTOP')) return;
-      c.isStruck = true;
-      void c.judge.unservedAtNode(c.node, c.p.model, 2 * STEP_TIMEOUT); // it has work for sure
-      await hung(c, pid, 'worker', 2 * STEP_TIMEOUT);
-    },
-  },
-  {
-    name: 'worker-load-kill',
-    isRare: true,
-    does: 'kill -9 of a worker, and twice while its model is loaded again',
-    watch: 'node',
-    touches: onNode,
-    plan: (r) => ({ node: aNode(r), model: PARROT, times: r.int(2, 3) }),
-    async inject(c) {
-      await aWorker(c, PARROT);
-      for (let i = 0; i < c.p.times; i++) {
-        const [pid] = killWorkers(c, PARROT);
-        void c.judge.unservedAtNode(c.node, PARROT, 10000); // nobody orders a load: a request has to be enough
-        await until('the next worker', () => c.node.workers(PARROT).some((w) => w.pid !== pid), 4000).catch(() =>
-          c.judge.note(`${c.node.name}: no next worker within 4 s`),
-        );
-      }
-      killWorkers(c, PARROT);
-    },
-  },
-  {
-    name: 'probe-kill',
-    isRare: true,
-    does: 'kill -9 of the process that asks what a model needs',
-    watch: 'node',
-    touches: onNode,
-    plan: (r) => ({ node: aNode(r), model: PARROT, hold: r.int(0, 500) }),
-    async inject(c) {
-      c.state.pid = await aHungProbe(c);
-    },
-    undo(c) {
-      if (c.state.pid) signal(c.state.pid, 'SIGKILL');
-    },
-  },
-  {
-    name: 'probe-hang',
-    isRare: true,
-    does: 'that process hangs until its node kills it',
-    watch: 'node',
-    touches: onNode,
-    plan: (r) => ({ node: aNode(r), model: PARROT }),
-    async inject(c) {
-      const pid = await aHungProbe(c);
-      if (pid) await hung(c, pid, 'probe', 2 * STEP_TIMEOUT);
-    },
-  },
-  {
-    name: 'poison',
-    does: 'a prompt that kills its worker',
-    watch: 'node',
-    touches: () => ['poison'],
-    plan: (r) => ({ node: aNode(r), model: PARROT, router: r.int(0, 1) }),
-    async inject(c) {
-      const one = { ...ASKS.find((a) => a.name === 'parrot short'), name: 'poison' };
-      const body = { model: PARROT, messages: [{ role: 'user', content: `a ${POISON} word` }] };
-      for (const end = Date.now() + c.judge.limits.bound; ; await sleep(500)) {
-        const got = await ask(`${c.router.url}${one.path}`, { body, key: c.fleet.key, ms: c.judge.limits.bound });
-        const doubt = got.status === 500 && c.judge.doubtStrikes(got.headers['x-request-id']);
-        if (got.status === 500 && !doubt) return;
-        if (![0, 429, 503].includes(got.status) || Date.now() > end)
-          return void c.judge.broke(
-            'a prompt that kills its worker twice gets 500',
-            `it got ${got.status}: ${doubt || ''} ${got.text.slice(0, 200)}`,
-          );
-      }
-    },
-  },
-];
+import { fakeClock } from './members.mjs';
 
 const nodes = [
   {
@@ -401,6 +221,68 @@ const nodes = [
     },
     undo(c) {
       fs.renameSync(...c.state.away.reverse());
+    },
+  },
+  {
+    name: 'other-weights',
+    isRare: true,
+    does: 'a node has other weights of a model than the others for a while; its worker dies when they come and go',
+    watch: 'node',
+    touches: (p) => [...onNode(p), 'weights'],
+    plan: (r) => ({ node: aNode(r), model: PARROT, hold: r.int(500, 3000) }),
+    async inject(c) {
+      c.atHeal.push(c.judge.open('other', PARROT));
+      const folder = path.join(c.node.models, PARROT);
+      const away = path.join(c.node.disk.dir, `own-${PARROT}`);
+      const { testing } = JSON.parse(fs.readFileSync(path.join(folder, 'config.json')));
+      const other = writeEchoModel(path.join(c.node.disk.dir, 'other', PARROT), 'faulty', { ...testing, shout: true });
+      c.state.back = () => {
+        fs.rmSync(folder, { recursive: true });
+        fs.renameSync(away, folder);
+      };
+      await aWorker(c, PARROT);
+      fs.renameSync(folder, away);
+      fs.renameSync(other, folder);
+      killWorkers(c, PARROT);
+      press(c);
+      const isTold = async () =>
+        (await ask(`${c.router.url}/v0/alerts`, { ms: 3000 })).json?.alerts.some(
+          (a) => a.kind === 'model_differs' && a.open,
+        );
+      await until('the alert', isTold, c.judge.limits.heal).catch(() =>
+        c.judge.broke('other weights under one name are an alert', `${c.node.name} has other weights of ${PARROT}`),
+      );
+    },
+    undo(c) {
+      c.state.back();
+      killWorkers(c, PARROT);
+    },
+  },
+  {
+    name: 'full-load-death',
+    does: 'every slot of a model is taken when a worker or a node dies',
+    watch: 'node',
+    touches: () => ['*'],
+    plan: (r) => ({ node: aNode(r), model: PARROT, hold: 300, isNode: r.int(0, 1) === 1 }),
+    async inject(c) {
+      for (const node of c.fleet.nodes) await aWorker({ ...c, node }, PARROT);
+      const slots = ((await c.fleet.nodesAt(c.router)) ?? [])
+        .map((n) => n.models.find((m) => m.id === PARROT)?.slots ?? 0)
+        .reduce((n, m) => n + m, 0);
+      let begun = 0;
+      c.state.streams = Array.from({ length: slots }, (_, i) =>
+        fillSlot(c, c.fleet.routers[i % c.fleet.routers.length], () => begun++),
+      );
+      await until('most of them run', () => begun >= slots / 2, c.judge.limits.bound).catch(() =>
+        c.judge.note(`${begun} of ${slots} streams had begun`),
+      );
+      c.isStruck = true;
+      if (c.p.isNode) await c.node.stop('SIGKILL');
+      else killWorkers(c, PARROT);
+    },
+    async undo(c) {
+      if (c.p.isNode) await c.node.start();
+      await Promise.all(c.state.streams);
     },
   },
   {
@@ -627,6 +509,8 @@ const routers = [
     async inject(c) {
       const done = c.judge.open('down', c.router.name);
       await c.router.stop('SIGTERM', 20000);
+      c.atHeal.push(c.judge.open('dated', DEMO)); // an hour may be another day
+      c.state.isRight = c.judge.open('clock');
       c.router.skew = c.p.skew;
       await c.router.start();
       done();
@@ -643,6 +527,7 @@ const routers = [
       await c.router.stop('SIGTERM', 20000);
       c.router.skew = undefined;
       await c.router.start();
+      c.state.isRight();
     },
   },
 ];

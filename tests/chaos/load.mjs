@@ -145,6 +145,7 @@ export class Load {
       if (
         !got.error &&
         !this.judge.isDated(one.model, from, to) &&
+        !this.judge.isOther(one.model, from, to) &&
         !this.rights(one, from, to).some((right) => got.isBeginning(JSON.parse(right)))
       )
         return void this.judge.broke(
@@ -171,6 +172,7 @@ export class Load {
     const { one, from, to } = told;
     if (status === 429 || status === 503) return this.#judgeRefusal(told, status, headers['retry-after'], text);
     if (status === 404) return this.#judgeGone(told, text);
+    if (status >= 400 && this.#isReplaced(told, text)) return this.#goAgain();
     if (status === 500) return this.#judgeStrike(told, headers['x-request-id'], text);
     if (status !== 200)
       return void this.judge.broke(
@@ -180,7 +182,8 @@ export class Load {
       );
     const got = isStream ? gather(one.path, text) : { essence: essence(one.path, JSON.parse(text)), isWhole: true };
     if (got.error) return this.#judgeStreamError(told, got.error, headers['x-request-id']);
-    const is = JSON.stringify(got.essence);
+    const isMixed = this.judge.isOther(one.model, from, to);
+    const is = JSON.stringify(isMixed ? eachInOneCase(got.essence) : got.essence);
     const rights = this.rights(one, from, to);
     if (!got.isWhole || (!rights.includes(is) && !this.judge.isDated(one.model, from, to)))
       return void this.judge.broke(
@@ -229,17 +232,31 @@ export class Load {
     return undefined;
   }
 
+  // The weights that began the answer are nowhere any more.
+  #isReplaced({ one, from, to }, text) {
+    return this.judge.isOther(one.model, from, to) && /files of model .* were replaced while it was made/.test(text);
+  }
+
+  #goAgain() {
+    this.counts.gone++;
+    return 300;
+  }
+
   // A stream that has begun can only say it within.
   #judgeStreamError(told, error, id) {
     const text = JSON.stringify(error);
     if (error.code === 'model_not_found') return this.#judgeGone(told, text);
-    if (this.judge.isGone(told.one.model, told.from, told.to)) {
-      this.counts.gone++;
-      return 300;
-    }
+    if (this.judge.isGone(told.one.model, told.from, told.to) || this.#isReplaced(told, text)) return this.#goAgain();
     return this.#judgeStrike(told, id, text);
   }
 }
+
+// Each choice is the answer of one model, and says it in capitals or not.  PARROT's undisturbed texts have none.
+const inOneCase = (text) => (text === text.toUpperCase() ? text.toLowerCase() : text);
+const eachInOneCase = (e) =>
+  e.choices
+    ? { ...e, choices: e.choices.map((c) => ({ ...c, text: inOneCase(c.text) })) }
+    : { ...e, items: e.items.map((i) => [...i.slice(0, 3), ...i.slice(3).map(inOneCase)]) };
 
 export const name = ({ one, manner, router }) => `"${one.name}" (${manner}, ${router.name})`;
 const tail = (text) => (text ?? '').slice(-300).trim();

@@ -57,7 +57,7 @@ export class Judge {
 
   // ---- what is excused, and when ----
 
-  // kind 'down': a router takes no connection; 'cut': and cuts those it has; 'gone': a model
+  // kind 'clock': a router's clock is wrong; 'other': a node has other weights of a model; 'down': a router takes no connection; 'cut': and cuts those it has; 'gone': a model
   // is deleted; 'dated': a router's clock says another day, which prompts of a model name; 'storm': faults are under way or healing.  The result ends it.
   open(kind, subject) {
     const window = { kind, subject, from: Date.now(), until: Infinity };
@@ -77,9 +77,14 @@ export class Judge {
   isGone(model, from, to) {
     return this.#within(['gone'], model, from, to);
   }
-  // Then its answer is another one, and only has to be whole.
+  // Then its answer is another one, and only has to be whole.  Midnight does the same: the storm goes on.
   isDated(model, from, to) {
-    return this.#within(['dated'], model, from, to);
+    const isLater = model === DEMO && new Date(to).getUTCDate() !== new Date(this.begun).getUTCDate();
+    return isLater || this.#within(['dated'], model, from, to);
+  }
+  // Then each choice of its answer is one of two, whole.
+  isOther(model, from, to) {
+    return this.#within(['other'], model, from, to);
   }
   isStormy(from, to) {
     return this.#within(['storm'], undefined, from, to);
@@ -135,7 +140,9 @@ export class Judge {
       this.fleet.routers.map(async (router) => {
         const [nodes, alerts] = [await this.fleet.nodesAt(router), await ask(`${router.url}/v0/alerts`, { ms: 3000 })];
         if (!nodes || !alerts.json) return [`${router.name} does not answer`];
-        return alertsOpen(alerts.json.alerts, nodes).map((text) => `${router.name}: ${text}`);
+        return alertsOpen(alerts.json.alerts, nodes, this.#within(['clock'], undefined, Date.now(), Date.now())).map(
+          (text) => `${router.name}: ${text}`,
+        );
       }),
     );
     return all.flat();
@@ -153,6 +160,7 @@ export class Judge {
     const answer = await ask(`${where}${one.path}`, { body: one.body, ms: this.limits.bound, ...options });
     if (answer.status !== 200) return `${name} answers ${model} with ${answer.status} ${answer.text.slice(0, 200)}`;
     const is = JSON.stringify(essence(one.path, answer.json));
+    if (this.isDated(model, Date.now(), Date.now())) return undefined;
     return is === this.#right(one) ? undefined : `${name} answers ${model} with ${is}, not ${this.#right(one)}`;
   }
 
@@ -309,9 +317,10 @@ function nodesIll(nodes, since) {
 }
 
 // An alert about memory may be true: the machine is others', too.  One key has spent its budget (books.mjs).
-function alertsOpen(alerts, nodes) {
+function alertsOpen(alerts, nodes, isClockWrong) {
   const isTrue = (a) =>
     a.kind === 'budget_spent' ||
+    (a.kind === 'clock_differs' && isClockWrong) ||
     (a.kind === 'memory_alert' && nodes.some((n) => n.id === a.node && n.memory.some((m) => m.used >= 0.85 * m.total)));
   return alerts
     .filter((a) => a.open && !isTrue(a))
