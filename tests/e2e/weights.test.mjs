@@ -6,7 +6,7 @@ import path from 'node:path';
 import { test } from 'node:test';
 import { writeEchoModel } from '../support/echo_model.mjs';
 import { killWorkers } from '../support/workers.mjs';
-import { addNode, fleet, idOf, makeGated, metric } from './fleet.mjs';
+import { addNode, fleet, idOf, makeGated, makeKey, metric } from './fleet.mjs';
 import { call, nodes, online, say, stream, tempDir, until } from './support.mjs';
 
 const TEXT = 'the quick brown fox jumps over the lazy dog';
@@ -27,10 +27,11 @@ function replace(folder, by) {
 }
 
 // Answers that stand still after their first tokens.
-async function begun(router, id, count) {
+async function begun(router, id, count, { key } = {}) {
   const ready = new Set();
+  const onChunk = (i) => (o) => o.text.length === FIRST && ready.add(i);
   const running = Array.from({ length: count }, (_, i) =>
-    stream(router.url, { model: id, ...say(TEXT) }, { onChunk: (o) => o.text.length === FIRST && ready.add(i) }),
+    stream(router.url, { model: id, ...say(TEXT) }, { key, onChunk: onChunk(i) }),
   );
   await until('all have their first tokens', () => ready.size === count);
   return running;
@@ -40,7 +41,7 @@ test('a folder is replaced under a running model, and its worker dies: begun ans
   const gated = makeGated('swapped');
   const { router, all } = await fleet(1, gated.model);
   gated.open(FIRST);
-  const running = await begun(router, 'swapped', 3);
+  const running = await begun(router, 'swapped', 3, await makeKey(router)); // an api key is told as much
   replace(gated.model, makeOther(gated));
   await killWorkers(all[0]);
   gated.open(1000);

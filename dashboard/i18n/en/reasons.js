@@ -48,6 +48,8 @@ export default {
   told_unavailable: 'the model cannot be served at the moment; the reason is in the log under {id}',
   told_timeout: 'the model did not answer in time; the reason is in the log under {id}',
   told_failed: 'the model could not answer this request; the reason is in the log under {id}',
+  replaced:
+    'the answer cannot be continued: the files of {model} were replaced while it was made (fingerprint {weights}); send the request again',
   node_cloned:
     'two processes use the identity of node {node}: the one at {url} serves, one at {other} (from {from}) is refused',
   wrong_program: "another program answers there: it does not know the node's secret",

@@ -82,6 +82,9 @@ static const struct {
     {"told_failed",
      "the model could not answer this request; operators find the reason in the log "
      "under {id}"},
+    {"replaced", "the answer cannot be continued: the files of model \"{model}\" were replaced "
+                 "while it was made, and no node has those it was begun with (fingerprint "
+                 "{weights}): send the request again"},
     {"node_cloned",
      "two processes use the identity of node {node}: the one at {url} serves, one "
      "at {other} (from {from}) is refused"},

@@ -5,6 +5,7 @@
 
 #include "base/list.h"
 #include "base/log.h"
+#include "router/fleet/reasons.h"
 #include "router/relay/admission.h"
 #include "router/relay/progress.h"
 #include "router/relay/traced.h"
@@ -194,14 +195,17 @@ static void fail(void *owner, const struct lr_error *err, struct lr_str bytes)
 }
 
 /* The text of an internal error names folders, nodes and addresses, which are for operators.
- * Other clients get the id under which the log has the error. */
+ * Other clients get the id under which the log has the error, but for what they can act on. */
 static void tell(void *owner, struct lr_error *err)
 {
     const struct router_access *access = ((struct router_call *)owner)->access;
     struct lr_log_ctx log = {.request_id = access->request_id};
+    struct lr_str model;
     if (access->caller.role == ROUTER_ADMIN || lr_code_http(err->code) < 500)
         return;
     lr_log_warn(&log, "request.failed reason=%s", err->text);
+    if (router_reason_find(lr_str_z(err->text), "replaced", "model", &model))
+        return;
     (void)lr_fail(err, err->code, "%s; operators find the reason in the log under %s",
                   err->code == LR_UNAVAILABLE
                       ? "the model cannot be served at the moment: try again later"
