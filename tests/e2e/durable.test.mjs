@@ -6,6 +6,7 @@ import fs from 'node:fs';
 import path from 'node:path';
 import { after, before, test } from 'node:test';
 import { startHub } from '../support/hub.mjs';
+import { DEBUG_BIN } from '../support/program.mjs';
 import {
   BIN,
   call,
@@ -14,7 +15,6 @@ import {
   makeEcho,
   online,
   register,
-  ROOT,
   say,
   sleep,
   startNode,
@@ -23,7 +23,6 @@ import {
   until,
 } from './support.mjs';
 
-const DEBUG = process.env.LLM_ROUTER_DEBUG_BIN ?? path.join(ROOT, 'build/debug/bin/llm-router');
 const left = [];
 let hub;
 
@@ -43,7 +42,7 @@ const tiny = {
 
 function start(dir, failpoint) {
   return launch(['router', '--listen', '127.0.0.1:0', '--data-dir', dir, '--hub-host', hub.storage], {
-    bin: DEBUG,
+    bin: DEBUG_BIN,
     match: /listening on (http:\/\/\S+)/,
     env: { HF_ENDPOINT: hub.url, HF_HOME: dir, ...(failpoint ? { LR_FAILPOINT: failpoint } : {}) },
   });

@@ -2,6 +2,7 @@
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
 import { startPostgres } from '../support/postgres.mjs';
+import { DEBUG_BIN } from '../support/program.mjs';
 import { metric } from './fleet.mjs';
 import {
   call,
@@ -27,7 +28,8 @@ before(async () => {
   model = makeEcho('shared');
   const args = ['--database', database.url, '--allow-cpu-nodes', '--database-timeout', `${TIMEOUT_MS}ms`];
   first = await startRouter({ args });
-  second = await startRouter({ args });
+  // Its sanitizer sees what is used after it was freed, and each second it looks at whose client hears nothing.
+  second = await startRouter({ args: [...args, '--keep-alive', '500ms'], bin: DEBUG_BIN });
   left.push(first, second);
   for (let i = 0; i < 3; i++)
     left.push(await startNode(i < 2 ? first : second, { name: `n${i}`, args: ['--model', model] }));
@@ -201,7 +203,7 @@ test('the database goes away and comes back: both serve all the while, and no us
   );
 });
 
-test('the database freezes: both serve, a change gets 503 in time that names the setting, and rows that waited in memory are written afterwards', async () => {
+test('the database freezes: both serve, an answer that waits to be stored outlives its request, a change gets 503 in time that names the setting, and rows that waited in memory are written afterwards', async () => {
   const key = (await call(`${first.url}/v0/keys`, { body: { name: 'frozen' } })).json;
   await until(
     'the key is known',
@@ -211,12 +213,25 @@ test('the database freezes: both serve, a change gets 503 in time that names the
   database.freeze();
   try {
     const watch = stopwatch();
+    // Clients leave while the database has what their calls wait for: an earlier answer, or room for theirs.
+    const leaves = (more) =>
+      assert.rejects(
+        fetch(`${second.url}/v1/responses`, {
+          method: 'POST',
+          headers: { 'content-type': 'application/json' },
+          body: JSON.stringify({ model: 'shared', input: 'x', ...more }),
+          signal: AbortSignal.timeout(300),
+        }).then((answer) => answer.text()),
+        { name: 'TimeoutError' },
+      );
+    const left = [{}, { stream: true }, { previous_response_id: 'resp_1' }].map(leaves);
     const refused = Promise.all(
       [first, second, first, second].map((r) => call(`${r.url}/v0/keys`, { body: { name: 'not now' } })),
     );
     for (const r of [first, second, first])
       assert.equal((await stream(r.url, { model: 'shared', ...say('x') }, { key: key.key })).text, 'x');
     assert.equal((await respond(second)).json.store, false);
+    await Promise.all(left);
     for (const answer of await refused) {
       assert.equal(answer.status, 503);
       assert.ok(Number(answer.headers.get('retry-after')) >= 1);
