@@ -35,6 +35,7 @@ const ALONE = {
 const LONG_ONLY = {
   agents: 'its clients are 900 MB of packages (tests/clients)',
   dashboard_matrix: 'the other dashboard tests look at each page in one theme and one width',
+  old_release: 'it builds the release before from the history',
   package_root: 'the package is installed in a bare Debian, which takes minutes',
   package_upgrade: 'two packages are built',
   package_users: 'two packages are built',

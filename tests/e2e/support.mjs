@@ -68,7 +68,7 @@ export async function startRouter({ args = [], dir = tempDir('router'), env = {}
 
 export async function startNode(
   router,
-  { args = [], dir = tempDir('node'), token, name = 'n', port = 0, env = {} } = {},
+  { args = [], dir = tempDir('node'), token, name = 'n', port = 0, env = {}, bin } = {},
 ) {
   token ??= await makeToken(router);
   const node = await launch(
@@ -87,7 +87,7 @@ export async function startNode(
       name,
       ...args,
     ],
-    { match: /listening on port (\d+)/, env: { LLM_ROUTER_TOKEN: token, ...env } },
+    { match: /listening on port (\d+)/, env: { LLM_ROUTER_TOKEN: token, ...env }, bin },
   );
   node.dir = dir;
   node.name = name;
