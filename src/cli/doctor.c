@@ -271,7 +271,9 @@ static void check_sandbox(struct cli_checks *c)
     cli_check(c, said[0] == '\0', text, said);
     if (lr_sandbox_opened(&facts, said)[0] != '\0')
         cli_note(said);
-    cli_note(lr_sandbox_thin(&facts, said)[0] != '\0' ? said : lr_sandbox_older(said));
+    if (lr_sandbox_thin(&facts, said)[0] != '\0')
+        cli_note(said);
+    cli_note(lr_sandbox_older(said));
 }
 
 /* ---- what this machine is ---- */

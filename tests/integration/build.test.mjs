@@ -21,6 +21,31 @@ const filesBelow = (dir) =>
     .filter((name) => fs.statSync(path.join(dir, name)).isFile())
     .sort();
 
+it('an npm package runs no script of its own when it is installed, unless its folder is meant to', () => {
+  for (const [words, runs] of [
+    [[], false],
+    [['scripts'], true],
+  ]) {
+    const dir = tempDir('npm');
+    const at = (name) => path.join(dir, name);
+    fs.mkdirSync(at('dep'));
+    const scripts = { install: `touch ${at('ran')}`, postinstall: `touch ${at('ran')}` };
+    fs.writeFileSync(at('dep/package.json'), JSON.stringify({ name: 'dep', version: '1.0.0', scripts }));
+    fs.writeFileSync(at('package.json'), JSON.stringify({ name: 'all', dependencies: { dep: 'file:dep' }, scripts }));
+    execFileSync('npm', ['install', '--package-lock-only', '--ignore-scripts', '--offline'], {
+      cwd: dir,
+      stdio: 'pipe',
+    });
+    const said = execFileSync(path.join(SOURCE, 'tools/npm-packages'), [dir, ...words], { encoding: 'utf8' });
+    assert.match(said, /installing the npm packages/);
+    assert.equal(fs.existsSync(at('node_modules/dep/package.json')), true);
+    assert.equal(fs.existsSync(at('ran')), runs);
+  }
+  const setup = fs.readFileSync(path.join(SOURCE, 'tools/setup'), 'utf8');
+  assert.deepEqual(setup.match(/^.*npm-packages.* scripts\b.*$/gm)?.length, 1, 'one folder is meant to');
+  assert.doesNotMatch(setup, /npm (ci|install)/);
+});
+
 describe('make run', () => {
   it('says which engines the build has, and how to get the one for GGUF where it is missing', () => {
     assert.match(

@@ -269,10 +269,13 @@ describe('the Containerfile', () => {
     .split('\n')
     .filter((line) => line && !line.startsWith('#'));
   const stages = [];
+  const args = {}; // of the bases, with their defaults
   for (const line of lines) {
     const from = line.match(/^FROM (\S+)(?: AS (\w+))?$/);
-    if (from) stages.push({ image: from[1], name: from[2], lines: [] });
-    else stages.at(-1).lines.push(line);
+    if (from)
+      stages.push({ image: from[1].replace(/^\$\{(\w+)\}$/, (_, name) => args[name]), name: from[2], lines: [] });
+    else if (stages.length > 0) stages.at(-1).lines.push(line);
+    else for (const [, name, value] of line.matchAll(/(\w+)=(\S+)/g)) args[name] = value;
   }
   const last = stages.at(-1);
   const word = (name) =>
@@ -284,6 +287,17 @@ describe('the Containerfile', () => {
     assert.deepEqual(word('USER'), ['65532:65532']);
     assert.deepEqual(JSON.parse(word('ENTRYPOINT')[0]), ['/usr/bin/llm-router']);
     assert.deepEqual(JSON.parse(word('VOLUME')[0]), ['/var/lib/llm-router']);
+  });
+
+  it('names each base by an argument, so that a build can pin it by digest', () => {
+    assert.deepEqual(Object.keys(args), ['DEBIAN', 'DEBIAN_SLIM']);
+    for (const name of Object.keys(args)) {
+      assert.ok(
+        lines.some((line) => line.startsWith(`FROM \${${name}} AS `)),
+        name,
+      );
+      assert.ok(read('docs/containers.md').includes(`--build-arg ${name}=debian@sha256:`), name);
+    }
   });
 
   it('copies from stages that exist, and calls scripts and targets that exist', () => {
