@@ -20,6 +20,7 @@ extern const struct cli_command cli_command_memory;
 extern const struct cli_command cli_command_node;
 extern const struct cli_command cli_command_router;
 extern const struct cli_command cli_command_up;
+extern const struct cli_command cli_command_restore;
 extern const struct cli_command cli_command_run;
 extern const struct cli_command cli_command_chat;
 extern const struct cli_command cli_command_list;

@@ -31,6 +31,7 @@ static const struct cli_command *const rows[] = {
     &cli_command_doctor,
     &cli_command_memory,
     &cli_command_backup,
+    &cli_command_restore,
     &cli_command_update,
     &cli_command_bench,
     &cli_command_debug,

@@ -238,6 +238,55 @@ test('a backup is made while the router runs, readable by its owner alone, and a
   assert.ok(!fs.existsSync(`${file}2`));
 });
 
+test('restore puts a backup in the place of the database, keeps the one before, and is refused while a router runs', async () => {
+  const router = await startRouter({ args: ['--require-key'] });
+  left.push(router);
+  const make = async (name) =>
+    (await call(`${router.url}/v0/keys`, { key: router.adminKey, body: { name, role: 'api' } })).json.key;
+  const file = path.join(tempDir('backup'), 'copy.db');
+  const run = (...words) =>
+    spawnSync(BIN, [...words, '--data-dir', router.dir], {
+      encoding: 'utf8',
+      env: { ...process.env, HOME: tempDir('home') },
+    });
+  const before = await make('before');
+  assert.equal(run('backup', file).status, 0);
+  const after = await make('after');
+  const running = run('restore', file);
+  assert.equal(running.status, 1);
+  assert.match(running.stderr, /stop the router first/);
+  assert.match(run('restore', '--check', file).stdout, /2 keys, 0 models; it can be restored/);
+  await router.stop();
+  const database = path.join(router.dir, 'router.db');
+  const sum = () => fs.readFileSync(database).toString('base64');
+  const was = sum();
+
+  // A damaged copy changes nothing.
+  const bad = `${file}.bad`;
+  const bytes = fs.readFileSync(file);
+  bytes.fill(0x55, 4096, 4096 * 3);
+  fs.writeFileSync(bad, bytes);
+  const damaged = run('restore', bad);
+  assert.equal(damaged.status, 1, damaged.stdout);
+  assert.match(damaged.stderr, /damaged|malformed/);
+  assert.equal(sum(), was);
+  assert.match(run('restore', `${file}.none`).stderr, /cannot open .*none/);
+
+  const done = run('restore', file);
+  assert.equal(done.status, 0, done.stderr);
+  assert.match(done.stdout, /the database before is .*router\.db\.before-1/);
+  assert.equal(fs.readFileSync(`${database}.before-1`).toString('base64'), was);
+  assert.equal((fs.statSync(database).mode & 0o777).toString(8), '600');
+  assert.deepEqual(
+    fs.readdirSync(router.dir).filter((name) => /restoring|router\.db-/.test(name)),
+    [],
+  );
+  const restored = await startRouter({ dir: router.dir, args: ['--require-key'] });
+  left.push(restored);
+  assert.equal((await call(`${restored.url}/v1/models`, { key: before })).status, 200);
+  assert.equal((await call(`${restored.url}/v1/models`, { key: after })).status, 401);
+});
+
 test('a backup of a database that cannot be read blames the database, not the copy', () => {
   const copy = path.join(tempDir('backup'), 'copy.db');
   const broken = tempDir('broken');

@@ -50,7 +50,10 @@ bool lr_unlink(const char *path);
 bool lr_rename(const char *from, const char *to); /* replaces `to` */
 bool lr_link(const char *from, const char *to);   /* a second name of the same file */
 bool lr_mkdir(const char *path);                  /* permissions 0700 */
-bool lr_rmdir(const char *path);                  /* an empty folder */
+/* The file gets the owner and group of `like`; true where it has them already, and on Windows.
+ */
+bool lr_own_like(const char *path, const char *like);
+bool lr_rmdir(const char *path); /* an empty folder */
 bool lr_can_read(const char *path);
 bool lr_can_write(const char *path);
 

@@ -1,10 +1,12 @@
-/* base/os/posix/owner.c - who may write a file: by owner, group and mode. */
+/* base/os/posix/owner.c - owners of files, and who may write a file. */
 #include <grp.h>
 #include <pwd.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "base/file.h"
+#include "base/os/file.h"
 
 /* True for a group whose only member is this user, which many systems create for each user.
  * Files are often writable by such a group.  Root's group is never private in this sense. */
@@ -19,6 +21,15 @@ static bool is_private_group(gid_t group)
         return false;
     return me->pw_gid == group && strcmp(me->pw_name, found->gr_name) == 0 &&
            found->gr_mem[0] == NULL;
+}
+
+bool lr_own_like(const char *path, const char *like)
+{
+    struct lr_stat is, wanted;
+    if (!lr_stat(path, &is) || !lr_stat(like, &wanted))
+        return false;
+    return (is.owner == wanted.owner && is.group == wanted.group) ||
+           chown(path, wanted.owner, wanted.group) == 0;
 }
 
 lr_code lr_file_check_owner(const char *path, bool is_parent, struct lr_error *err)
