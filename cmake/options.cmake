@@ -4,6 +4,7 @@ option(LR_WERROR "Warnings are errors (CI)" OFF)
 option(LR_FUZZ "Build libFuzzer programs instead of corpus replays (clang)" OFF)
 option(LR_STATIC_DEPS "Link third-party libraries statically (preset portable)" OFF)
 option(LR_FAILPOINTS "Compile named failpoints in (tests that stop a process at a stage)" OFF)
+option(LR_TRACE "The program notes which functions it enters (tools/walk)" OFF)
 option(LR_CUDA "Build the CUDA backend where nvcc is found" ON)
 option(LR_VULKAN "Build the Vulkan backend where glslc is found" ON)
 # Elsewhere only a test uses it, with a stand-in for Metal.

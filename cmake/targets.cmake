@@ -64,6 +64,10 @@ function(lr_executable name library)
     add_executable(${name} $<TARGET_OBJECTS:${library}>)
     target_link_libraries(${name} PRIVATE ${library})
     set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/bin)
+    if(LR_TRACE) # engines find its functions in the program
+        target_sources(${name} PRIVATE ${PROJECT_SOURCE_DIR}/tests/walk/trace.c)
+        target_link_options(${name} PRIVATE -Wl,--export-dynamic-symbol=__cyg_profile_func_enter)
+    endif()
 endfunction()
 
 # lr_hide_libraries(<engine>): it exports its entry, and nothing of the libraries that are linked into it.

@@ -39,6 +39,7 @@ const LONG_ONLY = {
   package_root: 'the package is installed in a bare Debian, which takes minutes',
   package_upgrade: 'two packages are built',
   package_users: 'two packages are built',
+  walk: 'the program is built once more, with notes of each function',
 };
 
 // Files that take longest, so that none of them is begun last.

@@ -180,8 +180,8 @@ static inline uint64_t serving_plan_bytes(const struct serving_plan *plan, uint3
     return kind < plan->kind_count ? plan->kinds[kind].page_bytes : 0;
 }
 
-/* Snapshots beside so many bytes of KV pages: they take at most a quarter of the KV memory.  A
- * model without pages (kv_bytes 0) has `sequences` * 4. */
+/* Snapshots beside this number of bytes of KV pages: they take at most a quarter of the KV
+ * memory.  A model without pages (kv_bytes 0) has `sequences` * 4. */
 static inline uint32_t serving_snapshots(uint64_t kv_bytes, uint64_t state_bytes,
                                          uint32_t sequences)
 {
@@ -259,7 +259,7 @@ struct serving_backend_api {
     lr_code (*forward)(struct serving_backend *backend, const struct serving_batch *batch,
                        struct lr_error *err);
 
-    /* So many pages of a kind, its least to its most; or so many snapshots, 0 to
+    /* A number of pages of a kind, its least to its most; or of snapshots, 0 to
      * most_snapshots.  New pages hold no NaN.  OUT_OF_VRAM or OUT_OF_RAM: nothing has changed.
      * Any other failure: the model is dead. */
     lr_code (*resize)(struct serving_backend *backend, uint32_t kind, uint32_t pages,

@@ -61,8 +61,8 @@ struct serving_pace {
 void serving_pace_init(struct serving_pace *p, uint32_t least, uint32_t most,
                        uint32_t target_gap_ms, uint32_t depth_unit);
 
-/* Steps without streams begin with a chunk of so many tokens, for a device that is known to
- * compute it in a moment.  Otherwise every chunk begins with the least and doubles. */
+/* Steps without streams begin with a chunk of this number of tokens, for a device that is known
+ * to compute it in a moment.  Otherwise every chunk begins with the least and doubles. */
 void serving_pace_begin(struct serving_pace *p, uint32_t tokens);
 
 /* Work of `tokens` tokens that begin at `depth`, in tokens at depth 0 times depth_unit. */
@@ -71,8 +71,8 @@ uint64_t serving_pace_work(const struct serving_pace *p, uint32_t depth, uint32_
 enum serving_pace_kind serving_pace_kind(const struct serving_pace *p,
                                          const struct serving_crowd *crowd);
 
-/* A step of this kind computed so much work in this time.  is_full: prompt tokens were left
- * behind. */
+/* A step of this kind computed this amount of work in this time.  is_full: prompt tokens were
+ * left behind. */
 void serving_pace_measured(struct serving_pace *p, enum serving_pace_kind kind, uint64_t work,
                            bool is_full, uint64_t step_ns);
 

@@ -45,7 +45,7 @@ struct engine_sequence {
     uint32_t *stop_ids;          /* owned */
     size_t stop_id_count;
     uint32_t *mask;  /* owned; NULL: not constrained */
-    uint32_t masked; /* the mask is for the token that follows so many ids; 0: for none */
+    uint32_t masked; /* the mask is for the token after this number of ids; 0: for none */
     bool ignore_stop;
     uint64_t cache_scope; /* sequences with the same number share cached prefixes; even; 0: no
                              sharing */

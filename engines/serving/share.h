@@ -22,7 +22,7 @@
 struct serving_claim {
     struct engine_sequence *seq; /* borrowed */
     uint64_t work;               /* left, see serving_pace_work() */
-    uint32_t end;                /* at most so many ids are computed after the step */
+    uint32_t end;                /* the most ids that are computed after the step */
 };
 
 /* The prompt tokens of the step. */

@@ -5,7 +5,7 @@
 
 /* ---- places ---- */
 
-/* The last end of a page that a prompt of so many ids can continue from. */
+/* The last end of a page that a prompt with this number of ids can continue from. */
 static uint32_t last_end(const struct serving_cache *c, uint32_t ids)
 {
     return ids == 0 ? 0 : (ids - 1) / c->page_tokens * c->page_tokens;

@@ -52,11 +52,12 @@ struct testing_options {
     uint64_t load_ms;        /* in steps of 10 ms, each reported as progress */
     uint64_t load_silent_ms; /* in one piece, without progress */
     uint64_t step_ms;
-    uint64_t prefill_ms;   /* per chunk, beside step_ms */
-    uint64_t after_tokens; /* a fault of a step happens once a request has so many tokens */
-    bool on_device;        /* the stated need is device memory */
-    bool invalid_utf8;     /* 0xFF before every byte */
-    bool say_time;         /* each token is its creation time, monotonic, in ns */
+    uint64_t prefill_ms; /* per chunk, beside step_ms */
+    uint64_t
+        after_tokens;  /* a fault of a step happens once a request has this number of tokens */
+    bool on_device;    /* the stated need is device memory */
+    bool invalid_utf8; /* 0xFF before every byte */
+    bool say_time;     /* each token is its creation time, monotonic, in ns */
     bool spread; /* sequences get their tokens one by one over step_ms instead of all at once */
     bool say_prompt;  /* the answer is the prompt's text, its bytes in hexadecimal digits */
     bool say_version; /* the answer is the library's version */
@@ -68,7 +69,7 @@ struct testing_options {
     enum testing_stage fail;
     char poison[64]; /* a prompt with this text crashes a step: the first, or with poison_after
                       */
-    uint64_t poison_after; /* the step after so many tokens */
+    uint64_t poison_after; /* the step after this number of tokens */
     uint64_t ram_bytes;    /* of host memory, beside those of a device */
     char gate[512];        /* token i is sent once this file holds more than i bytes */
     char refuses[64];      /* a device on which nothing runs: UNSUPPORTED */

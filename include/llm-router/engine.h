@@ -167,7 +167,7 @@ struct lr_engine_request {
     int32_t priority;        /* larger first; 0 is ordinary */
     const struct lr_segment *document; /* RERANK: the text to be scored */
     size_t document_count;             /* segments of it */
-    uint32_t dimensions; /* EMBED: so many leading values, scaled to length 1 again; 0: all.
+    uint32_t dimensions; /* EMBED: number of leading values, scaled to length 1 again; 0: all.
                           * INVALID_ARGUMENT beyond need->dimensions */
     uint32_t reserved;
 };

@@ -132,7 +132,7 @@ void lr_settings_reference(const struct lr_setting_table *table, struct lr_buf *
 /* "LLM_ROUTER_MAX_BODY_BYTES" for "max-body-bytes"; out has room for 64 bytes. */
 void lr_setting_env_name(const char *name, char out[64]);
 
-/* The units of SIZE and DURATION, for others that parse such text. */
+/* Sizes and durations with units, for others that parse these texts. */
 bool lr_parse_size(struct lr_str text, uint64_t *bytes);
 bool lr_parse_duration(struct lr_str text, uint64_t *ms);
 void lr_format_size(uint64_t bytes, char out[32]); /* "12.8 GiB", "512 B" */

@@ -14,8 +14,8 @@ struct chat_error {
     const char *code; /* static text such as "invalid_type"; NULL: derived from error.code */
 };
 
-/* The code that clients check for, to use another model or to shorten a conversation, and the
- * field of such an error; NULL for any other error. */
+/* The code that clients check for, to use another model or to shorten a conversation, with the
+ * field that the error is about; NULL for any other error. */
 const char *chat_error_word(const struct chat_codec *codec, const struct lr_error *error,
                             const char **param);
 

@@ -30,7 +30,7 @@ enum {
 
 enum {
     CHAT_STOP_MAX = 16,        /* stop strings of one request */
-    CHAT_STOP_BYTES_MAX = 512, /* of one stop string; a stream may hold back so many bytes */
+    CHAT_STOP_BYTES_MAX = 512, /* of one stop string; the most bytes that a stream holds back */
     CHAT_CHOICES_MAX = 128,    /* prompts x n */
     CHAT_TOP_LOGPROBS_MAX = 20,
     CHAT_IGNORED_MAX = 512,          /* bytes of the list of ignored fields */

@@ -109,7 +109,7 @@ void chat_choice_delta(void *ctx, const struct chat_delta *delta);
 enum { CHAT_CALL_ID_LEN = 29, CHAT_MODEL_ID_MIN = 9, CHAT_MODEL_ID_MAX = 128 };
 struct lr_str chat_call_id(const struct chat_choice *c, uint32_t tool,
                            char room[CHAT_CALL_ID_LEN]);
-/* Letters of the n-th such id of an answer. */
+/* Letters of an id that this server makes for an item of an answer. */
 enum { CHAT_ID_LETTERS = 24 };
 void chat_id_letters(const struct chat_response *r, uint32_t n, char out[CHAT_ID_LETTERS]);
 

@@ -109,7 +109,7 @@ struct chat_turn {
     uint32_t started, over;   /* of the generations */
     struct lr_segment query;  /* of a reranking; borrowed from the request */
     struct lr_str constraint; /* of the output, in the arena; empty: none */
-    uint32_t since;           /* the protocol whose nodes know such constraints (wire/link.h) */
+    uint32_t since; /* the first protocol whose nodes know this constraint (wire/link.h) */
     uint64_t seed;
     enum grammar_format format;          /* of the dialect, from READY on */
     uint32_t repairs[CHAT_REPAIR_COUNT]; /* of what the model wrote, once it has ENDED */

@@ -2,7 +2,7 @@
  * that a client gets, and what a chat template shows about its model.
  *
  * With --batch each line of stdin is a JSON object with an answer and what it answers; the
- * texts that it names as control tokens are given to the reader as such tokens. */
+ * texts that it names as control tokens are given to the reader as control tokens. */
 #include <stdio.h>
 
 #include "base/file.h"

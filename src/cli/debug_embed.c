@@ -98,7 +98,7 @@ static const struct lr_setting flags[] = {
      .type = LR_SETTING_INT,
      .fallback = "0",
      .max = 1 << 20,
-     .help = "so many leading values, scaled to length 1 again; 0: all"},
+     .help = "number of leading values to print, scaled to length 1 again; 0: all"},
 };
 
 const struct cli_command cli_debug_embed = {

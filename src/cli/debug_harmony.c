@@ -12,7 +12,7 @@
 
 enum { INPUT_MAX = 64 << 20, TREE_MAX = 1 << 30, OUTPUT_MAX = 1 << 30 };
 
-/* A request that such an answer could belong to. */
+/* A request whose answer the text could be. */
 #define REQUEST(stream)                                                                        \
     "{\"model\":\"harmony\",\"messages\":[{\"role\":\"user\",\"content\":\"\"}],"              \
     "\"stream\":" stream "}"

@@ -9,7 +9,7 @@
 #include "base/settings.h"
 #include "llm-router/engine.h"
 
-/* Settings of every such tool. */
+/* Settings of every tool that opens an engine. */
 #define CLI_ENGINE_FLAGS                                                                       \
     {.name = "model", .type = LR_SETTING_PATH, .value = "DIR", .help = "folder of the model"}, \
         {.name = "device",                                                                     \

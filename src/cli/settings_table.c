@@ -230,7 +230,7 @@ static const struct lr_setting rows[] = {
     {.name = "prefill-chunk", .type = LR_SETTING_INT, .fallback = "0", .max = 1048576, .commands = "up node",
      .help = "prompt tokens that are computed in one step, whatever the target-gap; 0: the engine chooses"},
     {.name = "target-gap", .type = LR_SETTING_DURATION, .fallback = "25ms", .min = 1, .max = 60000, .commands = "up node",
-     .help = "time between two tokens of a running answer that new prompts should leave it: a step takes only so many prompt tokens (gpt-oss)"},
+     .help = "time between two tokens of a running answer that new prompts should leave it: a step takes fewer prompt tokens for it (gpt-oss)"},
     {.name = "engine-threads", .type = LR_SETTING_INT, .fallback = "0", .max = 1024, .commands = "up node",
      .help = "CPU threads of an engine; 0: the engine chooses"},
 };

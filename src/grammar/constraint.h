@@ -14,7 +14,7 @@
  *   one_call  the answer ends after a call (Harmony's always does)
  *   thought   {"begin":"<think>","end":"</think>","opened":true}: reasoning may come first;
  * what is constrained begins after its end.  opened: the prompt has its
- *           beginning; "budget": so many tokens of reasoning, then its end
+ *           beginning; "budget": the most tokens of reasoning, then its end
  */
 #ifndef GRAMMAR_CONSTRAINT_H
 #define GRAMMAR_CONSTRAINT_H

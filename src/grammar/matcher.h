@@ -213,7 +213,7 @@ struct span grammar_matcher_after(struct grammar_matcher *m, uint32_t first, uin
 
 /* Adds what follows the blanks of a state to it, behind its threads. */
 void grammar_matcher_look(struct grammar_matcher *m, struct span *state);
-/* Room for so many threads. */
+/* The number of threads that there is room for. */
 LR_MUST_USE bool grammar_matcher_reserve(struct grammar_matcher *m, uint32_t count);
 
 /* ---- memo.c ---- */
@@ -256,7 +256,7 @@ void grammar_mask_up_to(const struct grammar_vocab *v, const struct grammar_insi
 /* ---- mask_text.c ---- */
 /* A thread within a text that is not JSON, between two characters. */
 bool grammar_mask_is_text(const struct grammar_matcher *m, const struct thread *t);
-/* The tokens of such threads.  False: the work is used up. */
+/* The tokens of all threads within a text.  False: the work is used up. */
 bool grammar_mask_texts(struct grammar_matcher *m, uint32_t *mask);
 
 #endif

@@ -264,7 +264,7 @@ static enum order compare_digit(enum order so_far, const struct decimal *bound, 
     return digit < other ? LESS : MORE;
 }
 
-/* The whole part has ended with so many digits. */
+/* The whole part has ended with this number of digits. */
 static enum order end_whole(enum order so_far, const struct bound *bound, uint32_t digits)
 {
     if (digits != bound->value.whole)

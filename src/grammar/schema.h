@@ -182,7 +182,7 @@ const char *grammar_schema_format(struct grammar_build *b, struct lr_str name);
  * failed. */
 bool grammar_schema_format_demand(struct grammar_build *b, const char *pattern,
                                   struct dfa_demand *out);
-/* The automaton of such a demand alone; NULL: the build has failed. */
+/* The automaton of that demand alone; NULL: the build has failed. */
 const struct dfa *grammar_schema_format_dfa(struct grammar_build *b, const char *pattern);
 /* A number's text as whole digits and those after the point; false: not within 40 digits. */
 struct decimal {

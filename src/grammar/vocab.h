@@ -61,8 +61,8 @@ struct grammar_vocab {
     uint8_t *flags;   /* owned: LR_VOCAB_ bits */
     struct grammar_trie all;
     struct grammar_trie outer; /* all but the tokens that begin a string and stay in it */
-    uint32_t *outer_groups;    /* owned: by node of outer, 1 + the group of such tokens that
-                                  begin like it; 0: none */
+    uint32_t *outer_groups;    /* owned: by node of outer, 1 + the group of the tokens left
+                                  out that begin like it; 0: none */
     struct grammar_opening *openings; /* owned: those groups */
     uint32_t *opened;                 /* owned: their tokens */
     uint32_t opening_count;

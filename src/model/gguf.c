@@ -150,7 +150,7 @@ static void read_value(struct cursor *c, struct lr_str key, struct model_gguf_va
                     c->file, MODEL_QUOTE(key), (unsigned char)out->raw.ptr[0]);
 }
 
-/* Allocates `count` items after checking that the file can hold so many. */
+/* Allocates `count` items after checking that the file can hold that number. */
 static void *model_gguf_make_room(struct cursor *c, uint64_t count, uint64_t limit,
                                   uint64_t least_bytes, size_t size, const char *what)
 {

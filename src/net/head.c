@@ -191,7 +191,7 @@ static lr_code read_framing(struct net_headers headers, struct framing *out, int
 }
 
 /* If llhttp reads the framing differently, one of the two parsers has a flaw that an attacker
- * may use: such a message is refused. */
+ * may use: the message is refused. */
 static bool llhttp_agrees(const llhttp_t *parser, const struct framing *framing)
 {
     bool chunked = (parser->flags & F_CHUNKED) != 0;

@@ -27,7 +27,7 @@ enum {
 
 /* ---- settings ---- */
 
-/* The first listener beyond this machine; there is such a listener. */
+/* The first listener beyond this machine; the caller knows that there is one. */
 static const struct net_listener *find_remote(const struct net_listeners *listeners)
 {
     const struct net_listener *l = listeners->all;

@@ -71,7 +71,7 @@ enum { BPE_BATCH = 128 };
 void tokenizer_bpe_pieces(struct bpe *b, const char *start, const char *const *ends,
                           size_t count, const char *end);
 
-/* Up to so many bytes are merged by scanning all pairs for the lowest rank. */
+/* Pieces of up to this number of bytes are merged by scanning all pairs for the lowest rank. */
 enum { BPE_SMALL_MAX = 64 };
 
 /* The ids of at most BPE_SMALL_MAX bytes, and the last rank applied (unchanged if there was

@@ -171,7 +171,8 @@ static lr_code flush_bytes(struct decode_run *run, uint32_t at)
     return rc;
 }
 
-/* A stream does not wait for the end of so many bytes: the whole characters are passed on. */
+/* A stream does not wait for the end of this number of bytes: the whole characters are passed
+ * on. */
 enum { BYTES_HELD = 4096 };
 
 static lr_code flush_most(struct decode_run *run, uint32_t at)

@@ -17,7 +17,7 @@ enum decode_kind {
     DECODE_REPLACE,       /* a string or the matches of a pattern */
     DECODE_BYTE_FALLBACK, /* "<0x41>": a byte; neighbours together make characters */
     DECODE_FUSE,          /* all is one text for later steps */
-    DECODE_STRIP,         /* up to so many of a character from the ends */
+    DECODE_STRIP,         /* a character from the ends, up to a number of times */
     DECODE_METASPACE,     /* the replacement becomes a blank, in the first token nothing */
     DECODE_WORDPIECE,     /* a blank before each token that does not continue a word */
     DECODE_SUFFIX,        /* the end of a word becomes a blank, in the last token nothing */

@@ -164,7 +164,7 @@ struct added_matcher {
     struct added_token *tokens; /* owned */
     uint32_t count;
     bool first[256]; /* bytes that a token may begin with */
-    int only_first;  /* the only such byte, for memchr; or -1 */
+    int only_first;  /* the only byte that a token may begin with, for memchr; or -1 */
 };
 
 struct added {

@@ -32,7 +32,7 @@ static inline uint64_t key_mix(uint64_t a, uint64_t b)
     return x ^ x >> 32;
 }
 
-enum { KEY_WHOLE = 16 }; /* up to so many bytes are their own key, padded with zeros */
+enum { KEY_WHOLE = 16 }; /* the most bytes that are their own key, padded with zeros */
 
 /* The lowest len bytes of a word, 1 <= len <= 8. */
 static inline uint64_t key_cut(uint64_t word, size_t len)

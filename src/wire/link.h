@@ -48,7 +48,7 @@ enum { WIRE_LINK_NAME_MAX = 32 };
 
 /* "llm-router-link/2", "llm-router-link/3+sums" */
 void wire_link_name(uint32_t protocol, bool has_sums, char out[WIRE_LINK_NAME_MAX]);
-/* What such a name says; false for another name.  has_sums may be NULL. */
+/* Protocol and checksums of a link's name; false for another name.  has_sums may be NULL. */
 bool wire_link_parse(struct lr_str name, uint32_t *protocol, bool *has_sums);
 
 /* The protocol to use with a program that speaks `theirs`; 0: none in common. */

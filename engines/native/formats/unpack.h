@@ -216,7 +216,7 @@ typedef uint8_t unpack_u8 __attribute__((vector_size(16)));
 typedef int32_t unpack_i32 __attribute__((vector_size(64)));
 typedef uint32_t unpack_u32 __attribute__((vector_size(64)));
 typedef float unpack_f32 __attribute__((vector_size(64)));
-/* The same at any address: gcc 12 calls a function for a memcpy of so many bytes. */
+/* The same at any address: gcc 12 calls a function for a memcpy of this size. */
 typedef float unpack_f32_at __attribute__((vector_size(64), aligned(4), may_alias));
 
 enum { UNPACK_AT_ONCE = 16 };

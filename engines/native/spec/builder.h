@@ -85,7 +85,7 @@ void native_softcap(struct native_builder *b, reg x, double cap);
 
 /* ---- attention ---- */
 
-/* The table of a rope for heads of so many values; `dims` 0: from rope->partial. */
+/* The table of a rope for heads of this number of values; `dims` 0: from rope->partial. */
 uint32_t native_rope_table(struct native_builder *b, const struct native_rope *rope,
                            uint32_t head_size, uint32_t dims);
 void native_rotate(struct native_builder *b, reg x, uint32_t heads, uint32_t head_size,

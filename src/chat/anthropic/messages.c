@@ -25,7 +25,7 @@ struct build {
     struct lr_strmap calls;       /* ids of the calls so far */
     struct lr_buf system;         /* text of the system message */
     struct lr_buf user;           /* text of the user that is not a message yet */
-    bool has_user;                /* there is such text; it may be empty */
+    bool has_user;                /* `user` has text; the text may be empty */
     struct lr_buf text, thinking; /* of the message that is being built */
 };
 

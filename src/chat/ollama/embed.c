@@ -24,7 +24,7 @@ static const struct chat_field fields[] = {
     {{"model", YES, BOTH, "id or alias of a registered model that can `embed`; required"}, chat_parse_model},
     {{"input", YES, EMBED, "a string, or an array of 1 to 2048 strings; required. A text that is longer than the model's context is a 400, never cut"}, chat_vectors_input},
     {{"prompt", YES, EMBEDDINGS, "a string; required"}, parse_prompt},
-    {{"dimensions", YES, EMBED, "so many leading values, scaled to length 1 again; default: all"}, chat_vectors_dimensions},
+    {{"dimensions", YES, EMBED, "number of leading values that are kept, scaled to length 1 again; default: all"}, chat_vectors_dimensions},
 
     {{"truncate", NONE, EMBED, "boolean; a text that is too long is a 400"}, chat_parse_any_bool},
     {{"options", NONE, BOTH, "there is nothing to choose"}, NULL},

@@ -29,8 +29,8 @@
 #include "base/json.h"
 #include "grammar/calls.h"
 
-/* The note that replaces an attachment of this type (image, audio, file) in a prompt; empty: no
- * such type.  *what: "images" and the like. */
+/* The note that replaces an attachment of this type (image, audio, file) in a prompt; empty:
+ * the type is unknown.  *what: "images" and the like. */
 struct lr_str chat_part_note(struct lr_str type, const char **what);
 
 /* context: the variables of a template (messages, tools, ...).  *out is a new object in the

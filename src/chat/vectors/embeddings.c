@@ -26,7 +26,7 @@ static const struct chat_field fields[] = {
     {{YES("model", "id or alias of a registered model that can `embed`; required")}, chat_parse_model},
     {{YES("input", "a string, an array of 1 to 2048 strings, token ids, or an array of up to 2048 arrays of token ids; required. A text has at most 1 MiB and at most the tokens of the model's context; a longer text is a 400, never cut. No control token is recognised in a text; token ids are used as they are")}, chat_vectors_input},
     {{YES("encoding_format", "`float` (default) or `base64`: the little-endian float32 values")}, embeddings_parse_format},
-    {{YES("dimensions", "so many leading values, scaled to length 1 again; default: all. More than the model has is a 400")}, chat_vectors_dimensions},
+    {{YES("dimensions", "number of leading values that are kept, scaled to length 1 again; default: all. More than the model has is a 400")}, chat_vectors_dimensions},
 
     {{NONE("user", "")}, chat_parse_user},
     {{NONE("input_type", "some models want a prefix in the text instead, such as `query: `")}, NULL},

@@ -70,7 +70,7 @@ static const struct chat_field fields[] = {
     {{YES("model", "id or alias of a registered model that can `rerank`; required")}, chat_parse_model},
     {{YES("query", "a string of at most 64 KiB; required")}, parse_query},
     {{YES("documents", "1 to 2048 strings or objects with `text`, each at most 1 MiB; required. Query and document together fit the model's context; a longer pair is a 400, never cut")}, parse_documents},
-    {{YES("top_n", "so many results, the best; default: all")}, parse_top_n},
+    {{YES("top_n", "number of results, the best; default: all")}, parse_top_n},
     {{YES("return_documents", "boolean: each result has `document.text`; default false")}, parse_return},
 
     {{NONE("max_tokens_per_doc", "a document that is too long is a 400")}, NULL},

@@ -118,7 +118,7 @@ uint32_t node_device_rank(const struct wire_device *d)
 }
 
 /* All GPUs, discrete ones first; where Vulkan lists none, a device that computes on the
- * processor.  auto takes neither such a device nor a GPU that the gpt-oss engine cannot use. */
+ * processor.  auto takes neither the processor nor a GPU that the gpt-oss engine cannot use. */
 static bool pick_vulkan(const struct wire_device *listed, size_t count, bool is_auto,
                         struct node_devices *out)
 {

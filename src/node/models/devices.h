@@ -6,12 +6,12 @@
  *             list, vulkan:UUID and vulkan:NAME are the device with that UUID or part of a name
  *   metal     the GPU of a Mac; its memory is the machine's RAM
  *   cpu       the processor
- *   auto      cuda if there is such a GPU, else metal on a Mac, else vulkan if there is such a
- * GPU
+ *   auto      cuda where NVIDIA's driver has a GPU, else metal on a Mac, else vulkan where
+ * Vulkan lists a GPU
  *
  * Vulkan also lists drivers that compute on the processor (lavapipe).  Only the words vulkan
- * and vulkan:N choose such a device, never auto, and the node counts as a node without a GPU
- * (docs/promises.md: cpu-by-word).
+ * and vulkan:N choose one of these drivers, never auto, and the node counts as a node without a
+ * GPU (docs/promises.md: cpu-by-word).
  */
 #ifndef NODE_MODELS_DEVICES_H
 #define NODE_MODELS_DEVICES_H

@@ -6,7 +6,7 @@
  *
  * The node loads nothing on a faulty GPU and starts no request there; running requests finish,
  * or continue elsewhere if their worker dies.  Only a reset of the GPU or a restart of the
- * machine removes such an error, and a reset needs a GPU without processes: a GPU stays faulty
+ * machine removes the fault, and a reset needs a GPU without processes: a GPU stays faulty
  * until this process ends.
  * A function that this NVML does not have, or that this GPU does not support, leaves its figure
  * unreported; no error follows.  Thread: the node's loop.

@@ -18,7 +18,7 @@ struct router_known_nodes {
 /* out->failed: no memory. */
 void router_known_nodes_write(const struct router_known_nodes *memory, struct lr_buf *out);
 
-/* What cannot be read is left out: such a node joins again. */
+/* A node that cannot be read is left out, and joins again. */
 void router_known_nodes_read(const struct router_known_nodes *memory, struct lr_str text,
                              uint64_t now_ms);
 

@@ -386,7 +386,7 @@ static void dial_back(struct joining *a, const struct router_target *old)
     LR_COPY(to.secret, a->join.secret);
     a->waits = old->url[0] != '\0' ? 2 : 1;
     if (a->waits == 2 && router_dial(client, old, &a->there, &err) != LR_OK)
-        a->waits--; /* such an address cannot be asked: nobody is there */
+        a->waits--; /* this address cannot be asked: nobody is there */
     if (router_dial(client, &to, &a->here, &err) != LR_OK)
         on_here(a, &err, 0);
 }

@@ -15,8 +15,8 @@
 void router_session_begin(struct router *r, struct net_request *req, struct router_key *key,
                           char value[ROUTER_SESSION_RANDOM + 1], struct router_caller *caller,
                           router_store_done fn, void *arg);
-/* Ends a session on every router.  by: for the audit log; NULL: no line.  False: there is no
- * such session, and fn is not called.  fn may be NULL.  Lock held. */
+/* Ends a session on every router.  by: for the audit log; NULL: no line.  False: the
+ * session is unknown, and fn is not called.  fn may be NULL.  Lock held. */
 bool router_session_stop(struct router *r, uint64_t id, const struct router_actor *by,
                          struct net_loop *loop, router_store_done fn, void *arg);
 

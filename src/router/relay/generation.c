@@ -375,7 +375,7 @@ static void on_error(struct router_generation *g, const struct wire_error *m)
         fail(g, &m->error);
 }
 
-/* A request that is wrong or too large is so on every node. */
+/* A request that is wrong or too large is wrong or too large on every node. */
 static void on_refused(struct router_generation *g, struct lr_error *why)
 {
     int status = lr_code_http(why->code);

@@ -1,3 +1,4 @@
+/* router/relay/observers.c - each kind of fact with those who measure it. */
 #include "router/relay/fact.h"
 
 #include "router/relay/call.h"

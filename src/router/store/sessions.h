@@ -44,7 +44,7 @@ LR_MUST_USE lr_code router_session_expire(struct router_sql *sql, int64_t made_m
 LR_MUST_USE lr_code router_session_read_all(struct router_sql *sql,
                                             struct router_session_row *out, size_t most,
                                             size_t *count, struct lr_error *err);
-/* *is_found: there is such a session. */
+/* *is_found: the database has the session. */
 LR_MUST_USE lr_code router_session_read(struct router_sql *sql,
                                         const unsigned char hash[LR_SHA256_LEN],
                                         struct router_session_row *out, bool *is_found,

@@ -38,11 +38,13 @@ enum {
     CUDA_TILE_TOKENS = 128,
     CUDA_TILE_ROWS = 256,
     CUDA_SPLITS_MAX = 32,
-    CUDA_PARTS = 256,           /* most parts of long contexts, over all rows of a step */
-    CUDA_PART_CHUNKS = 64,      /* least chunks of 16 keys of such a part */
-    CUDA_FUSED_NORM_TOKENS = 8, /* up to so many tokens a product normalizes its own input */
-    CUDA_SLOT_MODE_TOKENS = 4,  /* up to so many tokens experts are run per (token, choice) */
-    CUDA_FILTER_BLOCKS = 8,     /* a cluster that shares a row of logits */
+    CUDA_PARTS = 256,      /* most parts of long contexts, over all rows of a step */
+    CUDA_PART_CHUNKS = 64, /* least chunks of 16 keys of such a part */
+    CUDA_FUSED_NORM_TOKENS =
+        8, /* the most tokens for which a product normalizes its own input */
+    CUDA_SLOT_MODE_TOKENS =
+        4,                  /* the most tokens for which experts are run per (token, choice) */
+    CUDA_FILTER_BLOCKS = 8, /* a cluster that shares a row of logits */
     CUDA_FILTER_THREADS = 512,
     CUDA_TOP_MAX = 20,     /* most likely ids that are reported */
     CUDA_LOGIT_ROWS = 512, /* most rows of logits made at a time: cuda_logit_rows() */

@@ -207,7 +207,7 @@ extern "C" __global__ void __launch_bounds__(DECODE_WARPS *WARP, 2)
     decode<true, DECODE_WARPS>(a);
 }
 
-/* The same for so many rows that fewer warps a row keep all multiprocessors busy. */
+/* The same for enough rows: fewer warps a row keep all multiprocessors busy. */
 extern "C" __global__ void __launch_bounds__(MANY_WARPS *WARP, 16 / MANY_WARPS)
     attention_decode_8_many(const __grid_constant__ cuda_attention a)
 {

@@ -1,7 +1,7 @@
 /* gptoss/backend/cuda/rows_2_64.cu - dense products of up to 80 tokens that read weights once.
  *
  * A block has ROWS tiles of 16 rows and a slice of the columns: so few columns that the
- * activations of all tokens fit its shared memory, and so many rows that loading them costs
+ * activations of all tokens fit its shared memory, and enough rows that loading them costs
  * little compared with the weights.  Blocks of a group have the same rows and different slices.
  * They write their sums to memory, wait at a barrier of the group and finish a part of the rows
  * each, adding the slices in order.  The whole grid is resident (at most one block a

@@ -17,7 +17,7 @@
 #include <io.h>
 #undef tell
 
-/* Numbers that libuv also uses; such signals do not exist. */
+/* Numbers that libuv also uses; Windows does not have these signals. */
 #ifndef SIGHUP
 #define SIGHUP 1
 #endif
