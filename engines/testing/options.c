@@ -55,15 +55,11 @@ static bool read_member(struct testing_options *o, struct lr_str key, const stru
         const char *name;
         bool *value;
     } flags[] = {
-        {"on_device", &o->on_device},
-        {"invalid_utf8", &o->invalid_utf8},
-        {"say_time", &o->say_time},
-        {"say_version", &o->say_version},
-        {"say_prompt", &o->say_prompt},
-        {"noise", &o->noise},
-        {"fill", &o->fill},
-        {"spread", &o->spread},
-        {"say_weights", &o->say_weights},
+        {"on_device", &o->on_device},   {"invalid_utf8", &o->invalid_utf8},
+        {"say_time", &o->say_time},     {"say_version", &o->say_version},
+        {"say_prompt", &o->say_prompt}, {"say_controls", &o->say_controls},
+        {"noise", &o->noise},           {"fill", &o->fill},
+        {"spread", &o->spread},         {"say_weights", &o->say_weights},
         {"shout", &o->shout},
     };
     for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++)

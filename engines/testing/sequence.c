@@ -159,6 +159,25 @@ static void answer_with(struct testing_sequence *s, const char *text)
     s->answer_len = s->answer != NULL ? strlen(s->answer) : 0;
 }
 
+/* Each text of a control token becomes one byte that no UTF-8 has. */
+static void mark_controls(struct testing_sequence *s)
+{
+    size_t to = 0;
+    for (size_t at = 0; at < s->answer_len;) {
+        int i = 0;
+        size_t len = 0;
+        for (; i < TESTING_SPECIAL_COUNT && len == 0; i++) {
+            size_t n = strlen(testing_specials[i]);
+            if (n <= s->answer_len - at && memcmp(s->answer + at, testing_specials[i], n) == 0)
+                len = n;
+        }
+        s->answer[to++] = len != 0 ? (char)(TESTING_CONTROL_BYTE + i - 1) : s->answer[at];
+        at += len != 0 ? len : 1;
+    }
+    s->answer_len = to;
+    s->has_controls = true;
+}
+
 /* In digits, so that no mark in the prompt is read as one of the answer. */
 static void answer_with_prompt(struct testing_sequence *s,
                                const struct lr_engine_request *request)
@@ -211,6 +230,8 @@ lr_code testing_submit(struct lr_engine_model *model, const struct lr_engine_req
         if (s->answer[i] >= 'a' && s->answer[i] <= 'z')
             s->answer[i] = (char)(s->answer[i] - 'a' + 'A');
     s->poisoned = holds(s->answer, s->answer_len, model->options.poison);
+    if (model->options.say_controls && s->answer != NULL)
+        mark_controls(s);
     if (model->options.say_prompt)
         answer_with_prompt(s, request);
     if (model->options.say_version)
@@ -307,8 +328,12 @@ static uint32_t next_token(const struct testing_sequence *s)
     size_t index = s->emitted;
     if (s->ignore_stop != 0)
         return s->answer_len != 0 ? (unsigned char)s->answer[index % s->answer_len] : '.';
-    if (index < s->answer_len)
-        return (unsigned char)s->answer[index];
+    if (index < s->answer_len) {
+        unsigned char c = (unsigned char)s->answer[index];
+        return s->has_controls && c >= TESTING_CONTROL_BYTE
+                   ? (uint32_t)(TESTING_SPECIAL_BASE + c - TESTING_CONTROL_BYTE)
+                   : c;
+    }
     return TESTING_SPECIAL_BASE + TESTING_SPECIAL_END;
 }
 

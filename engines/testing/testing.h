@@ -25,6 +25,7 @@ enum {
     TESTING_SPECIAL_BASE = 256,
     TESTING_SPECIAL_END = 0, /* index of the stop token in testing_specials[] */
     TESTING_SPECIAL_COUNT = 8,
+    TESTING_CONTROL_BYTE = 0xF8, /* in an answer: the first of these tokens */
     TESTING_VOCAB = TESTING_SPECIAL_BASE + TESTING_SPECIAL_COUNT,
     TESTING_PAGE = 16,     /* tokens of one KV page */
     TESTING_KV_BYTES = 64, /* counted bytes of one KV token */
@@ -59,11 +60,12 @@ struct testing_options {
     bool invalid_utf8; /* 0xFF before every byte */
     bool say_time;     /* each token is its creation time, monotonic, in ns */
     bool spread; /* sequences get their tokens one by one over step_ms instead of all at once */
-    bool say_prompt;  /* the answer is the prompt's text, its bytes in hexadecimal digits */
-    bool say_version; /* the answer is the library's version */
-    bool say_weights; /* the answer is "artifact" or "safetensors": what was loaded */
-    bool shout;       /* the answer is in capital letters: other weights than without */
-    bool noise;       /* writes to stdout and stderr */
+    bool say_prompt;   /* the answer is the prompt's text, its bytes in hexadecimal digits */
+    bool say_controls; /* the texts of control tokens in the answer are such tokens */
+    bool say_version;  /* the answer is the library's version */
+    bool say_weights;  /* the answer is "artifact" or "safetensors": what was loaded */
+    bool shout;        /* the answer is in capital letters: other weights than without */
+    bool noise;        /* writes to stdout and stderr */
     enum testing_stage hang;
     enum testing_stage crash;
     enum testing_stage fail;
@@ -84,6 +86,7 @@ struct testing_sequence {
     float vector[TESTING_DIMENSIONS];
     char *answer; /* owned */
     size_t answer_len;
+    bool has_controls;   /* bytes from TESTING_CONTROL_BYTE on are tokens */
     uint32_t *generated; /* owned; ids that the client already has */
     uint32_t generated_count;
     uint32_t prompt_tokens;

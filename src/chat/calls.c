@@ -137,6 +137,8 @@ static void marks_of_sections(const struct chat_calls *p, struct marks *m, bool 
     marks_add(m, CHAT_MARK_BEGIN, f->begin);
     if (!with_ends)
         return;
+    for (uint32_t i = 0; i < GRAMMAR_SKIPPED_MAX; i++)
+        marks_add(m, CHAT_MARK_SKIPPED, f->skipped[i]);
     marks_add(m, CHAT_MARK_SECTION_END, f->section_end);
     marks_add(m, CHAT_MARK_SECTION_END, f->section2_end);
     marks_add(m, CHAT_MARK_END, f->end);
@@ -154,6 +156,11 @@ static void marks_of(const struct chat_calls *p, struct marks *m)
         marks_of_sections(p, m, false);
         for (uint32_t i = 0; i < GRAMMAR_DROPS_MAX; i++)
             marks_add(m, CHAT_MARK_DROP, f->drops[i]);
+        if (!p->in_thought && p->is_blank)
+            marks_add(m, CHAT_MARK_HEADING, f->heading);
+        break;
+    case CHAT_CALLS_HEADING:
+        marks_add(m, CHAT_MARK_HEADING, f->heading_end);
         break;
     case CHAT_CALLS_BETWEEN:
         marks_of_sections(p, m, true);
@@ -242,6 +249,12 @@ static void leave_calls(struct chat_calls *p)
     p->drops_blanks = false;
 }
 
+void chat_calls_drop(struct chat_calls *p)
+{
+    leave_calls(p);
+    p->drops_blanks = true;
+}
+
 /* The calls inside reasoning are calls, and end it. */
 static void commit_queue(struct chat_calls *p)
 {
@@ -327,6 +340,10 @@ static bool is_separator(const struct chat_calls *p, char c)
     const struct grammar_form *f = p->form;
     if (grammar_is_blank(c))
         return true;
+    if (f->is_fenced && (c == '`' || (!p->after_call && strchr("json", c) != NULL)))
+        return true;
+    if (f->shape == GRAMMAR_SHAPE_OBJECT && f->begin.len != 0 && strchr("[,]", c) != NULL)
+        return true;
     if (f->shape == GRAMMAR_SHAPE_ARRAY || p->in_array)
         return c == ',' || c == ']' || c == '[' || c == '}';
     if (f->shape == GRAMMAR_SHAPE_PYTHON)
@@ -383,6 +400,8 @@ static bool is_early(const struct chat_calls *p, char c)
     return p->form->begin.len == 0 && p->options.tool_count != 0 && !p->in_thought &&
            p->is_blank && !p->has_said &&
            ((p->form->shape == GRAMMAR_SHAPE_OBJECT && c == '{') ||
+            (p->form->shape == GRAMMAR_SHAPE_ARRAY && c == '[') ||
+            (p->form->is_fenced && c == '`') ||
             (p->form->shape == GRAMMAR_SHAPE_PYTHON && c == '['));
 }
 
@@ -417,6 +436,10 @@ static void plain_byte(struct chat_calls *p, char c)
         return;
     case CHAT_CALLS_SKIP:
         return;
+    case CHAT_CALLS_HEADING:
+        if (c == '\n' || p->raw.len > CHAT_CALLS_HEADER_MAX)
+            chat_calls_give_up(p, 0);
+        return;
     default:
         chat_calls_tag_byte(p, c);
         return;
@@ -447,6 +470,10 @@ static void looking_mark(struct chat_calls *p, enum chat_calls_mark kind, struct
             break;
         end_thought(p);
         return;
+    case CHAT_MARK_HEADING:
+        begin_raw(p, mark);
+        p->state = CHAT_CALLS_HEADING;
+        return;
     case CHAT_MARK_SECTION:
     case CHAT_MARK_BEGIN:
         begin_raw(p, mark);
@@ -476,6 +503,8 @@ static void between_mark(struct chat_calls *p, enum chat_calls_mark kind)
     case CHAT_MARK_SECTION:
         p->after_call = p->after_call && p->in_thought;
         return;
+    case CHAT_MARK_SKIPPED:
+        return;
     case CHAT_MARK_THOUGHT_END:
         if (p->queued != 0) {
             commit_queue(p);
@@ -503,6 +532,11 @@ static void calls_mark(struct chat_calls *p, enum chat_calls_mark kind, struct l
         looking_mark(p, kind, mark);
     } else if (p->state == CHAT_CALLS_BETWEEN) {
         between_mark(p, kind);
+    } else if (p->state == CHAT_CALLS_HEADING) {
+        bool is_thought = lr_str_eq(lr_buf_str(&p->raw), p->options.thought.begin);
+        chat_calls_drop(p);
+        if (is_thought)
+            begin_thought(p);
     } else if (p->state == CHAT_CALLS_SKIP) {
         lr_buf_clear(&p->raw);
         p->state = CHAT_CALLS_BETWEEN;
@@ -602,6 +636,8 @@ void chat_calls_init(struct chat_calls *p, const struct chat_calls_options *opti
     p->in_thought = options->is_opened && options->thought.end.len != 0;
     p->is_blank = true;
     p->drops_blanks = p->in_thought;
+    if (p->form->is_begun && options->tool_count != 0 && options->thought.end.len == 0)
+        calls_feed(p, p->form->begin);
 }
 
 void chat_calls_free(struct chat_calls *p)
@@ -639,6 +675,9 @@ static bool is_mark_token(const struct chat_calls *p, struct lr_str name)
         f->value_end,
         f->prefix,
         f->key_end,
+        f->id_end,
+        f->quote,
+        f->heading_end,
     };
     for (size_t i = 0; i < sizeof(marks) / sizeof(marks[0]); i++)
         if (has_part(marks[i], name))
@@ -646,8 +685,10 @@ static bool is_mark_token(const struct chat_calls *p, struct lr_str name)
     for (uint32_t i = 0; i < GRAMMAR_DROPS_MAX; i++)
         if (has_part(f->drops[i], name))
             return true;
-    /* the quotes of Gemma's strings are no mark of the table */
-    return f->shape == GRAMMAR_SHAPE_GEMMA && lr_str_eq_z(name, "<|\"|>");
+    for (uint32_t i = 0; i < GRAMMAR_SKIPPED_MAX; i++)
+        if (has_part(f->skipped[i], name))
+            return true;
+    return false;
 }
 
 void chat_calls_token(struct chat_calls *p, struct lr_str bytes, bool special)

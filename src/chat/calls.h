@@ -55,11 +55,12 @@ enum chat_calls_state {
     CHAT_CALLS_KEY_REST,
     CHAT_CALLS_VALUE_MARK, /* up to the mark before a value */
     CHAT_CALLS_VALUE,
-    CHAT_CALLS_OBJECT, /* inside the JSON of a call */
-    CHAT_CALLS_PYTHON, /* inside the arguments of a Python call */
-    CHAT_CALLS_TEXT,   /* arguments that are read as a whole: Gemma 4, MiniMax M3 */
-    CHAT_CALLS_BROKEN, /* inside arguments that are not JSON */
-    CHAT_CALLS_SKIP,   /* inside a call without a name, which is left out */
+    CHAT_CALLS_OBJECT,  /* inside the JSON of a call */
+    CHAT_CALLS_PYTHON,  /* inside the arguments of a Python call */
+    CHAT_CALLS_TEXT,    /* arguments that are read as a whole: Gemma 4, MiniMax M3 */
+    CHAT_CALLS_BROKEN,  /* inside arguments that are not JSON */
+    CHAT_CALLS_HEADING, /* before content or calls: a recipient, which means nothing */
+    CHAT_CALLS_SKIP,    /* inside a call without a name, which is left out */
 };
 
 /* What a reader put right, for metrics. */
@@ -99,6 +100,8 @@ enum chat_calls_mark {
     CHAT_MARK_BEGIN,
     CHAT_MARK_END,
     CHAT_MARK_DROP,
+    CHAT_MARK_SKIPPED,
+    CHAT_MARK_HEADING,
     CHAT_MARK_KEY,
     CHAT_MARK_KEY_END,
     CHAT_MARK_CLOSE,

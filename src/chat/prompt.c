@@ -20,7 +20,7 @@
 enum { CONTEXT_MAX = 256 << 20 };
 
 /* The variables of a template, with the names of the Hugging Face tools. */
-enum { OWN_VARIABLES = 10 };
+enum { OWN_VARIABLES = 11 };
 
 static void prompt_put(struct lr_json_member *members, uint32_t *count, struct lr_str key,
                        struct lr_json value)
@@ -109,6 +109,17 @@ static bool switch_by_word(struct lr_arena *arena, const struct chat_request *re
     return true;
 }
 
+/* SmolLM3's template knows the tools under another name. */
+static void put_tools(struct lr_json_member *members, uint32_t *count,
+                      const struct chat_request *req, const struct chat_model *model)
+{
+    struct lr_json none = {.type = LR_JSON_NULL};
+    struct lr_json tools = req->tools != NULL ? *req->tools : none;
+    prompt_put(members, count, LR_STR_LIT("tools"), tools);
+    if (mentions(model, "xml_tools"))
+        prompt_put(members, count, LR_STR_LIT("xml_tools"), tools);
+}
+
 static lr_code make_context(const struct chat_request *req, const struct chat_model *model,
                             struct lr_arena *arena, struct lr_json *out, struct lr_error *err)
 {
@@ -124,7 +135,7 @@ static lr_code make_context(const struct chat_request *req, const struct chat_mo
     if (model->dialect.is_channels && !chat_format_show(arena, req, &messages))
         return lr_fail(err, LR_OUT_OF_RAM, "no memory for the response format");
     prompt_put(members, &count, LR_STR_LIT("messages"), messages);
-    prompt_put(members, &count, LR_STR_LIT("tools"), req->tools != NULL ? *req->tools : none);
+    put_tools(members, &count, req, model);
     prompt_put(members, &count, LR_STR_LIT("documents"), none);
     prompt_put(members, &count, LR_STR_LIT("add_generation_prompt"),
                (struct lr_json){.type = LR_JSON_BOOL, .boolean = true});

@@ -75,8 +75,9 @@ struct chat_request {
     struct lr_str schema_name;   /* of format_value, if it is a schema */
     struct lr_str schema_about;  /* its description; empty: none */
     bool parallel_tool_calls;
-    uint32_t reasoning;       /* CHAT_REASONING_ bits */
-    bool wants_summary;       /* reasoning is told as a summary, where the API has both */
+    uint32_t reasoning; /* CHAT_REASONING_ bits */
+    bool wants_sealed;  /* reasoning items have the member with which clients send them back */
+    bool wants_summary; /* reasoning is told as a summary, where the API has both */
     uint32_t thinking_budget; /* tokens of reasoning; 0: no limit */
 
     /* for APIs with raw prompts */

@@ -21,7 +21,29 @@ static const struct grammar_form forms[GRAMMAR_FORMAT_COUNT] =
         [GRAMMAR_PLAIN] = {.name = "plain"},
         [GRAMMAR_HARMONY] = {.name = "harmony",
                              .shape = GRAMMAR_SHAPE_CHANNELS,
-                             .signs = {"<|start|>", "<|message|>"}},
+                             .signs = {"<|start|>", "<|message|>"},
+                             .others = {"<atem:"}},
+        [GRAMMAR_MUSE] =
+            {
+                .name = "muse",
+                .shape = GRAMMAR_SHAPE_TAGGED,
+                .section = S("<atem:function_calls>"),
+                .section_end = S("</atem:function_calls>"),
+                .begin = S("<atem:invoke name=\""),
+                .end = S("</atem:invoke>"),
+                .name_end = S("\""),
+                .name_close = S(">"),
+                .key = S("<atem:parameter name=\""),
+                .key_end = S("\""),
+                .key_close = S(">"),
+                .value_end = S("</atem:parameter>"),
+                .heading = S("to="),
+                .heading_end = S("<|message|>"),
+                .drops = {S("<|start|>assistant"), S("<|eom|>"), S("<|eot|>")},
+                .thought = {S("to=self<|message|>"), S("<|eom|>")},
+                .thinks_anywhere = true,
+                .signs = {"<atem:function_calls>"},
+            },
         [GRAMMAR_KIMI_K3] =
             {
                 .name = "kimi_k3",
@@ -38,6 +60,8 @@ static const struct grammar_form forms[GRAMMAR_FORMAT_COUNT] =
                 .value_end = S("<|close|>argument<|sep|>"),
                 .string_attribute = S("type=\"string\""),
                 .has_attributes = true,
+                .has_index = true,
+                .ends_content = true,
                 .drops = {S("<|open|>response<|sep|>"), S("<|close|>response<|sep|>"),
                           S("<|close|>message<|sep|>")},
                 .thought = {S("<|open|>think<|sep|>"), S("<|close|>think<|sep|>")},
@@ -132,15 +156,57 @@ static const struct grammar_form forms[GRAMMAR_FORMAT_COUNT] =
                 .value_end = S("</parameter>"),
                 .signs = {"<minimax:tool_call>"},
             },
+        [GRAMMAR_STEP3] =
+            {
+                .name = "step3",
+                .shape = GRAMMAR_SHAPE_TAGGED,
+                .section = S("<" BAR "tool_calls_begin" BAR ">"),
+                .section_end = S("<" BAR "tool_calls_end" BAR ">"),
+                .begin = S("<steptml:invoke name=\""),
+                .end = S("</steptml:invoke>"),
+                .name_end = S("\""),
+                .name_close = S(">"),
+                .key = S("<steptml:parameter name=\""),
+                .key_end = S("\""),
+                .key_close = S(">"),
+                .value_end = S("</steptml:parameter>"),
+                .skipped = {S("<" BAR "tool_call_begin" BAR ">"),
+                            S("<" BAR "tool_call_end" BAR ">"), S("<" BAR "tool_sep" BAR ">"),
+                            S("function<" BAR "tool_sep" BAR ">")},
+                .signs = {"steptml:invoke"},
+            },
+        [GRAMMAR_SOLAR] =
+            {
+                .name = "solar_open",
+                .shape = GRAMMAR_SHAPE_NAMED,
+                .begin = S("<|tool_call:begin|>"),
+                .end = S("<|tool_call:end|>"),
+                .id_end = S("<|tool_call:name|>"),
+                .name_end = S("<|tool_call:args|>"),
+                .drops = {S("<|begin|>assistant"), S("<|content|>"), S("<|tool_calls|>")},
+                .thought = {S("<|think|>"), S("<|end|>")},
+                .thinks_anywhere = true,
+                .signs = {"<|tool_call:begin|>"},
+            },
         [GRAMMAR_GEMMA4] =
             {
                 .name = "gemma4",
                 .shape = GRAMMAR_SHAPE_GEMMA,
                 .begin = S("<|tool_call>call:"),
                 .end = S("<tool_call|>"),
+                .quote = S("<|\"|>"),
                 .thought = {S("<|channel>thought"), S("<channel|>")},
                 .thinks_anywhere = true,
                 .signs = {"<|tool_call>call:"},
+            },
+        [GRAMMAR_FUNCTIONGEMMA] =
+            {
+                .name = "functiongemma",
+                .shape = GRAMMAR_SHAPE_GEMMA,
+                .begin = S("<start_function_call>call:"),
+                .end = S("<end_function_call>"),
+                .quote = S("<escape>"),
+                .signs = {"<start_function_call>"},
             },
         [GRAMMAR_MISTRAL_ARGS] =
             {
@@ -178,6 +244,16 @@ static const struct grammar_form forms[GRAMMAR_FORMAT_COUNT] =
                 .thought = {S("<|START_THINKING|>"), S("<|END_THINKING|>")},
                 .signs = {"<|START_ACTION|>"},
             },
+        [GRAMMAR_COMMAND_R] =
+            {
+                .name = "command_r",
+                .shape = GRAMMAR_SHAPE_ARRAY,
+                .begin = S("Action:"),
+                .name_key = S("tool_name"),
+                .arguments = S("parameters"),
+                .is_fenced = true,
+                .signs = {"Action:", "tool_name", "<|CHATBOT_TOKEN|>"},
+            },
         [GRAMMAR_GRANITE3] =
             {
                 .name = "granite3",
@@ -186,6 +262,35 @@ static const struct grammar_form forms[GRAMMAR_FORMAT_COUNT] =
                 JSON_MEMBERS,
                 .drops = {S("<response>"), S("</response>")},
                 .signs = {"<|tool_call|>"},
+            },
+        [GRAMMAR_GRANITE20B] =
+            {
+                .name = "granite20b",
+                .shape = GRAMMAR_SHAPE_OBJECT,
+                .begin = S("<function_call>"),
+                JSON_MEMBERS,
+                .signs = {"<function_call>"},
+                .others = {"</function_call>"},
+            },
+        [GRAMMAR_INTERNLM2] =
+            {
+                .name = "internlm2",
+                .shape = GRAMMAR_SHAPE_OBJECT,
+                .begin = S("<|action_start|><|plugin|>"),
+                .end = S("<|action_end|>"),
+                .name_key = S("name"),
+                .arguments = S("parameters"),
+                .signs = {"<|action_start|>", "<|plugin|>"},
+            },
+        [GRAMMAR_LONGCAT] =
+            {
+                .name = "longcat",
+                .shape = GRAMMAR_SHAPE_OBJECT,
+                .begin = S("<longcat_tool_call>"),
+                .end = S("</longcat_tool_call>"),
+                JSON_MEMBERS,
+                .thought = {S("<longcat_think>"), S("</longcat_think>")},
+                .signs = {"<longcat_tool_call>"},
             },
         [GRAMMAR_NEMOTRON2] =
             {
@@ -295,7 +400,27 @@ static const struct grammar_form forms[GRAMMAR_FORMAT_COUNT] =
                 .shape = GRAMMAR_SHAPE_OBJECT,
                 .begin = S("<|function_call|>"),
                 JSON_MEMBERS,
+                .signs = {"<|role_sep|>", "<|message_sep|>", "<|function_call|>"},
+            },
+        [GRAMMAR_GIGACHAT30] =
+            {
+                .name = "gigachat30",
+                .shape = GRAMMAR_SHAPE_OBJECT,
+                .begin = S("function call<|role_sep|>"),
+                JSON_MEMBERS,
+                .drops = {S("<|message_sep|>")},
                 .signs = {"<|role_sep|>", "<|message_sep|>"},
+                .others = {"<|function_call|>"},
+            },
+        [GRAMMAR_FUNCTIONARY32] =
+            {
+                .name = "functionary32",
+                .shape = GRAMMAR_SHAPE_NAMED,
+                .begin = S(">>>"),
+                .name_end = S("\n"),
+                .is_begun = true,
+                .said = S("all"),
+                .signs = {">>>all"},
             },
         [GRAMMAR_FUNCTIONARY31] =
             {
@@ -315,6 +440,17 @@ static const struct grammar_form forms[GRAMMAR_FORMAT_COUNT] =
                 JSON_MEMBERS,
                 .signs = {"functools"},
             },
+        [GRAMMAR_APRIEL] =
+            {
+                .name = "apriel",
+                .shape = GRAMMAR_SHAPE_ARRAY,
+                .begin = S("<tool_calls>"),
+                .end = S("</tool_calls>"),
+                JSON_MEMBERS,
+                .drops = {S("[END FINAL RESPONSE]"), S("<|end|>")},
+                .thought = {S("Here are my reasoning steps:"), S("[BEGIN FINAL RESPONSE]")},
+                .signs = {"[BEGIN FINAL RESPONSE]", "<tool_calls>"},
+            },
         [GRAMMAR_CALLS_ARRAY] =
             {
                 .name = "tool_calls_array",
@@ -323,7 +459,15 @@ static const struct grammar_form forms[GRAMMAR_FORMAT_COUNT] =
                 .end = S("</tool_calls>"),
                 JSON_MEMBERS,
                 .drops = {S("<answer>"), S("</answer>")},
-                .signs = {"<tool_calls>", "\"name", "\"arguments"},
+                .signs = {"<tool_calls>"},
+            },
+        [GRAMMAR_XLAM] =
+            {
+                .name = "xlam",
+                .shape = GRAMMAR_SHAPE_ARRAY,
+                .is_fenced = true,
+                JSON_MEMBERS,
+                .signs = {"\"tool_call_name"},
             },
         [GRAMMAR_OLMO3] =
             {
@@ -331,6 +475,7 @@ static const struct grammar_form forms[GRAMMAR_FORMAT_COUNT] =
                 .shape = GRAMMAR_SHAPE_PYTHON,
                 .begin = S("<function_calls>"),
                 .end = S("</function_calls>"),
+                .is_lines = true,
                 .opens_thought = true,
                 .signs = {"<function_calls>"},
                 .others = {"DSML", "<atem:"},
@@ -342,10 +487,22 @@ static const struct grammar_form forms[GRAMMAR_FORMAT_COUNT] =
                 .lead = S("<|python_start|>"),
                 .signs = {"[func_name1("},
             },
+        [GRAMMAR_ERNIE] =
+            {
+                .name = "ernie",
+                .shape = GRAMMAR_SHAPE_OBJECT,
+                .begin = S("<tool_call>"),
+                .end = S("</tool_call>"),
+                JSON_MEMBERS,
+                .drops = {S("<response>"), S("</response>")},
+                .signs = {"<tool_call>", "<response>", "\"arguments"},
+                .others = {"<tool_calls>", "<function=", "<arg_key>"},
+            },
         [GRAMMAR_HERMES] =
             {
                 .name = "hermes",
                 .shape = GRAMMAR_SHAPE_OBJECT,
+                .is_fenced = true,
                 .begin = S("<tool_call>"),
                 .end = S("</tool_call>"),
                 JSON_MEMBERS,
@@ -361,7 +518,19 @@ static const struct grammar_form forms[GRAMMAR_FORMAT_COUNT] =
                 .name_key = S("name"),
                 .arguments = S("parameters"),
                 /* other models write members of these names, too */
+                .one_by_one = true,
                 .signs = {"\"name", "\"parameters", "<|start_header_id|>"},
+                .others = {"<tool_call>", "<function="},
+            },
+        [GRAMMAR_LLAMA4] =
+            {
+                .name = "llama4",
+                .shape = GRAMMAR_SHAPE_OBJECT,
+                .between = ';',
+                .lead = S("<|python_start|>"),
+                .name_key = S("name"),
+                .arguments = S("parameters"),
+                .signs = {"\"name", "\"parameters", "<|header_start|>"},
                 .others = {"<tool_call>", "<function="},
             },
 };
@@ -431,7 +600,8 @@ struct grammar_thought grammar_thought_of(enum grammar_format format,
         {S("<think>"), S("</think>")},
     };
     const struct grammar_form *form = &forms[format];
-    if (form->thought.end.len != 0 || form->shape == GRAMMAR_SHAPE_CHANNELS)
+    bool has_none = form->shape == GRAMMAR_SHAPE_CHANNELS || form->is_begun;
+    if (form->thought.end.len != 0 || has_none)
         return form->thought;
     for (size_t i = 0; i < sizeof(pairs) / sizeof(pairs[0]); i++)
         if (lr_str_find(chat_template, pairs[i].begin) != LR_STR_NONE ||

@@ -17,6 +17,7 @@
 enum grammar_format {
     GRAMMAR_PLAIN,   /* no form of calls is known */
     GRAMMAR_HARMONY, /* gpt-oss */
+    GRAMMAR_MUSE,
     GRAMMAR_KIMI_K3,
     GRAMMAR_KIMI_K2,
     GRAMMAR_DSML, /* DeepSeek V3.2, V4 */
@@ -24,11 +25,18 @@ enum grammar_format {
     GRAMMAR_DEEPSEEK_V31,
     GRAMMAR_MINIMAX_M3,
     GRAMMAR_MINIMAX_M2,
+    GRAMMAR_STEP3,
+    GRAMMAR_SOLAR,
     GRAMMAR_GEMMA4,
+    GRAMMAR_FUNCTIONGEMMA,
     GRAMMAR_MISTRAL_ARGS,
     GRAMMAR_MISTRAL_JSON,
     GRAMMAR_COHERE,
+    GRAMMAR_COMMAND_R, /* Command R and R+ of 2024 */
     GRAMMAR_GRANITE3,
+    GRAMMAR_GRANITE20B,
+    GRAMMAR_INTERNLM2,
+    GRAMMAR_LONGCAT,
     GRAMMAR_NEMOTRON2,
     GRAMMAR_APERTUS,
     GRAMMAR_LFM2,
@@ -37,14 +45,20 @@ enum grammar_format {
     GRAMMAR_HY3,
     GRAMMAR_GLM,
     GRAMMAR_MINICPM5,
-    GRAMMAR_GIGACHAT3,
+    GRAMMAR_GIGACHAT3, /* 3.1 and later */
+    GRAMMAR_GIGACHAT30,
+    GRAMMAR_FUNCTIONARY32,
     GRAMMAR_FUNCTIONARY31,
     GRAMMAR_FUNCTOOLS,
+    GRAMMAR_APRIEL,
     GRAMMAR_CALLS_ARRAY,
+    GRAMMAR_XLAM,
     GRAMMAR_OLMO3,
     GRAMMAR_PYTHONIC,
+    GRAMMAR_ERNIE,
     GRAMMAR_HERMES, /* also Qwen2.5 and Qwen3 */
     GRAMMAR_LLAMA3,
+    GRAMMAR_LLAMA4,
     GRAMMAR_FORMAT_COUNT,
 };
 
@@ -61,7 +75,12 @@ enum grammar_shape {
     GRAMMAR_SHAPE_NESTED,   /* as tagged, with values of tags */
 };
 
-enum { GRAMMAR_SIGNS_MAX = 3, GRAMMAR_DROPS_MAX = 6, GRAMMAR_NAME_MAX = 32 };
+enum {
+    GRAMMAR_SIGNS_MAX = 3,
+    GRAMMAR_DROPS_MAX = 6,
+    GRAMMAR_SKIPPED_MAX = 4,
+    GRAMMAR_NAME_MAX = 32
+};
 
 /* The marks around reasoning; the texts of control tokens or plain text. */
 struct grammar_thought {
@@ -84,6 +103,7 @@ struct grammar_form {
     bool name_is_key;      /* {"N": {...}} */
     struct lr_str prefix;  /* before the name of a named call; may be missing in an answer */
     struct lr_str id_mark; /* between the name and the id of a named call */
+    struct lr_str id_end;  /* between the id and the name, where the id comes first */
     bool name_is_id;       /* the id is what stands before `name_end`, "functions.N:0" */
     /* tagged calls; name_end also of named calls */
     struct lr_str name_end;
@@ -93,8 +113,19 @@ struct grammar_form {
     struct lr_str string_attribute; /* in the key's tag: the value is a text; else it is JSON */
     bool has_attributes;            /* they say it, not the schema */
     bool strips_newline;            /* one on each side of a value is markup */
+    bool has_index;                 /* a number of the call is an attribute behind its name */
     bool is_cdata;                  /* a value may be in <![CDATA[ ]]> */
-    struct lr_str drops[GRAMMAR_DROPS_MAX]; /* marks around content, which mean nothing */
+    /* text from one mark to the other before content or calls, which means nothing */
+    struct lr_str heading, heading_end;
+    struct lr_str quote; /* around strings of Gemma's notation */
+    bool is_lines;       /* Python calls are lines, not a list in brackets */
+    bool is_fenced;      /* the JSON may be in a fence */
+    bool is_begun;       /* the prompt ends with `begin` */
+    struct lr_str said;  /* a name before content */
+    bool one_by_one;     /* the template has one call a message */
+    bool ends_content;   /* the marks around content end also before calls */
+    struct lr_str skipped[GRAMMAR_SKIPPED_MAX]; /* marks between calls, which mean nothing */
+    struct lr_str drops[GRAMMAR_DROPS_MAX];     /* marks around content, which mean nothing */
     struct grammar_thought thought; /* empty: what the template shows, as a rule <think> */
     bool thinks_anywhere;           /* reasoning may come after content, too */
     bool opens_thought; /* without a prompt to look at: the answer is in a thought */

@@ -121,7 +121,8 @@ static uint32_t array_of_calls(struct grammar_build *b, const struct grammar_con
     uint32_t object = grammar_byte(b, '{', '{', call_members(b, c, after));
     if (!c->one_call)
         grammar_patch(b, after, over, grammar_byte(b, ',', ',', grammar_space(b, object)));
-    return grammar_space(b, grammar_byte(b, '[', '[', grammar_space(b, object)));
+    uint32_t list = grammar_byte(b, '[', '[', grammar_space(b, object));
+    return grammar_form_of(c->format)->begin.len != 0 ? grammar_space(b, list) : list;
 }
 
 /* ---- names outside of JSON ---- */
@@ -148,7 +149,10 @@ static uint32_t named_call(struct grammar_build *b, const struct grammar_constra
             at = grammar_byte(b, ':', ':', form_digits(b, at));
         names[i] = (struct grammar_choice){c->tools[i].name, at};
     }
-    return grammar_form_mark(b, form->prefix, grammar_choose(b, names, c->tool_count));
+    uint32_t start = grammar_choose(b, names, c->tool_count);
+    if (form->id_end.len != 0)
+        start = form_digits(b, grammar_form_mark(b, form->id_end, start));
+    return grammar_form_mark(b, form->prefix, start);
 }
 
 static struct form_params params_of(const struct grammar_form *form)
@@ -164,7 +168,7 @@ static struct form_params params_of(const struct grammar_form *form)
         s = (struct form_params){.form = form,
                                  .between = LR_STR_LIT(","),
                                  .close = LR_STR_LIT("}"),
-                                 .text_open = LR_STR_LIT("<|\"|>")};
+                                 .text_open = form->quote};
     if (form->shape == GRAMMAR_SHAPE_NESTED)
         s = (struct form_params){
             .form = form, .open = LR_STR_LIT(MINIMAX "<"), .close = form->end};
@@ -185,7 +189,7 @@ static uint32_t params_call(struct grammar_build *b, const struct grammar_constr
         if (form->shape == GRAMMAR_SHAPE_PYTHON || form->shape == GRAMMAR_SHAPE_GEMMA) {
             char open = form->shape == GRAMMAR_SHAPE_PYTHON ? '(' : '{';
             at = grammar_byte(b, open, open, at);
-        } else if (c->format == GRAMMAR_KIMI_K3) {
+        } else if (form->has_index) {
             at = grammar_form_mark(b, form->name_close, at);
             at = grammar_literal(b, LR_STR_LIT("\" index=\""),
                                  form_digits(b, grammar_byte(b, '"', '"', at)));
@@ -203,7 +207,7 @@ static uint32_t python_calls(struct grammar_build *b, const struct grammar_const
                              uint32_t next)
 {
     const struct grammar_form *form = grammar_form_of(c->format);
-    bool has_brackets = c->format != GRAMMAR_OLMO3;
+    bool has_brackets = !form->is_lines;
     uint32_t over = form->end.len != 0 ? grammar_form_mark(b, form->end, next) : next;
     if (has_brackets)
         over = grammar_byte(b, ']', ']', over);
@@ -294,17 +298,17 @@ static uint32_t answer_or_calls(struct grammar_build *b, const struct grammar_co
     uint32_t begin = grammar_form_mark(b, trigger, calls);
     uint32_t start;
     if (c->answer == GRAMMAR_ANSWER_NONE)
-        start = begin;
+        start = form->is_begun && c->thought.end.len == 0 ? calls : begin;
     else if (c->answer != GRAMMAR_ANSWER_TEXT)
         start = grammar_fork(b, begin, content(b, c, stop));
     else if (trigger.len != 0)
         start = grammar_until(b, trigger, '\0',
                               grammar_fork(b, stop, as_token(b, trigger, calls)), calls);
     else /* the byte that tells is taken already */
-        start = grammar_until(b, trigger, form->shape == GRAMMAR_SHAPE_PYTHON ? '[' : '{', stop,
+        start = grammar_until(b, trigger, form->shape == GRAMMAR_SHAPE_OBJECT ? '{' : '[', stop,
                               b->program->steps[calls].next);
-    /* Kimi K3 ends its content before the calls, also where there is none. */
-    if (c->format == GRAMMAR_KIMI_K3 && c->answer == GRAMMAR_ANSWER_NONE) {
+    /* Kimi K3 does so also where there is no content. */
+    if (form->ends_content && c->answer == GRAMMAR_ANSWER_NONE) {
         uint32_t ended = grammar_form_mark(b, form->drops[1], start);
         start = grammar_fork(b, start, ended);
         start = grammar_fork(b, start, grammar_form_mark(b, form->drops[0], ended));

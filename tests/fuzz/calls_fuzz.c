@@ -35,7 +35,9 @@ static struct lr_str text_of(const struct chat_dialect *d, unsigned char c)
         d->thought.begin,
         d->thought.end,
         LR_STR_LIT("{\"name\": \"f\", \"arguments\": "),
-        LR_STR_LIT("<|\"|>"),
+        f->quote.len != 0    ? f->quote
+        : f->id_end.len != 0 ? f->id_end
+                             : f->heading,
     };
     return (c & 0xF0) == 0xE0 ? marks[c & 15] : (struct lr_str){0};
 }
@@ -119,7 +121,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     "{\"model\":\"m\",\"messages\":[{\"role\":\"user\",\"content\":\"\"}],\"tools\":[" TOOL(   \
         "f") "," TOOL("gg") "]"
     enum grammar_format format =
-        (enum grammar_format)(GRAMMAR_KIMI_K3 + data[0] % (GRAMMAR_FORMAT_COUNT - 2));
+        (enum grammar_format)(GRAMMAR_MUSE + data[0] % (GRAMMAR_FORMAT_COUNT - 2));
     bool is_opened = data[0] >= 128;
     struct chat_dialect dialect;
     struct lr_buf written;

@@ -44,9 +44,22 @@ static const struct chat_declared *declared(const struct chat_calls *p, struct l
     return NULL;
 }
 
+struct lr_str chat_calls_bare_name(struct lr_str name)
+{
+    static const char space[] = "functions."; /* as OpenAI's models write it */
+    if (name.len > 2 && (name.ptr[0] == '"' || name.ptr[0] == '\'') &&
+        name.ptr[name.len - 1] == name.ptr[0])
+        name = lr_str_sub(name, 1, name.len - 1);
+    return lr_str_starts(name, space) ? lr_str_sub(name, strlen(space), name.len) : name;
+}
+
 bool chat_calls_take_name(struct chat_calls *p, struct lr_str name)
 {
     const struct chat_declared *tool = declared(p, name);
+    if (tool == NULL) {
+        name = chat_calls_bare_name(name);
+        tool = declared(p, name);
+    }
     if (tool == NULL)
         return false;
     lr_buf_clear(&p->name);
@@ -111,10 +124,15 @@ static bool take_header(struct chat_calls *p)
 {
     const struct grammar_form *f = p->form;
     struct lr_str header = lr_buf_str(&p->text), id = {0};
-    size_t at =
-        f->name_end.len != 0 ? lr_str_find(header, lr_str_trim(f->name_end)) : LR_STR_NONE;
+    struct lr_str name_end = lr_str_trim(f->name_end);
+    size_t at = name_end.len != 0 ? lr_str_find(header, name_end) : LR_STR_NONE;
     if (at != LR_STR_NONE)
         header = lr_str_sub(header, 0, at);
+    at = f->id_end.len != 0 ? lr_str_find(header, f->id_end) : LR_STR_NONE;
+    if (at != LR_STR_NONE) {
+        id = lr_str_trim(lr_str_sub(header, 0, at));
+        header = lr_str_sub(header, at + f->id_end.len, header.len);
+    }
     at = f->id_mark.len != 0 ? lr_str_find(header, f->id_mark) : LR_STR_NONE;
     if (at != LR_STR_NONE) {
         id = lr_str_trim(lr_str_sub(header, at + f->id_mark.len, header.len));
@@ -138,15 +156,36 @@ static bool take_header(struct chat_calls *p)
     return chat_calls_take_name(p, header);
 }
 
+/* A line that must be a name: of a tool, or before content. */
+static void named_line(struct chat_calls *p)
+{
+    struct lr_str name = lr_str_trim(lr_buf_str(&p->text));
+    if (lr_str_eq(name, p->form->said)) {
+        chat_calls_drop(p);
+    } else if (!chat_calls_take_name(p, name)) {
+        if (!p->has_said && p->count == 0) /* the prompt has it, not the answer */
+            lr_buf_consume(&p->raw, p->form->begin.len);
+        chat_calls_give_up(p, 0);
+    }
+}
+
 static void named_byte(struct chat_calls *p, char c)
 {
     if (c != '{') {
         lr_buf_add_char(&p->text, c);
+        if (c == '\n' && p->form->said.len != 0) {
+            named_line(p);
+            return;
+        }
         if (p->text.len > CHAT_CALLS_HEADER_MAX)
             chat_calls_give_up(p, 0);
         return;
     }
-    if (take_header(p)) {
+    if (p->form->id_key.len != 0 && lr_str_eq_z(lr_str_trim(lr_buf_str(&p->text)), "[")) {
+        p->in_array = true; /* Mistral's older form */
+        chat_calls_begin_call(p, CHAT_CALLS_OBJECT, p->raw.len - p->raw_from);
+        chat_calls_object_byte(p, c);
+    } else if (take_header(p)) {
         p->state = CHAT_CALLS_OBJECT;
         chat_calls_object_begin(p);
         p->in_args = true;

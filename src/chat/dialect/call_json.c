@@ -41,7 +41,7 @@ static bool json_take_key(struct chat_calls *p)
         p->member = CHAT_CALLS_ARGUMENTS;
         return chat_calls_take_name(p, key);
     }
-    if (!is_named && is_either(key, f->name_key, "name", NULL))
+    if (!is_named && is_either(key, f->name_key, "name", "function"))
         p->member = CHAT_CALLS_NAME;
     else if (!p->has_args && is_either(key, f->arguments, "arguments", "parameters"))
         p->member = CHAT_CALLS_ARGUMENTS;
@@ -62,7 +62,7 @@ static bool begin_value(struct chat_calls *p, char c)
         p->is_text = c == '"';
         p->in_args = c == '{';
         lr_buf_clear(&p->text);
-        return c == '"' || c == '{';
+        return c == '"' || c == '{' || c == 'n'; /* null: no arguments */
     default:
         return true;
     }

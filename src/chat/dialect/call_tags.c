@@ -20,7 +20,7 @@ static void args_z(struct chat_calls *p, const char *text)
 static void begin_parameter(struct chat_calls *p)
 {
     struct lr_buf key;
-    struct lr_str name = lr_str_trim(lr_buf_str(&p->text));
+    struct lr_str name = chat_calls_bare_name(lr_str_trim(lr_buf_str(&p->text)));
     lr_buf_init(&key, 8 * CHAT_CALLS_HEADER_MAX);
     lr_json_quote(&key, name);
     args_z(p, p->has_keys ? ", " : "{");
@@ -136,7 +136,7 @@ bool chat_calls_take_text(struct chat_calls *p)
     struct lr_str text = lr_buf_str(&p->text);
     lr_buf_init(&value, p->text.limit * 6);
     bool good = p->form->shape == GRAMMAR_SHAPE_GEMMA
-                    ? chat_value_gemma(text, &value)
+                    ? chat_value_gemma(text, p->form->quote, &value)
                     : chat_value_nested(text, LR_STR_LIT("]<]minimax[>["), p->types, &value);
     if (good)
         chat_calls_args(p, lr_buf_str(&value));

@@ -1,13 +1,12 @@
 /* chat/dialect/gemma.c - see chat/dialect/values.h: Gemma's notation -> JSON.
  *
- * A string is between two marks <|"|> and has no escapes, a key is bare or such a string.  The
- * models lose the first mark of a string now and then, so that a bare value may end at a mark,
- * and they write JSON's quotes in containers. */
+ * A string is between two marks, <|"|> or <escape>, and has no escapes, a key is bare or such a
+ * string.  The models lose the first mark of a string now and then, so that a bare value may
+ * end at a mark, and they write JSON's quotes in containers. */
 #include "chat/dialect/values.h"
 
-#define QUOTE "<|\"|>"
-
 struct gemma {
+    struct lr_str quote; /* the mark around strings */
     struct lr_str text;
     size_t at;
     uint32_t depth;
@@ -19,9 +18,9 @@ static char gemma_peek(const struct gemma *g)
     return g->at < g->text.len ? g->text.ptr[g->at] : '\0';
 }
 
-static bool gemma_sees(const struct gemma *g, const char *mark)
+static bool gemma_sees_quote(const struct gemma *g)
 {
-    return lr_str_starts(lr_str_sub(g->text, g->at, g->text.len), mark);
+    return lr_str_eq(lr_str_sub(g->text, g->at, g->at + g->quote.len), g->quote);
 }
 
 static void gemma_skip_blanks(struct gemma *g)
@@ -34,8 +33,7 @@ static void gemma_skip_blanks(struct gemma *g)
 static bool gemma_string(struct gemma *g)
 {
     char quote = gemma_peek(g);
-    struct lr_str mark =
-        quote == '<' ? LR_STR_LIT(QUOTE) : lr_str(quote == '"' ? "\"" : "'", 1);
+    struct lr_str mark = quote == '<' ? g->quote : lr_str(quote == '"' ? "\"" : "'", 1);
     g->at += mark.len;
     struct lr_str rest = lr_str_sub(g->text, g->at, g->text.len);
     size_t end = 0;
@@ -59,7 +57,7 @@ static bool gemma_string(struct gemma *g)
 static bool gemma_key(struct gemma *g)
 {
     gemma_skip_blanks(g);
-    if (gemma_sees(g, QUOTE) || gemma_peek(g) == '"' || gemma_peek(g) == '\'')
+    if (gemma_sees_quote(g) || gemma_peek(g) == '"' || gemma_peek(g) == '\'')
         return gemma_string(g);
     size_t from = g->at;
     while (g->at < g->text.len && strchr(":={}[],", gemma_peek(g)) == NULL)
@@ -73,12 +71,12 @@ static bool gemma_key(struct gemma *g)
 static bool gemma_bare(struct gemma *g)
 {
     size_t from = g->at;
-    while (g->at < g->text.len && strchr(",}]", gemma_peek(g)) == NULL && !gemma_sees(g, QUOTE))
+    while (g->at < g->text.len && strchr(",}]", gemma_peek(g)) == NULL && !gemma_sees_quote(g))
         g->at++;
     struct lr_str word = lr_str_trim(lr_str_sub(g->text, from, g->at));
-    if (gemma_sees(g, QUOTE)) {
-        g->at += sizeof(QUOTE) - 1;
-        lr_json_quote(g->out, lr_str_sub(g->text, from, g->at - (sizeof(QUOTE) - 1)));
+    if (gemma_sees_quote(g)) {
+        g->at += g->quote.len;
+        lr_json_quote(g->out, lr_str_sub(g->text, from, g->at - (g->quote.len)));
         return true;
     }
     if (word.len == 0)
@@ -135,14 +133,14 @@ static bool gemma_value(struct gemma *g)
         g->depth--;
         return good;
     }
-    if (gemma_sees(g, QUOTE) || c == '"' || c == '\'')
+    if (gemma_sees_quote(g) || c == '"' || c == '\'')
         return gemma_string(g);
     return gemma_bare(g);
 }
 
-bool chat_value_gemma(struct lr_str text, struct lr_buf *out)
+bool chat_value_gemma(struct lr_str text, struct lr_str quote, struct lr_buf *out)
 {
-    struct gemma g = {.text = text, .out = out};
+    struct gemma g = {.quote = quote, .text = text, .out = out};
     size_t before = out->len;
     bool good = gemma_value(&g);
     gemma_skip_blanks(&g);

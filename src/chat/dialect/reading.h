@@ -16,6 +16,9 @@ void chat_calls_repair(struct chat_calls *p, enum chat_repair_kind kind);
  * and bytes that may begin a mark, too. */
 void chat_calls_give_up(struct chat_calls *p, uint32_t kept);
 
+/* The text since the beginning of the calls means nothing; content follows. */
+void chat_calls_drop(struct chat_calls *p);
+
 /* Reads a byte anew, in another state; bytes that may begin a mark follow it. */
 void chat_calls_again(struct chat_calls *p, char c);
 
@@ -26,6 +29,8 @@ void chat_calls_begin_call(struct chat_calls *p, enum chat_calls_state state, si
 void chat_calls_begin_mark(struct chat_calls *p);
 /* The name is complete.  False: it is not declared. */
 bool chat_calls_take_name(struct chat_calls *p, struct lr_str name);
+/* A name without quotes and namespace. */
+struct lr_str chat_calls_bare_name(struct lr_str name);
 /* The next piece of the arguments. */
 void chat_calls_args(struct chat_calls *p, struct lr_str text);
 /* Gives the call's name and what there is of its arguments. */

@@ -20,7 +20,7 @@ void chat_value_json(struct lr_str text, struct lr_buf *out);
 bool chat_value_python(struct lr_str text, struct lr_buf *out);
 
 /* "{key:<|"|>text<|"|>,list:[1,true]}" of Gemma 4. */
-bool chat_value_gemma(struct lr_str text, struct lr_buf *out);
+bool chat_value_gemma(struct lr_str text, struct lr_str quote, struct lr_buf *out);
 
 /* Tags in tags, each after `mark`: "P<key>P<item>1P</item>P</key>"; strings are verbatim. */
 bool chat_value_nested(struct lr_str text, struct lr_str mark, const struct chat_types *types,

@@ -36,6 +36,7 @@ struct chat_items {
     char *repeated;                 /* owned: members that repeat the request, "...," */
     struct chat_items_tool *tools;  /* owned */
     uint32_t tool_count;
+    bool is_sealed;      /* reasoning items have encrypted_content */
     bool has_summary;    /* the text of reasoning items is their summary, not their content */
     struct lr_buf items; /* finished items, as JSON with commas */
     uint64_t sequence;   /* number of the next event */

@@ -97,6 +97,8 @@ static lr_code parse_include(struct chat_parse *p, const char *name,
         else
             code = chat_parse_word(p, name, word, words, LR_UNSUPPORTED, &index);
         p->logprobs = p->logprobs || (code == LR_OK && index == 1);
+        p->req->wants_sealed =
+            p->req->wants_sealed || (code == LR_OK && is_known && index == 0);
     }
     return code;
 }
@@ -210,7 +212,7 @@ static const struct chat_field fields[] = {
     {{YES("temperature", "0 to 2; 0 is greedy; default the model's, else 1")}, chat_parse_sampling},
     {{YES("top_p", "0 to 1; default the model's, else 1")}, chat_parse_sampling},
     {{YES("stream", "boolean")}, chat_parse_flag},
-    {{YES("include", "`message.output_text.logprobs`; `reasoning.encrypted_content` has no effect: reasoning is in plain text. Other words are ignored")}, parse_include},
+    {{YES("include", "`message.output_text.logprobs`; `reasoning.encrypted_content`: reasoning items have this member, a hash of their text, because clients send reasoning back only with it; the text itself is plain. Other words are ignored")}, parse_include},
     {{YES("top_logprobs", "0 to 20; needs `message.output_text.logprobs` in `include`")}, chat_parse_top_logprobs},
     {{YES("metadata", "up to 16 strings; repeated in the answer")}, parse_metadata},
     {{YES("seed", "extension: 64-bit integer; the same seed gives the same answer on the same build and device")}, chat_parse_seed},

@@ -62,6 +62,7 @@ static lr_code items_open_writer(struct chat_response *r,
         lr_buf_init(&items->text, limit);
         lr_buf_init(&items->logprobs, limit);
         items->has_summary = options->request->wants_summary;
+        items->is_sealed = options->request->wants_sealed;
         struct lr_str id = options->id;
         LR_COPY(items->letters, lr_str_sub(id, strlen(r->codec->id_prefix), id.len));
         items->repeated = chat_items_repeated(

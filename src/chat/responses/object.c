@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "base/json.h"
+#include "base/sha256.h"
 #include "chat/codec.h"
 #include "chat/openai/openai.h"
 
@@ -218,6 +219,17 @@ static void responses_object_write_call(const struct chat_choice *c, bool with_t
     lr_json_quote(out, with_text ? lr_buf_str(&items->text) : LR_STR_LIT(""));
 }
 
+/* A hash instead of the text: nothing here is secret, and nothing is checked when it comes
+ * back. */
+static void write_seal(struct lr_str text, struct lr_buf *out)
+{
+    unsigned char hash[LR_SHA256_LEN];
+    char hex[LR_SHA256_HEX_LEN + 1];
+    lr_sha256_of(text, hash);
+    lr_sha256_hex(hash, hex);
+    lr_buf_addf(out, ",\"encrypted_content\":\"%s\"", hex);
+}
+
 void chat_item_write(const struct chat_choice *c, const char *status, bool with_text,
                      struct lr_buf *out)
 {
@@ -236,6 +248,8 @@ void chat_item_write(const struct chat_choice *c, const char *status, bool with_
             lr_buf_add_z(out, ",\"summary\":[]");
             write_parts(items, "content", with_text, out);
         }
+        if (items->is_sealed)
+            write_seal(lr_buf_str(&items->text), out);
         break;
     case CHAT_ITEM_MESSAGE:
         lr_buf_add_z(out, ",\"role\":\"assistant\"");

@@ -13,6 +13,13 @@ enum { CHANGES_MAX = 8, PROBE_BYTES = 8 << 20 };
 #define CALL(n, text)                                                                          \
     "{\"id\":\"" ID(n) "\",\"type\":\"function\",\"function\":{\"name\":\"qvprobe\","          \
                        "\"arguments\":{\"qvkey\":\"" text "\"}}}"
+/* Ids of clients may be short. */
+#define SHORT_CALL(text)                                                                       \
+    "{\"id\":\"q1\",\"type\":\"function\",\"function\":{\"name\":\"qvprobe\","                 \
+    "\"arguments\":{\"qvkey\":\"" text "\"}}}"
+#define SHORT_RESULT(text)                                                                     \
+    "{\"role\":\"tool\",\"tool_call_id\":\"q1\",\"name\":\"qvprobe\",\"content\":\"" text "\"" \
+    "}"
 #define CALLS(content, calls)                                                                  \
     "{\"role\":\"assistant\",\"content\":" content ",\"tool_calls\":[" calls "]}"
 #define RESULT(n, text)                                                                        \
@@ -58,6 +65,7 @@ static const struct probe probes[] = {
     {A("qvone") "," U("qvtwo"), {CHAT_MANNER_USER_FIRST}},
     {U("qvone") "," CALLS("null", CALL("1", "qvtwo")) "," RESULT("1", "qvthree"),
      {EMPTY, TEXT, IDS, EMPTY | TEXT, EMPTY | IDS, TEXT | IDS, EMPTY | TEXT | IDS, AS_TEXT}},
+    {U("qvone") "," CALLS("null", SHORT_CALL("qvtwo")) "," SHORT_RESULT("qvthree"), {IDS}},
     {U("qvone") "," CALLS("null", CALL("1", "qvtwo")) "," RESULT("1", "qvthree"),
      {AS_TEXT, AS_USER, AS_USER | EMPTY}},
     {SYS("qvone") "," U("qvtwo") "," CALLS("null", CALL("1", "qvthree")) "," RESULT("1",

@@ -292,7 +292,8 @@ lr_code chat_repair(struct lr_arena *arena, const struct lr_json *context,
             return template_repair_no_memory(err);
         if (is_channels && !chat_repair_harmony_messages(arena, &messages->value))
             return template_repair_no_memory(err);
-        if (format == GRAMMAR_LLAMA3 && !chat_repair_split_calls(arena, &messages->value))
+        if (grammar_form_of(format)->one_by_one &&
+            !chat_repair_split_calls(arena, &messages->value))
             return template_repair_no_memory(err);
     }
     struct lr_json_member *tools = chat_object_find(&o, "tools");

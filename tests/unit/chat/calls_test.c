@@ -416,7 +416,7 @@ static void every_split_of_random_output_gives_the_same_answer(void **state)
     lr_buf_init(&output, 1 << 20);
     for (int i = 0; i < count; i++) {
         enum grammar_format format =
-            (enum grammar_format)(GRAMMAR_KIMI_K3 + i % (GRAMMAR_FORMAT_COUNT - 2));
+            (enum grammar_format)(GRAMMAR_MUSE + i % (GRAMMAR_FORMAT_COUNT - 2));
         struct reading whole, other;
         bool is_cut = random_below(4) == 0;
         lr_buf_clear(&output);

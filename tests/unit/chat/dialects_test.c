@@ -105,6 +105,70 @@ static void expect_rows(const struct row *rows, size_t count)
 static void calls_of_every_form_are_read(void **state)
 {
     static const struct row rows[] = {
+        {.format = GRAMMAR_MUSE,
+         .output =
+             " to=self<|message|>Hm.<|eom|><|start|>assistant to=user<|message|>Yes.<|eom|>"
+             "<|start|>assistant to=get<|message|><atem:function_calls>\n<atem:invoke "
+             "name=\"get\">\n<atem:parameter name=\"city\">42</atem:parameter>\n"
+             "</atem:invoke>\n</atem:function_calls>",
+         .wanted = "(Hm.)Yes.[get {\"city\": \"42\"}]"},
+        {.format = GRAMMAR_STEP3,
+         .output = "<\xEF\xBD\x9Ctool_calls_begin\xEF\xBD\x9C><\xEF\xBD\x9Ctool_call_begin"
+                   "\xEF\xBD\x9C>function<\xEF\xBD\x9Ctool_sep\xEF\xBD\x9C><steptml:invoke "
+                   "name=\"get\"><steptml:parameter name=\"n\">42</steptml:parameter>"
+                   "</steptml:invoke><\xEF\xBD\x9Ctool_call_end\xEF\xBD\x9C>"
+                   "<\xEF\xBD\x9Ctool_calls_end\xEF\xBD\x9C>",
+         .wanted = "[get {\"n\": 42}]"},
+        {.format = GRAMMAR_SOLAR,
+         .output =
+             "<|think|>Hm.<|end|><|begin|>assistant<|content|>Yes.<|end|><|begin|>assistant"
+             "<|tool_calls|><|tool_call:begin|>a1b2<|tool_call:name|>get<|tool_call:args|>"
+             "{\"n\": 42}<|tool_call:end|>",
+         .wanted = "(Hm.)Yes.[get#a1b2 {\"n\": 42}]"},
+        {.format = GRAMMAR_FUNCTIONGEMMA,
+         .output = "<start_function_call>call:get{city:<escape>a {b}, \"c\"<escape>,n:42}"
+                   "<end_function_call>",
+         .wanted = "[get {\"city\": \"a {b}, \\\"c\\\"\", \"n\": 42}]"},
+        {.format = GRAMMAR_COMMAND_R,
+         .output = "Action:\n```json\n[{\"tool_name\": \"get\", \"parameters\": {\"n\": 42}}]\n"
+                   "```",
+         .wanted = "[get {\"n\": 42}]"},
+        {.format = GRAMMAR_GRANITE20B,
+         .output = "<function_call> {\"name\": \"get\", \"arguments\": {\"n\": 42}}",
+         .wanted = "[get {\"n\": 42}]"},
+        {.format = GRAMMAR_INTERNLM2,
+         .output =
+             "<|action_start|><|plugin|>\n{\"name\": \"get\", \"parameters\": {\"n\": 42}}"
+             "<|action_end|>",
+         .wanted = "[get {\"n\": 42}]"},
+        {.format = GRAMMAR_LONGCAT,
+         .output = "<longcat_think>Hm.</longcat_think><longcat_tool_call>{\"name\": \"get\", "
+                   "\"arguments\": {\"n\": 42}}</longcat_tool_call>",
+         .wanted = "(Hm.)[get {\"n\": 42}]"},
+        {.format = GRAMMAR_GIGACHAT30,
+         .output = "Yes.<|message_sep|>\n\nfunction call<|role_sep|>\n{\"name\": \"get\", "
+                   "\"arguments\": {\"n\": 42}}",
+         .wanted = "Yes.[get {\"n\": 42}]"},
+        {.format = GRAMMAR_FUNCTIONARY32,
+         .output = "all\nYes.>>>get\n{\"n\": 42}>>>now\n{}",
+         .wanted = "Yes.[get {\"n\": 42}][now {}]"},
+        {.format = GRAMMAR_FUNCTIONARY32, .output = "no\nname", .wanted = "no\nname"},
+        {.format = GRAMMAR_APRIEL,
+         .output = "Hm.\n[BEGIN FINAL RESPONSE]\nYes.<tool_calls>[{\"name\": \"get\", "
+                   "\"arguments\": {\"n\": 42}}]</tool_calls>\n[END FINAL RESPONSE]",
+         .is_opened = true,
+         .wanted = "(Hm.)Yes.[get {\"n\": 42}]"},
+        {.format = GRAMMAR_XLAM,
+         .output = "```json\n[{\"name\": \"get\", \"arguments\": {\"n\": 42}}]\n```",
+         .wanted = "[get {\"n\": 42}]"},
+        {.format = GRAMMAR_XLAM, .output = "[1, 2] is no call", .wanted = "[1, 2] is no call"},
+        {.format = GRAMMAR_ERNIE,
+         .output = "<response>\nYes.\n</response>\n<tool_call>\n{\"name\": \"get\", "
+                   "\"arguments\": {\"n\": 42}}\n</tool_call>",
+         .wanted = "Yes.\n[get {\"n\": 42}]"},
+        {.format = GRAMMAR_LLAMA4,
+         .output = "{\"name\": \"get\", \"parameters\": {\"n\": 42}}",
+         .wanted = "[get {\"n\": 42}]"},
         {.format = GRAMMAR_KIMI_K3,
          .output = "Hm.<|close|>think<|sep|><|open|>response<|sep|>Yes.<|close|>response<|sep|>"
                    "<|open|>tools<|sep|><|open|>call tool=\"get\" index=\"1\"<|sep|>"
@@ -388,7 +452,7 @@ static void hostile_outputs_take_linear_time(void **state)
     size_t size = getenv("LR_LONG") != NULL ? 1 << 18 : 1 << 14;
     double little = 0, much = 0;
     (void)state;
-    for (int i = GRAMMAR_KIMI_K3; i < GRAMMAR_FORMAT_COUNT; i++) {
+    for (int i = GRAMMAR_MUSE; i < GRAMMAR_FORMAT_COUNT; i++) {
         const struct grammar_form *f = grammar_form_of((enum grammar_format)i);
         const struct lr_str marks[] = {
             f->section,        f->begin, f->key, LR_STR_LIT("<"), LR_STR_LIT("{\"a\":"),

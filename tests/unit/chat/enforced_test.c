@@ -65,6 +65,8 @@ static void fill(struct vocabulary *v, const struct chat_dialect *d)
                                    d->thought.end,
                                    f->prefix,
                                    LR_STR_LIT("<|\"|>"),
+                                   f->quote,
+                                   f->id_end,
                                    LR_STR_LIT("<|sep|>"),
                                    LR_STR_LIT("<|close|>"),
                                    LR_STR_LIT("<|open|>"),
@@ -200,7 +202,7 @@ static void play(const struct chat_dialect *d, const struct grammar_program *pro
 static void play_dialect(const struct chat_dialect *d, const struct lr_json *parsed,
                          bool is_opened, const struct chat_declared *tools)
 {
-    int rounds = getenv("LR_LONG") != NULL ? 200 : 4;
+    int rounds = getenv("LR_LONG") != NULL ? 100 : 10; /* twice: outside and inside a thought */
     const struct grammar_tool tool = {
         .name = LR_STR_LIT("get"), .schema = parsed, .strict = true};
     struct grammar_constraint c = {.format = d->format,
