@@ -28,7 +28,7 @@ import {
   press,
   workers,
 } from './faults_workers.mjs';
-import { DEMO, DRAIN_TIMEOUT, ENGINE, HUB, MODELS, NODES, PARROT } from './fleet.mjs';
+import { DEMO, ENGINE, HUB, MODELS, NODES, PARROT } from './fleet.mjs';
 import { ask, exchange } from './http.mjs';
 import { fakeClock } from './members.mjs';
 
@@ -48,7 +48,7 @@ const nodes = [
     watch: 'node',
     touches: onNode,
     plan: (r) => ({ node: aNode(r), model: DEMO, hold: r.int(0, 1500) }),
-    inject: (c) => c.node.stop('SIGTERM', DRAIN_TIMEOUT + 5000),
+    inject: (c) => c.node.stop('SIGTERM', c.fleet.drainMs + 5000),
     undo: (c) => c.node.start(),
   },
   {
@@ -58,7 +58,7 @@ const nodes = [
     touches: onNode,
     plan: (r) => ({ node: aNode(r), model: DEMO, gap: r.int(5, 120) }),
     async inject(c) {
-      const ended = c.node.stop('SIGTERM', DRAIN_TIMEOUT - 4000); // nothing is left to wait for
+      const ended = c.node.stop('SIGTERM', c.fleet.drainMs - 4000); // nothing is left to wait for
       await sleep(c.p.gap);
       killWorkers(c);
       await ended;
@@ -362,7 +362,7 @@ const routers = [
     plan: (r) => ({ router: r.int(0, 1), hold: r.int(0, 1000) }),
     inject(c) {
       excuse(c, 'down');
-      return c.router.stop('SIGTERM', 20000);
+      return c.router.stop('SIGTERM', c.fleet.drainMs + 8000);
     },
     undo: (c) => c.router.start(),
   },
@@ -479,7 +479,7 @@ const routers = [
     plan: (r) => ({ router: r.int(0, 1), to: r.pick(['+45', '-120', '+3600', '+40d']), hold: r.int(500, 3000) }),
     async inject(c) {
       const done = c.judge.open('down', c.router.name);
-      await c.router.stop('SIGTERM', DRAIN_TIMEOUT + 5000);
+      await c.router.stop('SIGTERM', c.fleet.drainMs + 5000);
       c.router.clock = makeClock();
       await c.router.start();
       done();
@@ -490,7 +490,7 @@ const routers = [
       c.router.clock.set('+0'); // from here on it has to be right by itself
       c.atHeal.push(async () => {
         const done = c.judge.open('down', c.router.name);
-        await c.router.stop('SIGTERM', DRAIN_TIMEOUT + 5000);
+        await c.router.stop('SIGTERM', c.fleet.drainMs + 5000);
         c.router.clock = undefined;
         await c.router.start();
         done();
@@ -508,7 +508,7 @@ const routers = [
     plan: (r) => ({ router: r.int(0, 1), skew: `${r.pick(['+', '-'])}${r.pick([15, 60, 3600])}`, hold: 1000 }),
     async inject(c) {
       const done = c.judge.open('down', c.router.name);
-      await c.router.stop('SIGTERM', 20000);
+      await c.router.stop('SIGTERM', c.fleet.drainMs + 8000);
       c.atHeal.push(c.judge.open('dated', DEMO)); // an hour may be another day
       c.state.isRight = c.judge.open('clock');
       c.router.skew = c.p.skew;
@@ -524,7 +524,7 @@ const routers = [
     },
     async undo(c) {
       excuse(c, 'down');
-      await c.router.stop('SIGTERM', 20000);
+      await c.router.stop('SIGTERM', c.fleet.drainMs + 8000);
       c.router.skew = undefined;
       await c.router.start();
       c.state.isRight();
@@ -626,7 +626,7 @@ const databases = [
       if (!c.p.isRestart) return;
       excuse(c, 'down');
       await sleep(500);
-      await c.router.stop('SIGTERM', DRAIN_TIMEOUT + 5000);
+      await c.router.stop('SIGTERM', c.fleet.drainMs + 5000);
     },
     async undo(c) {
       c.fleet.postgres.thaw();

@@ -17,7 +17,7 @@ const run = promisify(execFile);
 export const NODES = 3;
 export const STEP_TIMEOUT = 6000; // of the nodes: how long a worker may hang
 export const NODE_TIMEOUT = 5000; // of routers: a node that is silent for longer is offline
-export const DRAIN_TIMEOUT = 12000; // of nodes and routers
+const DRAIN_TIMEOUT = 12000; // of nodes and routers
 const DISK_MB = 384; // of memory, as far as used; downloads leave 256 alone
 
 // The models: gpt-oss in miniature (bitwise the same answers in any batch), an engine that
@@ -75,8 +75,9 @@ function gatherEngines(dir) {
 }
 
 export class Fleet {
-  constructor({ database, logDir, onDeath }) {
+  constructor({ database, logDir, onDeath, slow }) {
     Object.assign(this, {
+      drainMs: DRAIN_TIMEOUT * slow,
       database,
       logDir,
       onDeath,
@@ -175,7 +176,7 @@ export class Fleet {
         '--hub-host',
         this.hub.storage,
         '--drain-timeout',
-        `${DRAIN_TIMEOUT}ms`,
+        `${this.drainMs}ms`,
         '--node-timeout',
         `${NODE_TIMEOUT}ms`,
         ...database,
@@ -253,7 +254,7 @@ export class Fleet {
         '--load-timeout',
         `${STEP_TIMEOUT}ms`,
         '--drain-timeout',
-        `${DRAIN_TIMEOUT}ms`,
+        `${this.drainMs}ms`,
       ],
     });
     Object.assign(node, {

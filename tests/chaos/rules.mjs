@@ -4,7 +4,7 @@ import fs from 'node:fs';
 import path from 'node:path';
 import { sleep } from '../support/scene.mjs';
 import { ASKS, essence, shout } from './asks.mjs';
-import { DEMO, DRAIN_TIMEOUT, HUB, MODELS, NODE_TIMEOUT, NODES, PARROT } from './fleet.mjs';
+import { DEMO, HUB, MODELS, NODE_TIMEOUT, NODES, PARROT } from './fleet.mjs';
 import { ask } from './http.mjs';
 import { isAlive } from './members.mjs';
 
@@ -272,7 +272,7 @@ export class Judge {
     await Promise.all(
       all.map((m) =>
         m
-          .stop('SIGTERM', DRAIN_TIMEOUT + 5000)
+          .stop('SIGTERM', this.fleet.drainMs + 5000)
           .catch((error) => this.broke('what is told to stop stops', error.message)),
       ),
     );

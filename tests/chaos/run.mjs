@@ -200,6 +200,7 @@ export async function storm({
   const fleet = new Fleet({
     database,
     logDir,
+    slow,
     onDeath: (member, how) => judge.broke('no process ends by itself', `${member.name} ended: ${how}`),
   });
   const judge = new Judge({ fleet, limits, keepGoing });
