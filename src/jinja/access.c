@@ -28,7 +28,7 @@ struct value jinja_undefined_attr(struct run *run, struct value object, struct v
     return (struct value){.kind = K_UNDEFINED, .undefined = u};
 }
 
-static struct value bind(struct run *run, struct value self, const struct method_row *row)
+static struct value bind(struct run *run, struct value self, const struct builtin_row *row)
 {
     struct method *m = jinja_alloc(run, sizeof(*m));
     if (m == NULL)
@@ -142,7 +142,7 @@ static struct value attribute(struct run *run, struct value object, struct lr_st
     }
     if (is_given(v))
         return v;
-    const struct method_row *row = jinja_find_method(object, name);
+    const struct builtin_row *row = jinja_find_method(object, name);
     return row != NULL ? bind(run, object, row) : V_MISSING;
 }
 

@@ -152,8 +152,8 @@ struct node {
         struct for_info *loop;
         struct macro_info *macro;
         struct frame_plan *frame;
-        const struct filter_row *filter; /* NULL: unknown filter, an error when reached */
-        const struct test_row *test;
+        const struct builtin_row *filter; /* NULL: unknown filter, an error when reached */
+        const struct builtin_row *test;
     };
 };
 

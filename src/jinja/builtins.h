@@ -33,35 +33,44 @@ struct signature {
     const char *params[JINJA_MAX_PARAMS];
 };
 
-struct filter_row {
+/* A filter, test, method or global function. */
+struct builtin_row {
     const char *name;
     struct signature sig;
 };
 
-struct test_row {
-    const char *name;
-    struct signature sig;
-};
+/* Defines a filter or a test of `v`, or a method of `self`; the second form is for those that
+ * are one expression. */
+#define BUILTIN(name)                                                                          \
+    static struct value name(struct run *run, struct value v, const struct value *args)
+#define METHOD(name)                                                                           \
+    static struct value name(struct run *run, struct value self, const struct value *args)
+#define BUILTIN_IS(name, ...)                                                                  \
+    BUILTIN(name)                                                                              \
+    {                                                                                          \
+        (void)run;                                                                             \
+        (void)v;                                                                               \
+        (void)args;                                                                            \
+        return __VA_ARGS__;                                                                    \
+    }
+#define METHOD_IS(name, ...)                                                                   \
+    METHOD(name)                                                                               \
+    {                                                                                          \
+        (void)run;                                                                             \
+        (void)self;                                                                            \
+        (void)args;                                                                            \
+        return __VA_ARGS__;                                                                    \
+    }
 
-struct method_row {
-    const char *name;
-    struct signature sig;
-};
-
-struct function {
-    const char *name;
-    struct signature sig;
-};
-
-const struct filter_row *jinja_find_filter(struct lr_str name);
-const struct test_row *jinja_find_test(struct lr_str name);
-const struct function *jinja_find_function(struct lr_str name);
-const struct method_row *jinja_find_method(struct value object, struct lr_str name);
+const struct builtin_row *jinja_find_filter(struct lr_str name);
+const struct builtin_row *jinja_find_test(struct lr_str name);
+const struct builtin_row *jinja_find_function(struct lr_str name);
+const struct builtin_row *jinja_find_method(struct value object, struct lr_str name);
 
 /* Each file of filters ends its table with a row without a name. */
-extern const struct filter_row jinja_filters_text[], jinja_filters_list[],
+extern const struct builtin_row jinja_filters_text[], jinja_filters_list[],
     jinja_filters_number[], jinja_filters_lazy[], jinja_filters_order[], jinja_filters_wrap[];
-extern const struct method_row jinja_methods_text[], jinja_methods_text_test[],
+extern const struct builtin_row jinja_methods_text[], jinja_methods_text_test[],
     jinja_methods_text_split[], jinja_methods_list[], jinja_methods_dict[];
 
 /* Binds the arguments and calls the function. */

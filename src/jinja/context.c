@@ -181,7 +181,7 @@ struct value jinja_resolve(struct run *run, const struct text *name)
     const struct value *found = jinja_dict_find(run->context, key);
     if (found != NULL)
         return *found;
-    const struct function *function = jinja_find_function(key);
+    const struct builtin_row *function = jinja_find_function(key);
     if (function != NULL)
         return (struct value){.kind = K_FUNCTION, .function = function};
     return V_MISSING;

@@ -205,39 +205,22 @@ static COLD_FRAME struct value eval_call(struct run *run, struct activation *act
     return jinja_call_value(run, callee, &call);
 }
 
-static struct value unknown(struct run *run, const struct node *n, const char *what)
+/* A filter or a test; row NULL: there is none of this name. */
+static COLD_FRAME struct value eval_builtin(struct run *run, struct activation *act,
+                                            const struct node *n, const struct builtin_row *row,
+                                            const char *what)
 {
     run->line = n->line;
-    return jinja_error(run, "no %s named '" LR_STR_FMT "'", what,
-                       LR_STR_ARG(text_str(n->name)));
-}
-
-static COLD_FRAME struct value eval_filter(struct run *run, struct activation *act,
-                                           const struct node *n)
-{
-    if (n->filter == NULL)
-        return unknown(run, n, "filter");
+    if (row == NULL)
+        return jinja_error(run, "no %s named '" LR_STR_FMT "'", what,
+                           LR_STR_ARG(text_str(n->name)));
     struct value subject = operand(run, act, n->a);
     struct call_room room;
     struct call call;
     if (is_fail(subject) || !jinja_eval_args(run, act, n->args, V_MISSING, &room, &call))
         return V_FAIL;
     run->line = n->line;
-    return jinja_invoke(run, n->filter->name, &n->filter->sig, subject, &call);
-}
-
-static COLD_FRAME struct value eval_test(struct run *run, struct activation *act,
-                                         const struct node *n)
-{
-    if (n->test == NULL)
-        return unknown(run, n, "test");
-    struct value subject = operand(run, act, n->a);
-    struct call_room room;
-    struct call call;
-    if (is_fail(subject) || !jinja_eval_args(run, act, n->args, V_MISSING, &room, &call))
-        return V_FAIL;
-    run->line = n->line;
-    return jinja_invoke(run, n->test->name, &n->test->sig, subject, &call);
+    return jinja_invoke(run, row->name, &row->sig, subject, &call);
 }
 
 static COLD_FRAME struct value eval_cond(struct run *run, struct activation *act,
@@ -294,9 +277,9 @@ static COLD_FRAME struct value eval_rare(struct run *run, struct activation *act
     case N_CALL:
         return eval_call(run, act, n);
     case N_FILTER:
-        return eval_filter(run, act, n);
+        return eval_builtin(run, act, n, n->filter, "filter");
     case N_TEST:
-        return eval_test(run, act, n);
+        return eval_builtin(run, act, n, n->test, "test");
     case N_SLICE:
         return jinja_error(run, "a slice is only possible as the whole subscript");
     default:

@@ -224,7 +224,7 @@ static struct value filter_unique(struct run *run, struct value v, const struct 
     return defer(run, v, args, make_unique);
 }
 
-const struct filter_row jinja_filters_lazy[] = {
+const struct builtin_row jinja_filters_lazy[] = {
     {"map", {.variadic = filter_map}},
     {"select", {.variadic = filter_select}},
     {"reject", {.variadic = filter_reject}},

@@ -3,10 +3,7 @@
 #include "jinja/builtins.h"
 #include "jinja/iter.h"
 
-#define FILTER(name)                                                                           \
-    static struct value name(struct run *run, struct value v, const struct value *args)
-
-FILTER(filter_length)
+BUILTIN(filter_length)
 {
     (void)args;
     size_t length;
@@ -15,7 +12,7 @@ FILTER(filter_length)
     return tainted(value_int((int64_t)length), v.untrusted);
 }
 
-FILTER(filter_default)
+BUILTIN(filter_default)
 {
     bool missing = v.kind == K_UNDEFINED || (jinja_arg_bool(args[1], false) && !jinja_truth(v));
     if (!missing)
@@ -23,13 +20,9 @@ FILTER(filter_default)
     return is_given(args[0]) ? args[0] : value_text(jinja_text_z(run, ""));
 }
 
-FILTER(filter_list)
-{
-    (void)args;
-    return tainted(value_list(K_LIST, jinja_to_list(run, v)), v.untrusted);
-}
+BUILTIN_IS(filter_list, tainted(value_list(K_LIST, jinja_to_list(run, v)), v.untrusted))
 
-FILTER(filter_first)
+BUILTIN(filter_first)
 {
     (void)args;
     struct iterator it;
@@ -40,7 +33,7 @@ FILTER(filter_first)
                            : jinja_undefined_hint(run, "no first item, sequence was empty");
 }
 
-FILTER(filter_last)
+BUILTIN(filter_last)
 {
     (void)args;
     if (v.kind == K_ITERATOR || v.kind == K_LOOP)
@@ -57,14 +50,10 @@ FILTER(filter_last)
                            : jinja_undefined_hint(run, "no last item, sequence was empty");
 }
 
-FILTER(filter_random)
-{
-    (void)v;
-    (void)args;
-    return jinja_error(run, "random is not available: a prompt must be reproducible");
-}
+BUILTIN_IS(filter_random,
+           jinja_error(run, "random is not available: a prompt must be reproducible"))
 
-FILTER(filter_reverse)
+BUILTIN(filter_reverse)
 {
     (void)args;
     if (v.kind == K_TEXT)
@@ -85,7 +74,7 @@ FILTER(filter_reverse)
     return (struct value){.kind = K_ITERATOR, .iterator = it};
 }
 
-FILTER(filter_join)
+BUILTIN(filter_join)
 {
     struct text *sep = is_given(args[0]) ? jinja_str(run, args[0]) : jinja_text_z(run, "");
     struct iterator it;
@@ -106,7 +95,7 @@ FILTER(filter_join)
     return value_text(jinja_take(run, mark));
 }
 
-FILTER(filter_sum)
+BUILTIN(filter_sum)
 {
     struct iterator it;
     struct value total = is_given(args[1]) ? args[1] : value_int(0);
@@ -128,20 +117,20 @@ FILTER(filter_sum)
     }
 }
 
-FILTER(filter_attr)
+BUILTIN(filter_attr)
 {
     struct text *name = jinja_str(run, args[0]);
     if (name == NULL)
         return V_FAIL;
     if (v.kind == K_DICT) { /* attributes only, never items */
-        const struct method_row *row = jinja_find_method(v, text_str(name));
+        const struct builtin_row *row = jinja_find_method(v, text_str(name));
         if (row == NULL)
             return jinja_undefined_attr(run, v, value_text(name));
     }
     return jinja_getattr(run, v, name);
 }
 
-const struct filter_row jinja_filters_list[] = {
+const struct builtin_row jinja_filters_list[] = {
     {"length", {.fn = filter_length}},
     {"count", {.fn = filter_length}},
     {"default", {.fn = filter_default, .params = {"default_value", "boolean"}}},

@@ -7,10 +7,7 @@
 #include "jinja/builtins.h"
 #include "jinja/unicode.h"
 
-#define FILTER(name)                                                                           \
-    static struct value name(struct run *run, struct value v, const struct value *args)
-
-FILTER(filter_abs)
+BUILTIN(filter_abs)
 {
     (void)args;
     if (v.kind == K_UNDEFINED)
@@ -123,7 +120,7 @@ static bool int_of(struct run *run, struct value v, int64_t base, struct value *
     return true;
 }
 
-FILTER(filter_int)
+BUILTIN(filter_int)
 {
     int64_t base;
     struct value out;
@@ -138,7 +135,7 @@ FILTER(filter_int)
     return is_given(args[0]) ? args[0] : value_int(0);
 }
 
-FILTER(filter_float)
+BUILTIN(filter_float)
 {
     double d;
     if (v.kind == K_UNDEFINED)
@@ -181,7 +178,7 @@ static struct value round_int(struct run *run, int64_t i, int64_t places)
     return value_int(out);
 }
 
-FILTER(filter_round)
+BUILTIN(filter_round)
 {
     int64_t places;
     if (!jinja_arg_int(run, args[0], 0, &places))
@@ -205,7 +202,7 @@ FILTER(filter_round)
     return tainted(value_float((ceil_it ? ceil(scaled) : floor(scaled)) / scale), v.untrusted);
 }
 
-FILTER(filter_filesizeformat)
+BUILTIN(filter_filesizeformat)
 {
     static const char *const decimal[] = {"kB", "MB", "GB", "TB", "PB", "EB", "ZB", "YB"};
     static const char *const binary[] = {"KiB", "MiB", "GiB", "TiB",
@@ -230,7 +227,7 @@ FILTER(filter_filesizeformat)
     return value_text(jinja_text_copy(run, lr_str_z(out), !v.untrusted));
 }
 
-const struct filter_row jinja_filters_number[] = {
+const struct builtin_row jinja_filters_number[] = {
     {"abs", {.fn = filter_abs}},
     {"int", {.fn = filter_int, .params = {"default", "base"}}},
     {"float", {.fn = filter_float, .params = {"default"}}},

@@ -2,9 +2,6 @@
 #include "jinja/builtins.h"
 #include "jinja/iter.h"
 
-#define FILTER(name)                                                                           \
-    static struct value name(struct run *run, struct value v, const struct value *args)
-
 struct keyed {
     struct value key, item;
 };
@@ -109,7 +106,7 @@ static struct value filters_order_list_of(struct run *run, const struct keyed *i
     return value_list(K_LIST, list);
 }
 
-FILTER(filter_sort)
+BUILTIN(filter_sort)
 {
     size_t count = 0;
     bool fold = !jinja_arg_bool(args[1], false);
@@ -119,7 +116,7 @@ FILTER(filter_sort)
     return tainted(filters_order_list_of(run, items, count), v.untrusted);
 }
 
-FILTER(filter_dictsort)
+BUILTIN(filter_dictsort)
 {
     bool fold = !jinja_arg_bool(args[0], false), by_value = false;
     if (v.kind == K_UNDEFINED)
@@ -147,7 +144,7 @@ FILTER(filter_dictsort)
     return tainted(filters_order_list_of(run, items, count), v.untrusted);
 }
 
-FILTER(filter_groupby)
+BUILTIN(filter_groupby)
 {
     size_t count = 0;
     bool fold = !jinja_arg_bool(args[2], false);
@@ -210,17 +207,10 @@ static struct value extreme(struct run *run, struct value v, const struct value 
                           : jinja_undefined_hint(run, "no aggregated item, sequence was empty");
 }
 
-FILTER(filter_min)
-{
-    return extreme(run, v, args, false);
-}
+BUILTIN_IS(filter_min, extreme(run, v, args, false))
+BUILTIN_IS(filter_max, extreme(run, v, args, true))
 
-FILTER(filter_max)
-{
-    return extreme(run, v, args, true);
-}
-
-const struct filter_row jinja_filters_order[] = {
+const struct builtin_row jinja_filters_order[] = {
     {"sort", {.fn = filter_sort, .params = {"reverse", "case_sensitive", "attribute"}}},
     {"dictsort", {.fn = filter_dictsort, .params = {"case_sensitive", "by", "reverse"}}},
     {"groupby",

@@ -6,32 +6,15 @@
 #include "jinja/text_ops.h"
 #include "jinja/unicode.h"
 
-#define FILTER(name)                                                                           \
-    static struct value name(struct run *run, struct value v, const struct value *args)
-
 static struct value filters_text_change(struct run *run, struct value v, uint8_t kind)
 {
     struct text *t = jinja_soft_str(run, v);
     return t != NULL ? jinja_change_case(run, t, kind) : V_FAIL;
 }
 
-FILTER(filter_upper)
-{
-    (void)args;
-    return filters_text_change(run, v, CHANGE_UPPER);
-}
-
-FILTER(filter_lower)
-{
-    (void)args;
-    return filters_text_change(run, v, CHANGE_LOWER);
-}
-
-FILTER(filter_capitalize)
-{
-    (void)args;
-    return filters_text_change(run, v, CHANGE_CAPITALIZE);
-}
+BUILTIN_IS(filter_upper, filters_text_change(run, v, CHANGE_UPPER))
+BUILTIN_IS(filter_lower, filters_text_change(run, v, CHANGE_LOWER))
+BUILTIN_IS(filter_capitalize, filters_text_change(run, v, CHANGE_CAPITALIZE))
 
 static bool separates_words(const struct text *t, size_t at, size_t *len)
 {
@@ -44,7 +27,7 @@ static bool separates_words(const struct text *t, size_t at, size_t *len)
 }
 
 /* Words begin after spaces and after - ( { [ <, not after every non-letter. */
-FILTER(filter_title)
+BUILTIN(filter_title)
 {
     (void)args;
     struct text *t = jinja_str(run, v);
@@ -69,7 +52,7 @@ FILTER(filter_title)
     return value_text(jinja_take(run, mark));
 }
 
-FILTER(filter_trim)
+BUILTIN(filter_trim)
 {
     struct text *t = jinja_soft_str(run, v), *chars = NULL;
     if (t == NULL)
@@ -80,7 +63,7 @@ FILTER(filter_trim)
     return value_text(jinja_strip(run, t, chars, STRIP_LEFT | STRIP_RIGHT));
 }
 
-FILTER(filter_replace)
+BUILTIN(filter_replace)
 {
     struct text *t = jinja_str(run, v);
     struct text *from = t != NULL ? jinja_str(run, args[0]) : NULL;
@@ -91,11 +74,7 @@ FILTER(filter_replace)
     return value_text(jinja_replace(run, t, from, to, count));
 }
 
-FILTER(filter_string)
-{
-    (void)args;
-    return value_text(jinja_soft_str(run, v));
-}
+BUILTIN_IS(filter_string, value_text(jinja_soft_str(run, v)))
 
 /* ---- lines ---- */
 
@@ -110,7 +89,7 @@ static struct text *indentation(struct run *run, struct value width)
     return empty != NULL ? jinja_pad(run, empty, n, PAD_LEFT_SIDE, LR_STR_LIT(" ")) : NULL;
 }
 
-FILTER(filter_indent)
+BUILTIN(filter_indent)
 {
     struct text *t, *indent = indentation(run, args[0]);
     bool first = jinja_arg_bool(args[1], false), blank = jinja_arg_bool(args[2], false);
@@ -145,7 +124,7 @@ FILTER(filter_indent)
     return value_text(jinja_with_markup(run, jinja_take(run, mark), t->markup));
 }
 
-FILTER(filter_truncate)
+BUILTIN(filter_truncate)
 {
     struct text *t, *end = NULL;
     int64_t length, leeway;
@@ -182,7 +161,7 @@ FILTER(filter_truncate)
     return value_text(jinja_with_markup(run, jinja_take(run, mark), t->markup));
 }
 
-FILTER(filter_center)
+BUILTIN(filter_center)
 {
     struct text *t = jinja_soft_str(run, v);
     int64_t width;
@@ -193,24 +172,16 @@ FILTER(filter_center)
 
 /* ---- HTML and URLs ---- */
 
-FILTER(filter_escape)
-{
-    (void)args;
-    return value_text(jinja_escape(run, v));
-}
+BUILTIN_IS(filter_escape, value_text(jinja_escape(run, v)))
 
-FILTER(filter_forceescape)
+BUILTIN(filter_forceescape)
 {
     (void)args;
     struct text *t = jinja_str(run, v);
     return t != NULL ? value_text(jinja_escape(run, value_text(t))) : V_FAIL;
 }
 
-FILTER(filter_safe)
-{
-    (void)args;
-    return value_text(jinja_with_markup(run, jinja_soft_str(run, v), true));
-}
+BUILTIN_IS(filter_safe, value_text(jinja_with_markup(run, jinja_soft_str(run, v), true)))
 
 static void quote_url(struct run *run, const struct text *t, bool query)
 {
@@ -250,7 +221,7 @@ static bool quote_pair(struct run *run, struct value key, struct value value, bo
 }
 
 /* A text is quoted; a mapping or a list of pairs becomes a query string. */
-FILTER(filter_urlencode)
+BUILTIN(filter_urlencode)
 {
     (void)args;
     struct mark mark = jinja_mark(run);
@@ -276,7 +247,7 @@ FILTER(filter_urlencode)
     return pairs != NULL ? value_text(jinja_take(run, mark)) : V_FAIL;
 }
 
-FILTER(filter_xmlattr)
+BUILTIN(filter_xmlattr)
 {
     if (v.kind != K_DICT)
         return jinja_error(run, "xmlattr takes a mapping, not %s", jinja_type_name(v));
@@ -308,7 +279,7 @@ FILTER(filter_xmlattr)
 }
 
 /* Removes tags and comments; runs of white space become one blank. */
-FILTER(filter_striptags)
+BUILTIN(filter_striptags)
 {
     (void)args;
     struct text *t = jinja_str(run, v);
@@ -344,10 +315,7 @@ FILTER(filter_striptags)
 
 /* ---- others ---- */
 
-FILTER(filter_tojson)
-{
-    return jinja_tojson(run, v, args);
-}
+BUILTIN_IS(filter_tojson, jinja_tojson(run, v, args))
 
 static struct value filter_format(struct run *run, struct value v, const struct call *call)
 {
@@ -377,7 +345,7 @@ static bool is_word(uint32_t c)
     return c == '_' || jinja_is_alpha(c) || jinja_is_numeric(c);
 }
 
-FILTER(filter_wordcount)
+BUILTIN(filter_wordcount)
 {
     (void)args;
     struct text *t = jinja_str(run, v);
@@ -396,20 +364,11 @@ FILTER(filter_wordcount)
     return tainted(value_int(words), v.untrusted);
 }
 
-FILTER(filter_pprint)
-{
-    (void)args;
-    return value_text(jinja_repr(run, v));
-}
+BUILTIN_IS(filter_pprint, value_text(jinja_repr(run, v)))
+BUILTIN_IS(filter_urlize,
+           jinja_error(run, "urlize makes web pages and is not available in chat templates"))
 
-FILTER(filter_urlize)
-{
-    (void)v;
-    (void)args;
-    return jinja_error(run, "urlize makes web pages and is not available in chat templates");
-}
-
-const struct filter_row jinja_filters_text[] = {
+const struct builtin_row jinja_filters_text[] = {
     {"upper", {.fn = filter_upper}},
     {"lower", {.fn = filter_lower}},
     {"capitalize", {.fn = filter_capitalize}},

@@ -244,7 +244,7 @@ static struct value filter_wordwrap(struct run *run, struct value v, const struc
     return value_text(jinja_take(run, mark));
 }
 
-const struct filter_row jinja_filters_wrap[] = {
+const struct builtin_row jinja_filters_wrap[] = {
     {"wordwrap",
      {.fn = filter_wordwrap,
       .params = {"width", "break_long_words", "wrapstring", "break_on_hyphens"}}},

@@ -161,7 +161,7 @@ static struct value fn_lipsum(struct run *run, struct value self, const struct c
     return jinja_error(run, "lipsum is random and not available in chat templates");
 }
 
-static const struct function functions[] = {
+static const struct builtin_row functions[] = {
     {"range", {.fn = fn_range, .required = 1, .params = {"start", "stop", "step"}}},
     {"dict", {.variadic = fn_dict}},
     {"namespace", {.variadic = fn_namespace}},
@@ -172,7 +172,7 @@ static const struct function functions[] = {
     {"lipsum", {.variadic = fn_lipsum}},
 };
 
-const struct function *jinja_find_function(struct lr_str name)
+const struct builtin_row *jinja_find_function(struct lr_str name)
 {
     for (size_t i = 0; i < sizeof(functions) / sizeof(functions[0]); i++)
         if (lr_str_eq_z(name, functions[i].name))
@@ -182,19 +182,19 @@ const struct function *jinja_find_function(struct lr_str name)
 
 /* ---- lookup ---- */
 
-const struct filter_row *jinja_find_filter(struct lr_str name)
+const struct builtin_row *jinja_find_filter(struct lr_str name)
 {
-    static const struct filter_row *const tables[] = {jinja_filters_text,   jinja_filters_list,
-                                                      jinja_filters_number, jinja_filters_lazy,
-                                                      jinja_filters_order,  jinja_filters_wrap};
+    static const struct builtin_row *const tables[] = {
+        jinja_filters_text, jinja_filters_list,  jinja_filters_number,
+        jinja_filters_lazy, jinja_filters_order, jinja_filters_wrap};
     for (size_t i = 0; i < sizeof(tables) / sizeof(tables[0]); i++)
-        for (const struct filter_row *row = tables[i]; row->name != NULL; row++)
+        for (const struct builtin_row *row = tables[i]; row->name != NULL; row++)
             if (lr_str_eq_z(name, row->name))
                 return row;
     return NULL;
 }
 
-static const struct method_row *find_row(const struct method_row *table, struct lr_str name)
+static const struct builtin_row *find_row(const struct builtin_row *table, struct lr_str name)
 {
     for (; table->name != NULL; table++)
         if (lr_str_eq_z(name, table->name))
@@ -260,17 +260,18 @@ static struct value float_is_integer(struct run *run, struct value self,
     return value_bool(self.real == (double)(int64_t)self.real);
 }
 
-static const struct method_row of_cycler[] = {
+static const struct builtin_row of_cycler[] = {
     {"next", {.fn = cycler_next}}, {"reset", {.fn = cycler_reset}}, {NULL, {0}}};
-static const struct method_row of_loop[] = {
+static const struct builtin_row of_loop[] = {
     {"cycle", {.variadic = loop_cycle}}, {"changed", {.variadic = loop_changed}}, {NULL, {0}}};
-static const struct method_row of_int[] = {{"bit_length", {.fn = int_bit_length}}, {NULL, {0}}};
-static const struct method_row of_float[] = {{"is_integer", {.fn = float_is_integer}},
-                                             {NULL, {0}}};
+static const struct builtin_row of_int[] = {{"bit_length", {.fn = int_bit_length}},
+                                            {NULL, {0}}};
+static const struct builtin_row of_float[] = {{"is_integer", {.fn = float_is_integer}},
+                                              {NULL, {0}}};
 
-const struct method_row *jinja_find_method(struct value object, struct lr_str name)
+const struct builtin_row *jinja_find_method(struct value object, struct lr_str name)
 {
-    const struct method_row *row;
+    const struct builtin_row *row;
     switch ((enum kind)object.kind) {
     case K_TEXT:
         row = find_row(jinja_methods_text, name);
@@ -308,7 +309,7 @@ struct value jinja_call_filter(struct run *run, struct value name, struct value 
     struct text *text;
     if (!jinja_arg_text(run, name, "the name of a filter", &text))
         return V_FAIL;
-    const struct filter_row *row = jinja_find_filter(text_str(text));
+    const struct builtin_row *row = jinja_find_filter(text_str(text));
     if (row == NULL)
         return jinja_error(run, "no filter named '" LR_STR_FMT "'",
                            LR_STR_ARG(lr_str_sub(text_str(text), 0, 80)));
@@ -321,7 +322,7 @@ struct value jinja_call_test(struct run *run, struct value name, struct value su
     struct text *text;
     if (!jinja_arg_text(run, name, "the name of a test", &text))
         return V_FAIL;
-    const struct test_row *row = jinja_find_test(text_str(text));
+    const struct builtin_row *row = jinja_find_test(text_str(text));
     if (row == NULL)
         return jinja_error(run, "no test named '" LR_STR_FMT "'",
                            LR_STR_ARG(lr_str_sub(text_str(text), 0, 80)));

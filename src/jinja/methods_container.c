@@ -2,9 +2,6 @@
 #include "jinja/builtins.h"
 #include "jinja/iter.h"
 
-#define METHOD(name)                                                                           \
-    static struct value name(struct run *run, struct value self, const struct value *args)
-
 METHOD(list_count)
 {
     struct iterator it;
@@ -68,7 +65,7 @@ METHOD(copy)
     return self; /* a copy is not needed: dictionaries are immutable */
 }
 
-const struct method_row jinja_methods_list[] = {
+const struct builtin_row jinja_methods_list[] = {
     {"count", {.fn = list_count, .required = 1, .positional_only = true, .params = {"value"}}},
     {"index",
      {.fn = list_index,
@@ -100,28 +97,11 @@ static struct value view(struct value self, uint8_t kind)
     return self;
 }
 
-METHOD(dict_keys)
-{
-    (void)run;
-    (void)args;
-    return view(self, 'k');
-}
+METHOD_IS(dict_keys, view(self, 'k'))
+METHOD_IS(dict_values, view(self, 'v'))
+METHOD_IS(dict_items, view(self, 'i'))
 
-METHOD(dict_values)
-{
-    (void)run;
-    (void)args;
-    return view(self, 'v');
-}
-
-METHOD(dict_items)
-{
-    (void)run;
-    (void)args;
-    return view(self, 'i');
-}
-
-const struct method_row jinja_methods_dict[] = {
+const struct builtin_row jinja_methods_dict[] = {
     {"get",
      {.fn = dict_get, .required = 1, .positional_only = true, .params = {"key", "default"}}},
     {"keys", {.fn = dict_keys}},

@@ -3,9 +3,6 @@
 #include "jinja/text_ops.h"
 #include "jinja/unicode.h"
 
-#define METHOD(name)                                                                           \
-    static struct value name(struct run *run, struct value self, const struct value *args)
-
 static bool push_part(struct run *run, struct list *list, const struct text *t, size_t from,
                       size_t to)
 {
@@ -120,15 +117,8 @@ static struct value methods_split_this(struct run *run, struct value self,
     return tainted(value_list(K_LIST, out), self.untrusted);
 }
 
-METHOD(method_split)
-{
-    return methods_split_this(run, self, args, false);
-}
-
-METHOD(method_rsplit)
-{
-    return methods_split_this(run, self, args, true);
-}
+METHOD_IS(method_split, methods_split_this(run, self, args, false))
+METHOD_IS(method_rsplit, methods_split_this(run, self, args, true))
 
 METHOD(method_splitlines)
 {
@@ -171,17 +161,10 @@ static struct value partition(struct run *run, struct value self, const struct v
     return value_list(K_TUPLE, out);
 }
 
-METHOD(method_partition)
-{
-    return partition(run, self, args, false);
-}
+METHOD_IS(method_partition, partition(run, self, args, false))
+METHOD_IS(method_rpartition, partition(run, self, args, true))
 
-METHOD(method_rpartition)
-{
-    return partition(run, self, args, true);
-}
-
-const struct method_row jinja_methods_text_split[] = {
+const struct builtin_row jinja_methods_text_split[] = {
     {"split", {.fn = method_split, .params = {"sep", "maxsplit"}}},
     {"rsplit", {.fn = method_rsplit, .params = {"sep", "maxsplit"}}},
     {"splitlines", {.fn = method_splitlines, .params = {"keepends"}}},

@@ -3,9 +3,6 @@
 #include "jinja/builtins.h"
 #include "jinja/unicode.h"
 
-#define METHOD(name)                                                                           \
-    static struct value name(struct run *run, struct value self, const struct value *args)
-
 static struct value all_chars(struct run *run, struct value self, bool (*test)(uint32_t c),
                               bool when_empty)
 {
@@ -34,53 +31,14 @@ static bool is_ascii(uint32_t c)
     return c < 0x80;
 }
 
-METHOD(method_isalpha)
-{
-    (void)args;
-    return all_chars(run, self, jinja_is_alpha, false);
-}
-
-METHOD(method_isalnum)
-{
-    (void)args;
-    return all_chars(run, self, is_alnum, false);
-}
-
-METHOD(method_isdigit)
-{
-    (void)args;
-    return all_chars(run, self, jinja_is_digit, false);
-}
-
-METHOD(method_isdecimal)
-{
-    (void)args;
-    return all_chars(run, self, jinja_is_decimal, false);
-}
-
-METHOD(method_isnumeric)
-{
-    (void)args;
-    return all_chars(run, self, jinja_is_numeric, false);
-}
-
-METHOD(method_isspace)
-{
-    (void)args;
-    return all_chars(run, self, jinja_is_space, false);
-}
-
-METHOD(method_isprintable)
-{
-    (void)args;
-    return all_chars(run, self, jinja_is_printable, true);
-}
-
-METHOD(method_isascii)
-{
-    (void)args;
-    return all_chars(run, self, is_ascii, true);
-}
+METHOD_IS(method_isalpha, all_chars(run, self, jinja_is_alpha, false))
+METHOD_IS(method_isalnum, all_chars(run, self, is_alnum, false))
+METHOD_IS(method_isdigit, all_chars(run, self, jinja_is_digit, false))
+METHOD_IS(method_isdecimal, all_chars(run, self, jinja_is_decimal, false))
+METHOD_IS(method_isnumeric, all_chars(run, self, jinja_is_numeric, false))
+METHOD_IS(method_isspace, all_chars(run, self, jinja_is_space, false))
+METHOD_IS(method_isprintable, all_chars(run, self, jinja_is_printable, true))
+METHOD_IS(method_isascii, all_chars(run, self, is_ascii, true))
 
 METHOD(method_isidentifier)
 {
@@ -118,17 +76,8 @@ static struct value all_cased(struct run *run, struct value self, bool upper)
     return value_bool(any);
 }
 
-METHOD(method_isupper)
-{
-    (void)args;
-    return all_cased(run, self, true);
-}
-
-METHOD(method_islower)
-{
-    (void)args;
-    return all_cased(run, self, false);
-}
+METHOD_IS(method_isupper, all_cased(run, self, true))
+METHOD_IS(method_islower, all_cased(run, self, false))
 
 METHOD(method_istitle)
 {
@@ -152,7 +101,7 @@ METHOD(method_istitle)
     return value_bool(any);
 }
 
-const struct method_row jinja_methods_text_test[] = {
+const struct builtin_row jinja_methods_text_test[] = {
     {"isalpha", {.fn = method_isalpha}},
     {"isalnum", {.fn = method_isalnum}},
     {"isdigit", {.fn = method_isdigit}},

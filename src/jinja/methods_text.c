@@ -4,46 +4,14 @@
 #include "jinja/text_case.h"
 #include "jinja/text_ops.h"
 
-#define METHOD(name)                                                                           \
-    static struct value name(struct run *run, struct value self, const struct value *args)
-
 /* ---- case ---- */
 
-METHOD(method_upper)
-{
-    (void)args;
-    return jinja_change_case(run, self.text, CHANGE_UPPER);
-}
-
-METHOD(method_lower)
-{
-    (void)args;
-    return jinja_change_case(run, self.text, CHANGE_LOWER);
-}
-
-METHOD(method_title)
-{
-    (void)args;
-    return jinja_change_case(run, self.text, CHANGE_TITLE);
-}
-
-METHOD(method_capitalize)
-{
-    (void)args;
-    return jinja_change_case(run, self.text, CHANGE_CAPITALIZE);
-}
-
-METHOD(method_swapcase)
-{
-    (void)args;
-    return jinja_change_case(run, self.text, CHANGE_SWAP);
-}
-
-METHOD(method_casefold)
-{
-    (void)args;
-    return jinja_change_case(run, self.text, CHANGE_FOLD);
-}
+METHOD_IS(method_upper, jinja_change_case(run, self.text, CHANGE_UPPER))
+METHOD_IS(method_lower, jinja_change_case(run, self.text, CHANGE_LOWER))
+METHOD_IS(method_title, jinja_change_case(run, self.text, CHANGE_TITLE))
+METHOD_IS(method_capitalize, jinja_change_case(run, self.text, CHANGE_CAPITALIZE))
+METHOD_IS(method_swapcase, jinja_change_case(run, self.text, CHANGE_SWAP))
+METHOD_IS(method_casefold, jinja_change_case(run, self.text, CHANGE_FOLD))
 
 /* ---- stripping ---- */
 
@@ -57,20 +25,9 @@ static struct value methods_text_strip(struct run *run, struct value self, struc
     return value_text(jinja_strip(run, self.text, set, sides));
 }
 
-METHOD(method_strip)
-{
-    return methods_text_strip(run, self, args[0], STRIP_LEFT | STRIP_RIGHT);
-}
-
-METHOD(method_lstrip)
-{
-    return methods_text_strip(run, self, args[0], STRIP_LEFT);
-}
-
-METHOD(method_rstrip)
-{
-    return methods_text_strip(run, self, args[0], STRIP_RIGHT);
-}
+METHOD_IS(method_strip, methods_text_strip(run, self, args[0], STRIP_LEFT | STRIP_RIGHT))
+METHOD_IS(method_lstrip, methods_text_strip(run, self, args[0], STRIP_LEFT))
+METHOD_IS(method_rstrip, methods_text_strip(run, self, args[0], STRIP_RIGHT))
 
 METHOD(method_removeprefix)
 {
@@ -168,25 +125,10 @@ static struct value find_or_fail(struct run *run, struct value self, const struc
     return tainted(value_int(at), self.untrusted);
 }
 
-METHOD(method_find)
-{
-    return find_or_fail(run, self, args, false, false);
-}
-
-METHOD(method_rfind)
-{
-    return find_or_fail(run, self, args, true, false);
-}
-
-METHOD(method_index)
-{
-    return find_or_fail(run, self, args, false, true);
-}
-
-METHOD(method_rindex)
-{
-    return find_or_fail(run, self, args, true, true);
-}
+METHOD_IS(method_find, find_or_fail(run, self, args, false, false))
+METHOD_IS(method_rfind, find_or_fail(run, self, args, true, false))
+METHOD_IS(method_index, find_or_fail(run, self, args, false, true))
+METHOD_IS(method_rindex, find_or_fail(run, self, args, true, true))
 
 METHOD(method_count)
 {
@@ -244,15 +186,8 @@ static struct value has_affix(struct run *run, struct value self, const struct v
     return value_bool(false);
 }
 
-METHOD(method_startswith)
-{
-    return has_affix(run, self, args, false);
-}
-
-METHOD(method_endswith)
-{
-    return has_affix(run, self, args, true);
-}
+METHOD_IS(method_startswith, has_affix(run, self, args, false))
+METHOD_IS(method_endswith, has_affix(run, self, args, true))
 
 /* ---- building ---- */
 
@@ -317,20 +252,9 @@ static struct value pad(struct run *run, struct value self, const struct value *
     return value_text(t);
 }
 
-METHOD(method_center)
-{
-    return pad(run, self, args, PAD_BOTH);
-}
-
-METHOD(method_ljust)
-{
-    return pad(run, self, args, PAD_RIGHT_SIDE);
-}
-
-METHOD(method_rjust)
-{
-    return pad(run, self, args, PAD_LEFT_SIDE);
-}
+METHOD_IS(method_center, pad(run, self, args, PAD_BOTH))
+METHOD_IS(method_ljust, pad(run, self, args, PAD_RIGHT_SIDE))
+METHOD_IS(method_rjust, pad(run, self, args, PAD_LEFT_SIDE))
 
 METHOD(method_zfill)
 {
@@ -408,7 +332,7 @@ METHOD(method_format_map)
         .fn = fn_, .required = required_, .positional_only = true, .params = { __VA_ARGS__ }   \
     }
 
-const struct method_row jinja_methods_text[] = {
+const struct builtin_row jinja_methods_text[] = {
     {"upper", {.fn = method_upper}},
     {"lower", {.fn = method_lower}},
     {"title", {.fn = method_title}},

@@ -4,12 +4,6 @@
 #include "jinja/iter.h"
 #include "jinja/unicode.h"
 
-#define TEST(name)                                                                             \
-    static struct value name(struct run *run, struct value v, const struct value *args)
-#define UNUSED()                                                                               \
-    (void)run;                                                                                 \
-    (void)args
-
 static struct value remainder_is(struct run *run, struct value v, struct value by,
                                  int64_t wanted)
 {
@@ -20,104 +14,28 @@ static struct value remainder_is(struct run *run, struct value v, struct value b
     return value_bool(same);
 }
 
-TEST(test_odd)
+BUILTIN_IS(test_odd, remainder_is(run, v, value_int(2), 1))
+BUILTIN_IS(test_even, remainder_is(run, v, value_int(2), 0))
+BUILTIN_IS(test_divisibleby, remainder_is(run, v, args[0], 0))
+BUILTIN_IS(test_defined, value_bool(v.kind != K_UNDEFINED))
+BUILTIN_IS(test_undefined, value_bool(v.kind == K_UNDEFINED))
+BUILTIN_IS(test_filter,
+           value_bool(v.kind == K_TEXT && jinja_find_filter(text_str(v.text)) != NULL))
+BUILTIN_IS(test_test, value_bool(v.kind == K_TEXT && jinja_find_test(text_str(v.text)) != NULL))
+BUILTIN_IS(test_none, value_bool(v.kind == K_NONE))
+BUILTIN_IS(test_boolean, value_bool(v.kind == K_BOOL))
+BUILTIN_IS(test_false, value_bool(v.kind == K_BOOL && !v.boolean))
+BUILTIN_IS(test_true, value_bool(v.kind == K_BOOL && v.boolean))
+BUILTIN_IS(test_integer, value_bool(v.kind == K_INT || v.kind == K_BIG))
+BUILTIN_IS(test_float, value_bool(v.kind == K_FLOAT))
+BUILTIN_IS(test_string, value_bool(v.kind == K_TEXT))
+BUILTIN_IS(test_mapping, value_bool(v.kind == K_DICT))
+BUILTIN_IS(test_number, value_bool(is_number(v) || v.kind == K_BIG))
+
+BUILTIN(test_sequence)
 {
+    (void)run;
     (void)args;
-    return remainder_is(run, v, value_int(2), 1);
-}
-
-TEST(test_even)
-{
-    (void)args;
-    return remainder_is(run, v, value_int(2), 0);
-}
-
-TEST(test_divisibleby)
-{
-    return remainder_is(run, v, args[0], 0);
-}
-
-TEST(test_defined)
-{
-    UNUSED();
-    return value_bool(v.kind != K_UNDEFINED);
-}
-
-TEST(test_undefined)
-{
-    UNUSED();
-    return value_bool(v.kind == K_UNDEFINED);
-}
-
-TEST(test_filter)
-{
-    UNUSED();
-    return value_bool(v.kind == K_TEXT && jinja_find_filter(text_str(v.text)) != NULL);
-}
-
-TEST(test_test)
-{
-    UNUSED();
-    return value_bool(v.kind == K_TEXT && jinja_find_test(text_str(v.text)) != NULL);
-}
-
-TEST(test_none)
-{
-    UNUSED();
-    return value_bool(v.kind == K_NONE);
-}
-
-TEST(test_boolean)
-{
-    UNUSED();
-    return value_bool(v.kind == K_BOOL);
-}
-
-TEST(test_false)
-{
-    UNUSED();
-    return value_bool(v.kind == K_BOOL && !v.boolean);
-}
-
-TEST(test_true)
-{
-    UNUSED();
-    return value_bool(v.kind == K_BOOL && v.boolean);
-}
-
-TEST(test_integer)
-{
-    UNUSED();
-    return value_bool(v.kind == K_INT || v.kind == K_BIG);
-}
-
-TEST(test_float)
-{
-    UNUSED();
-    return value_bool(v.kind == K_FLOAT);
-}
-
-TEST(test_string)
-{
-    UNUSED();
-    return value_bool(v.kind == K_TEXT);
-}
-
-TEST(test_mapping)
-{
-    UNUSED();
-    return value_bool(v.kind == K_DICT);
-}
-
-TEST(test_number)
-{
-    UNUSED();
-    return value_bool(is_number(v) || v.kind == K_BIG);
-}
-
-TEST(test_sequence)
-{
-    UNUSED();
     switch ((enum kind)v.kind) {
     case K_TEXT:
     case K_LIST:
@@ -131,15 +49,12 @@ TEST(test_sequence)
     }
 }
 
-TEST(test_iterable)
-{
-    UNUSED();
-    return value_bool(jinja_can_iterate(v));
-}
+BUILTIN_IS(test_iterable, value_bool(jinja_can_iterate(v)))
 
-TEST(test_callable)
+BUILTIN(test_callable)
 {
-    UNUSED();
+    (void)run;
+    (void)args;
     switch ((enum kind)v.kind) {
     case K_MACRO:
     case K_FUNCTION:
@@ -155,7 +70,7 @@ TEST(test_callable)
 
 /* Identity.  Python shares small numbers and texts of one character.  Here two values without
  * an address are the same if they are equal and of the same kind. */
-TEST(test_sameas)
+BUILTIN(test_sameas)
 {
     bool same = v.kind == args[0].kind;
     if (same && v.kind >= K_LIST)
@@ -165,13 +80,9 @@ TEST(test_sameas)
     return value_bool(same);
 }
 
-TEST(test_escaped)
-{
-    UNUSED();
-    return value_bool(v.kind == K_TEXT && v.text->markup);
-}
+BUILTIN_IS(test_escaped, value_bool(v.kind == K_TEXT && v.text->markup))
 
-TEST(test_in)
+BUILTIN(test_in)
 {
     bool found = false;
     return jinja_contains(run, args[0], v, &found) ? value_bool(found) : V_FAIL;
@@ -183,21 +94,12 @@ static struct value cased(struct run *run, struct value v, const char *method)
     struct call none = {0};
     if (t == NULL)
         return V_FAIL;
-    const struct method_row *row = jinja_find_method(value_text(t), lr_str_z(method));
+    const struct builtin_row *row = jinja_find_method(value_text(t), lr_str_z(method));
     return jinja_invoke(run, row->name, &row->sig, value_text(t), &none);
 }
 
-TEST(test_lower)
-{
-    (void)args;
-    return cased(run, v, "islower");
-}
-
-TEST(test_upper)
-{
-    (void)args;
-    return cased(run, v, "isupper");
-}
+BUILTIN_IS(test_lower, cased(run, v, "islower"))
+BUILTIN_IS(test_upper, cased(run, v, "isupper"))
 
 static struct value tests_compare(struct run *run, enum compare_op op, struct value a,
                                   struct value b)
@@ -206,35 +108,12 @@ static struct value tests_compare(struct run *run, enum compare_op op, struct va
     return jinja_compare(run, (uint8_t)op, a, b, &result) ? value_bool(result) : V_FAIL;
 }
 
-TEST(test_eq)
-{
-    return tests_compare(run, CMP_EQ, v, args[0]);
-}
-
-TEST(test_ne)
-{
-    return tests_compare(run, CMP_NE, v, args[0]);
-}
-
-TEST(test_lt)
-{
-    return tests_compare(run, CMP_LT, v, args[0]);
-}
-
-TEST(test_le)
-{
-    return tests_compare(run, CMP_LE, v, args[0]);
-}
-
-TEST(test_gt)
-{
-    return tests_compare(run, CMP_GT, v, args[0]);
-}
-
-TEST(test_ge)
-{
-    return tests_compare(run, CMP_GE, v, args[0]);
-}
+BUILTIN_IS(test_eq, tests_compare(run, CMP_EQ, v, args[0]))
+BUILTIN_IS(test_ne, tests_compare(run, CMP_NE, v, args[0]))
+BUILTIN_IS(test_lt, tests_compare(run, CMP_LT, v, args[0]))
+BUILTIN_IS(test_le, tests_compare(run, CMP_LE, v, args[0]))
+BUILTIN_IS(test_gt, tests_compare(run, CMP_GT, v, args[0]))
+BUILTIN_IS(test_ge, tests_compare(run, CMP_GE, v, args[0]))
 
 #define ONE(fn_)                                                                               \
     {                                                                                          \
@@ -249,7 +128,7 @@ TEST(test_ge)
         .fn = fn_, .required = 1, .params = { name_ }                                          \
     }
 
-static const struct test_row tests[] = {
+static const struct builtin_row tests[] = {
     {"defined", {.fn = test_defined}},
     {"undefined", {.fn = test_undefined}},
     {"none", {.fn = test_none}},
@@ -291,7 +170,7 @@ static const struct test_row tests[] = {
     {"le", OPERATOR(test_le)},
 };
 
-const struct test_row *jinja_find_test(struct lr_str name)
+const struct builtin_row *jinja_find_test(struct lr_str name)
 {
     for (size_t i = 0; i < sizeof(tests) / sizeof(tests[0]); i++)
         if (lr_str_eq_z(name, tests[i].name))

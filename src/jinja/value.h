@@ -100,7 +100,7 @@ struct value {
         struct method *method;
         struct undefined *undefined; /* NULL: no details */
         struct cycler *cycler;
-        const struct function *function;
+        const struct builtin_row *function;
     };
 };
 
@@ -142,7 +142,7 @@ struct undefined {
 
 struct method {
     struct value self;
-    const struct method_row *row;
+    const struct builtin_row *row;
 };
 
 struct cycler { /* also a joiner: items[0] is the separator */
