@@ -58,6 +58,12 @@ void cli_list(const char *parent, struct cli_table table, struct lr_buf *out);
 
 /* "llm-router debug": the parent of a command's tools. */
 enum { CLI_PATH_LEN = 128 };
+/* Calls visit for each command and, after it, for each of its tools, but for hidden ones. path:
+ * the words after the program, "debug tokenize"; the first parent_len bytes are the command
+ * that a tool belongs to. */
+typedef void cli_visit(void *arg, const char *path, size_t parent_len,
+                       const struct cli_command *command);
+void cli_each_command(cli_visit *visit, void *arg);
 void cli_path(const char *parent, const struct cli_command *command, char out[CLI_PATH_LEN]);
 
 /* NULL: no command of that name. */

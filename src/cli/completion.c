@@ -50,26 +50,19 @@ static void add_names(struct lr_buf *out, struct cli_table table)
             lr_buf_addf(out, " %s", table.rows[i]->name);
 }
 
-/* The words that may follow each command: flags, or the names of its tools. */
-static void add_words(struct lr_buf *out, const char *prefix, struct cli_table table)
+/* The words that may follow a command: flags, or the names of its tools. */
+static void add_words(void *arg, const char *path, size_t parent_len,
+                      const struct cli_command *command)
 {
-    for (size_t i = 0; i < table.count; i++) {
-        const struct cli_command *command = table.rows[i];
-        if (command->hidden)
-            continue;
-        lr_buf_addf(out, "    \"%s%s\") words=\"--help", prefix, command->name);
-        cli_each_flag(command, completion_add_flag, out);
-        if (strcmp(command->name, "help") == 0)
-            add_names(out, cli_commands());
-        if (command->tools != NULL)
-            add_names(out, command->tools());
-        lr_buf_add_z(out, "\" ;;\n");
-        if (command->tools != NULL) {
-            char path[CLI_PATH_LEN];
-            (void)snprintf(path, sizeof(path), "%s%s ", prefix, command->name);
-            add_words(out, path, command->tools());
-        }
-    }
+    struct lr_buf *out = arg;
+    (void)parent_len;
+    lr_buf_addf(out, "    \"%s\") words=\"--help", path);
+    cli_each_flag(command, completion_add_flag, out);
+    if (strcmp(command->name, "help") == 0)
+        add_names(out, cli_commands());
+    if (command->tools != NULL)
+        add_names(out, command->tools());
+    lr_buf_add_z(out, "\" ;;\n");
 }
 
 struct bash_values {
@@ -94,20 +87,11 @@ static void add_value(void *arg, const struct lr_setting *row)
     lr_buf_add_z(v->out, " -- \"$word\")); return ;;\n");
 }
 
-static void completion_add_values(struct lr_buf *out, const char *prefix,
-                                  struct cli_table table)
+static void completion_add_values(void *arg, const char *path, size_t parent_len,
+                                  const struct cli_command *command)
 {
-    for (size_t i = 0; i < table.count; i++) {
-        const struct cli_command *command = table.rows[i];
-        char path[CLI_PATH_LEN];
-        (void)snprintf(path, sizeof(path), "%s%s", prefix, command->name);
-        if (!command->hidden)
-            cli_each_flag(command, add_value, &(struct bash_values){out, path});
-        if (command->tools != NULL) {
-            (void)snprintf(path, sizeof(path), "%s%s ", prefix, command->name);
-            completion_add_values(out, path, command->tools());
-        }
-    }
+    (void)parent_len;
+    cli_each_flag(command, add_value, &(struct bash_values){arg, path});
 }
 
 void cli_completion_bash(struct lr_buf *out)
@@ -132,10 +116,10 @@ void cli_completion_bash(struct lr_buf *out)
                         table.rows[i]->name, table.rows[i]->name);
     lr_buf_add_z(out, "    esac\n"
                       "    case \"$path $last\" in\n");
-    completion_add_values(out, "", table);
+    cli_each_command(completion_add_values, out);
     lr_buf_add_z(out, "    esac\n"
                       "    case $path in\n");
-    add_words(out, "", table);
+    cli_each_command(add_words, out);
     lr_buf_add_z(out,
                  "    esac\n"
                  "    COMPREPLY=($(compgen -W \"$words\" -- \"$word\"))\n"

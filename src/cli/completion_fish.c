@@ -1,6 +1,4 @@
 /* cli/completion_fish.c - `llm-router completion fish`. */
-#include <stdio.h>
-
 #include "cli/completion.h"
 
 static const char FISH_QUOTE[] = "\\'";
@@ -32,26 +30,15 @@ static void completion_fish_add_flag(void *arg, const struct lr_setting *row)
                     f->path, row->name, row->name);
 }
 
-/* `after` is the condition under which the names of this table are offered. */
-static void add_table(struct lr_buf *out, const char *prefix, const char *after,
-                      struct cli_table table)
+static void fish_add_command(void *arg, const char *path, size_t parent_len,
+                             const struct cli_command *command)
 {
-    for (size_t i = 0; i < table.count; i++) {
-        const struct cli_command *command = table.rows[i];
-        char path[CLI_PATH_LEN], inside[CLI_PATH_LEN], next[CLI_PATH_LEN + 32];
-        if (command->hidden)
-            continue;
-        lr_buf_addf(out, "complete -c llm-router -f -n '%s' -a %s -d ", after, command->name);
-        cli_add_brief(out, command->summary, FISH_QUOTE);
-        lr_buf_add_z(out, "\n");
-        (void)snprintf(path, sizeof(path), "%s%s", prefix, command->name);
-        cli_each_flag(command, completion_fish_add_flag, &(struct fish_flags){out, path});
-        if (command->tools == NULL)
-            continue;
-        (void)snprintf(inside, sizeof(inside), "%s%s ", prefix, command->name);
-        (void)snprintf(next, sizeof(next), "__llm_router_next %s", path);
-        add_table(out, inside, next, command->tools());
-    }
+    struct lr_buf *out = arg;
+    lr_buf_addf(out, "complete -c llm-router -f -n '__llm_router_next%s%.*s' -a %s -d ",
+                parent_len != 0 ? " " : "", (int)parent_len, path, command->name);
+    cli_add_brief(out, command->summary, FISH_QUOTE);
+    lr_buf_add_z(out, "\n");
+    cli_each_flag(command, completion_fish_add_flag, &(struct fish_flags){out, path});
 }
 
 void cli_completion_fish(struct lr_buf *out)
@@ -69,5 +56,5 @@ void cli_completion_fish(struct lr_buf *out)
                  "    test (count $argv) -eq 0; or test \"$words[2]\" = $argv[1]\n"
                  "end\n"
                  "complete -c llm-router -l help -d 'explains the command'\n");
-    add_table(out, "", "__llm_router_next", cli_commands());
+    cli_each_command(fish_add_command, out);
 }

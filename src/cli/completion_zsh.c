@@ -1,6 +1,4 @@
 /* cli/completion_zsh.c - `llm-router completion zsh`. */
-#include <stdio.h>
-
 #include "cli/completion.h"
 
 static const char ZSH_QUOTE[] = "'\\''";
@@ -44,41 +42,27 @@ static void add_value(void *arg, const struct lr_setting *row)
     lr_buf_add_z(v->out, "; return ;;\n");
 }
 
-static void zsh_add_values(struct lr_buf *out, const char *prefix, struct cli_table table)
+static void zsh_add_values(void *arg, const char *path, size_t parent_len,
+                           const struct cli_command *command)
 {
-    for (size_t i = 0; i < table.count; i++) {
-        const struct cli_command *command = table.rows[i];
-        char path[CLI_PATH_LEN];
-        (void)snprintf(path, sizeof(path), "%s%s", prefix, command->name);
-        if (!command->hidden)
-            cli_each_flag(command, add_value, &(struct zsh_values){out, path});
-        (void)snprintf(path, sizeof(path), "%s%s ", prefix, command->name);
-        if (command->tools != NULL)
-            zsh_add_values(out, path, command->tools());
-    }
+    (void)parent_len;
+    cli_each_flag(command, add_value, &(struct zsh_values){arg, path});
 }
 
-static void add_lists(struct lr_buf *out, const char *prefix, struct cli_table table)
+static void add_lists(void *arg, const char *path, size_t parent_len,
+                      const struct cli_command *command)
 {
-    for (size_t i = 0; i < table.count; i++) {
-        const struct cli_command *command = table.rows[i];
-        if (command->hidden)
-            continue;
-        lr_buf_addf(out, "    ('%s%s') flags=(--help:'explains the command'", prefix,
-                    command->name);
-        cli_each_flag(command, zsh_add_flag, out);
+    struct lr_buf *out = arg;
+    (void)parent_len;
+    lr_buf_addf(out, "    ('%s') flags=(--help:'explains the command'", path);
+    cli_each_flag(command, zsh_add_flag, out);
+    lr_buf_add_z(out, ")");
+    if (command->tools != NULL) {
+        lr_buf_add_z(out, " tools=(");
+        zsh_add_commands(out, command->tools());
         lr_buf_add_z(out, ")");
-        if (command->tools != NULL) {
-            lr_buf_add_z(out, " tools=(");
-            zsh_add_commands(out, command->tools());
-            lr_buf_add_z(out, ")");
-        }
-        lr_buf_add_z(out, " ;;\n");
-        char path[CLI_PATH_LEN];
-        (void)snprintf(path, sizeof(path), "%s%s ", prefix, command->name);
-        if (command->tools != NULL)
-            add_lists(out, path, command->tools());
     }
+    lr_buf_add_z(out, " ;;\n");
 }
 
 void cli_completion_zsh(struct lr_buf *out)
@@ -105,10 +89,10 @@ void cli_completion_zsh(struct lr_buf *out)
                         table.rows[i]->name, table.rows[i]->name);
     lr_buf_add_z(out, "    esac\n"
                       "    case \"$name $words[CURRENT-1]\" in\n");
-    zsh_add_values(out, "", table);
+    cli_each_command(zsh_add_values, out);
     lr_buf_add_z(out, "    esac\n"
                       "    case $name in\n");
-    add_lists(out, "", table);
+    cli_each_command(add_lists, out);
     lr_buf_add_z(out, "    esac\n"
                       "    if [[ $words[CURRENT] == -* ]]; then\n"
                       "        _describe -o flag flags\n"

@@ -250,3 +250,24 @@ int cli_dispatch(const char *parent, struct cli_table table, int argc, const cha
     lr_buf_free(&text);
     return CLI_USAGE;
 }
+
+static void each_of(struct cli_table table, const char *parent, cli_visit *visit, void *arg)
+{
+    size_t parent_len = strlen(parent);
+    for (size_t i = 0; i < table.count; i++) {
+        const struct cli_command *command = table.rows[i];
+        char path[CLI_PATH_LEN];
+        if (command->hidden)
+            continue;
+        (void)snprintf(path, sizeof(path), "%s%s%s", parent, parent_len != 0 ? " " : "",
+                       command->name);
+        visit(arg, path, parent_len, command);
+        if (command->tools != NULL)
+            each_of(command->tools(), path, visit, arg);
+    }
+}
+
+void cli_each_command(cli_visit *visit, void *arg)
+{
+    each_of(cli_commands(), "", visit, arg);
+}

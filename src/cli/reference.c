@@ -1,4 +1,6 @@
 /* cli/reference.c - docs/settings.md and docs/cli.md, written from the tables. */
+#include <stdio.h>
+
 #include "cli/commands.h"
 
 enum { PAGE_LIMIT = 4 << 20 };
@@ -46,22 +48,16 @@ const struct cli_command cli_debug_settings_reference = {
     .run = run_settings_reference,
 };
 
-static void cli_reference_add_commands(const char *parent, struct cli_table table,
-                                       struct lr_buf *page)
+static void reference_add_command(void *arg, const char *path, size_t parent_len,
+                                  const struct cli_command *command)
 {
-    for (size_t i = 0; i < table.count; i++) {
-        const struct cli_command *command = table.rows[i];
-        if (command->hidden)
-            continue;
-        lr_buf_addf(page, "\n## %s %s\n\n```\n", parent, command->name);
-        cli_help(parent, command, page);
-        lr_buf_add_z(page, "```\n");
-        if (command->tools != NULL) {
-            char path[CLI_PATH_LEN];
-            cli_path(parent, command, path);
-            cli_reference_add_commands(path, command->tools(), page);
-        }
-    }
+    struct lr_buf *page = arg;
+    char parent[CLI_PATH_LEN];
+    (void)snprintf(parent, sizeof(parent), "llm-router%s%.*s", parent_len != 0 ? " " : "",
+                   (int)parent_len, path);
+    lr_buf_addf(page, "\n## %s %s\n\n```\n", parent, command->name);
+    cli_help(parent, command, page);
+    lr_buf_add_z(page, "```\n");
 }
 
 static lr_code run_cli_reference(const struct lr_settings *settings, struct lr_error *err)
@@ -74,7 +70,7 @@ static lr_code run_cli_reference(const struct lr_settings *settings, struct lr_e
                         "`llm-router COMMAND --help` prints the same. Exit codes: 0 success, 1 "
                         "failure, 2 wrong\narguments. `source <(llm-router completion bash)` "
                         "completes commands, flags and values.\n");
-    cli_reference_add_commands("llm-router", cli_commands(), &page);
+    cli_each_command(reference_add_command, &page);
     lr_code code = cli_print(&page, err);
     lr_buf_free(&page);
     return code;
