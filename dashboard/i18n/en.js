@@ -6,12 +6,12 @@ import nodes from './en/nodes.js';
 import overview from './en/overview.js';
 import palette from './en/palette.js';
 import playground from './en/playground.js';
-import reasons from './en/reasons.js';
 import register from './en/register.js';
 import requests from './en/requests.js';
 import self from './en/self.js';
 import signin from './en/signin.js';
 import welcome from './en/welcome.js';
+import { reasons } from './reasons.js';
 
 export default {
   chat,
@@ -22,7 +22,7 @@ export default {
   overview,
   palette,
   playground,
-  reasons,
+  reasons: reasons.en,
   register,
   requests,
   self,

@@ -6,12 +6,12 @@ import nodes from './ja/nodes.js';
 import overview from './ja/overview.js';
 import palette from './ja/palette.js';
 import playground from './ja/playground.js';
-import reasons from './ja/reasons.js';
 import register from './ja/register.js';
 import requests from './ja/requests.js';
 import self from './ja/self.js';
 import signin from './ja/signin.js';
 import welcome from './ja/welcome.js';
+import { reasons } from './reasons.js';
 
 export default {
   chat,
@@ -22,7 +22,7 @@ export default {
   overview,
   palette,
   playground,
-  reasons,
+  reasons: reasons.ja,
   register,
   requests,
   self,

@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/errors.h"
 #include "base/fail.h"
 #include "engines/llamacpp/model.h"
 
@@ -70,9 +71,12 @@ lr_code llamacpp_engine_submit(struct lr_engine_model *m,
     lr_code code = engine_session_accept(&m->session, &r, err);
     if (code != LR_OK)
         return code;
-    return r.prompt_ids != NULL
+    code = r.prompt_ids != NULL
                ? engine_session_submit(&m->session, &r, r.prompt_ids, r.prompt_id_count, err)
                : submit_text(m, &r, err);
+    if (code != LR_OK)
+        lr_error_tell(&m->session.host, err);
+    return code;
 }
 
 void llamacpp_engine_cancel(struct lr_engine_model *m, uint64_t id)

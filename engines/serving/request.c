@@ -1,6 +1,7 @@
 /* serving/request.c - tokenizing and submitting requests. */
 #include <string.h>
 
+#include "base/errors.h"
 #include "base/fail.h"
 #include "base/file.h"
 #include "engines/serving/model.h"
@@ -110,7 +111,7 @@ static bool read_beside(struct lr_engine_model *m, const struct lr_engine_reques
     return false;
 }
 
-lr_code serving_engine_submit(struct lr_engine_model *m,
+static lr_code serving_submit(struct lr_engine_model *m,
                               const struct lr_engine_request *request, struct lr_error *err)
 {
     struct lr_engine_request r;
@@ -130,6 +131,15 @@ lr_code serving_engine_submit(struct lr_engine_model *m,
         return code;
     code = engine_session_submit(&m->session, &r, list.items, list.count, err);
     tokenizer_ids_free(&list);
+    return code;
+}
+
+lr_code serving_engine_submit(struct lr_engine_model *m,
+                              const struct lr_engine_request *request, struct lr_error *err)
+{
+    lr_code code = serving_submit(m, request, err);
+    if (code != LR_OK)
+        lr_error_tell(&m->session.host, err);
     return code;
 }
 

@@ -2,6 +2,7 @@
 #include "engines/serving/session.h"
 
 #include "base/clock.h"
+#include "base/errors.h"
 #include "base/fail.h"
 
 void engine_session_deinit(struct engine_session *s)
@@ -32,6 +33,8 @@ void engine_session_finish(struct engine_session *s, struct engine_sequence *seq
     const struct lr_error none = {.code = LR_OK};
 
     s->release(s->ctx, seq);
+    if (error != NULL)
+        lr_error_tell(&s->host, error);
     s->host.on_done(s->host.ctx, seq->id, reason, &usage, error != NULL ? error : &none);
     /* The current step may still use the sequence. */
     if (s->stepping) {

@@ -2,6 +2,7 @@
  * requests. */
 #include <math.h>
 
+#include "base/errors.h"
 #include "base/fail.h"
 #include "engines/serving/session.h"
 
@@ -56,12 +57,8 @@ lr_code engine_session_too_long(const struct engine_session *s, uint64_t amount,
 {
     bool answers = s->requests == 0 || (s->requests >> LR_REQUEST_GENERATE & 1) != 0;
 
-    return lr_fail(
-        err, LR_INVALID_ARGUMENT, "the %s has %llu %s; the context holds %u tokens%s",
-        answers ? "prompt" : "text", (unsigned long long)amount, unit, s->max_context,
-        answers ? ", and at least one must be left for the answer: shorten the "
-                  "conversation"
-                : ": send a shorter text");
+    return answers ? lr_fail_as(err, prompt_too_long, amount, unit, s->max_context)
+                   : lr_fail_as(err, text_too_long, amount, unit, s->max_context);
 }
 
 /* Whether the model offers what the request asks for. */

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/errors.h"
 #include "base/fail.h"
 #include "engines/testing/testing.h"
 
@@ -84,11 +85,12 @@ static lr_code count_prompt(const struct lr_engine_model *model,
             return code;
     }
     uint64_t most = model->max_context;
-    if (count + request->generated_count + 1 > most)
-        return lr_fail(err, LR_INVALID_ARGUMENT,
-                       "the prompt has %zu tokens and %zu were generated before; the context "
-                       "holds %u tokens",
-                       count, request->generated_count, model->max_context);
+    if (count + request->generated_count + 1 > most) {
+        char unit[64];
+        (void)snprintf(unit, sizeof(unit), "tokens and %zu were generated before",
+                       request->generated_count);
+        return lr_fail_as(err, prompt_beyond_context, count, unit, model->max_context);
+    }
     *out = (uint32_t)count;
     return LR_OK;
 }
@@ -205,8 +207,10 @@ lr_code testing_submit(struct lr_engine_model *model, const struct lr_engine_req
         code = count_prompt(model, request, &prompt_tokens, err);
     if (code == LR_OK)
         code = testing_fault(&model->options, TESTING_SUBMIT, err);
-    if (code != LR_OK)
+    if (code != LR_OK) {
+        lr_error_tell(model->host, err);
         return code;
+    }
 
     struct testing_sequence *s = calloc(1, sizeof(*s));
     if (s == NULL)

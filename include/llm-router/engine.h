@@ -224,6 +224,12 @@ struct lr_step_report {
     uint64_t kv_bytes_in_use;
 };
 
+/* What stands in one hole of an error's sentence. */
+struct lr_error_value {
+    const char *name; /* "limit" */
+    const char *value;
+};
+
 /* Lent by the worker; outlives the model.  Members marked optional may be NULL. */
 struct lr_engine_host {
     uint32_t size;
@@ -264,6 +270,15 @@ struct lr_engine_host {
      * busy.  Optional. */
     lr_code (*try_mask)(void *ctx, uint64_t request_id, uint32_t *mask, size_t words,
                         int32_t *ready);
+    /* Which error comes next: called right before an open, submit or step that fails, or before
+     * on_done(LR_FINISH_ERROR).  id is one of docs/errors.md; the values, in any order, are
+     * what stands in the holes of its sentence, and the host makes that sentence instead of
+     * err->text. With an id the client gets the codes that its API has for the error, such as
+     * "context_length_exceeded" for prompt_too_long.  What the host does not know is ignored:
+     * then it has err->code and err->text, as from an engine that does not call this. Optional.
+     */
+    void (*tell_error)(void *ctx, const char *id, const struct lr_error_value *values,
+                       size_t count);
 };
 
 /* True when the host offers an optional member. */

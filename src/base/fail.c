@@ -5,6 +5,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/errors.h"
+
 static void fail_put_text(struct lr_error *err, lr_code code, const char *fmt, va_list args)
     LR_PRINTF(3, 0);
 
@@ -12,6 +14,7 @@ static void fail_put_text(struct lr_error *err, lr_code code, const char *fmt, v
 {
     err->code = code;
     (void)vsnprintf(err->text, sizeof(err->text), fmt, args);
+    lr_fail_forget(err->text, sizeof(err->text));
 }
 
 lr_code lr_fail(struct lr_error *err, lr_code code, const char *fmt, ...)
@@ -35,6 +38,7 @@ lr_code lr_fail_errno(struct lr_error *err, lr_code code, const char *fmt, ...)
         va_end(args);
         size_t used = strlen(err->text);
         (void)snprintf(err->text + used, sizeof(err->text) - used, ": %s", strerror(saved));
+        lr_fail_forget(err->text, sizeof(err->text));
     }
     return code;
 }
@@ -50,6 +54,7 @@ lr_code lr_fail_prefix(struct lr_error *err, const char *fmt, ...)
     va_end(args);
     size_t used = strlen(err->text);
     (void)snprintf(err->text + used, sizeof(err->text) - used, ": %s", old.text);
+    lr_fail_moved(err, &old, used + 2);
     return err->code;
 }
 

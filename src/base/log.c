@@ -13,6 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/errors.h"
 #include "base/os/file.h"
 #include "base/utf8.h"
 
@@ -461,6 +462,9 @@ void lr_log_write(enum lr_log_level level, const struct lr_log_ctx *ctx, const c
     }
     va_end(args.list);
 
+    char word[LR_ERROR_WORD];
+    if (ctx != NULL && ctx->error != NULL && !line.cut)
+        add_pair(&line, lr_str_z("error"), lr_str_z(lr_error_word(ctx->error, word)), false);
     if (line.cut)
         add_tail(&line, line.json ? ",\"cut\":true" : " cut=true");
     add_tail(&line, line.json ? "}\n" : "\n");

@@ -32,8 +32,11 @@ enum lr_log_format { LR_LOG_TEXT, LR_LOG_JSON };
 
 /* What all log lines of one request share; NULL for lines that belong to no request. */
 struct lr_log_ctx {
-    const char *request_id; /* borrowed; NULL or "": no request id is written */
+    const char *request_id;       /* borrowed; NULL or "": no request id is written */
+    const struct lr_error *error; /* borrowed; its id is the line's last word; NULL: none */
 };
+/* Of a line about an error that belongs to no request. */
+#define LR_LOG_OF(err) (&(struct lr_log_ctx){.error = (err)})
 
 /* Set once, before threads start.  fd is borrowed (2 unless set). */
 void lr_log_set(enum lr_log_level level, enum lr_log_format format);

@@ -1,6 +1,7 @@
 /* chat/format.c - see chat/format.h. */
 #include "chat/format.h"
 
+#include "base/errors.h"
 #include "chat/dialect/dialect.h"
 #include "chat/template/object.h"
 #include "grammar/constraint.h"
@@ -56,9 +57,7 @@ static lr_code write_constraint(struct lr_arena *arena, const struct grammar_con
     char *copy = text.failed ? NULL : lr_arena_copy(arena, lr_buf_str(&text));
     lr_code code = LR_OK;
     if (text.failed)
-        code = lr_fail(err, LR_INVALID_ARGUMENT,
-                       "the schemas of this request have more than %d bytes together",
-                       GRAMMAR_CONSTRAINT_MAX);
+        code = lr_fail_as(err, schemas_over, GRAMMAR_CONSTRAINT_MAX);
     else if (copy == NULL)
         code = lr_fail(err, LR_OUT_OF_RAM, "no memory for the schemas of a request");
     else
@@ -105,10 +104,7 @@ lr_code chat_format_constraint(struct lr_arena *arena, const struct chat_request
     if (req->requires_tool_call)
         c.answer = GRAMMAR_ANSWER_NONE;
     if (req->requires_tool_call && !has_calls)
-        return lr_fail(err, LR_UNSUPPORTED,
-                       "'tool_choice': 'required' or a named function needs a model whose chat "
-                       "template shows how it calls tools (docs/structured-output.md); use "
-                       "'auto' with this model");
+        return lr_fail_plain(err, tools_not_shown);
     if (c.answer == GRAMMAR_ANSWER_TEXT && !(has_calls && any_strict(req))) {
         c.answer = GRAMMAR_ANSWER_FREE;
         return c.budget != 0 ? write_constraint(arena, &c, out, err) : LR_OK;

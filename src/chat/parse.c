@@ -4,6 +4,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 
+#include "base/errors.h"
 #include "grammar/grammar.h"
 
 enum { NOTED_NAME_MAX = 64 }; /* bytes of one name in the list of ignored fields */
@@ -12,12 +13,18 @@ lr_code chat_parse_fail(struct chat_parse *p, const char *param, const char *cod
                         lr_code status, const char *fmt, ...)
 {
     struct chat_error *e = p->e;
+    char text[sizeof(e->error.text)];
+    enum lr_error_id id = code != NULL ? lr_error_find(lr_str_z(code)) : LR_ERROR_NONE;
     va_list args;
 
-    e->error.code = status;
     va_start(args, fmt);
-    vsnprintf(e->error.text, sizeof(e->error.text), fmt, args);
+    vsnprintf(text, sizeof(text), fmt, args);
     va_end(args);
+    if (id != LR_ERROR_NONE)
+        (void)lr_fail_holes(&e->error, id, (const struct lr_hole[]){lr_hole_z(text)}, 1);
+    else
+        (void)lr_fail(&e->error, status, "%s", text);
+    e->error.code = status;
     snprintf(e->param, sizeof(e->param), "%s", param != NULL ? param : "");
     e->code = code;
     return status;
@@ -253,8 +260,11 @@ lr_code chat_request_read(struct lr_arena *arena, struct lr_str body,
     *e = (struct chat_error){0};
     lr_code code = lr_json_parse(arena, body, NULL, out, &e->error);
     if (code != LR_OK) {
-        e->code = code == LR_INVALID_ARGUMENT ? "invalid_json" : NULL;
         lr_fail_prefix(&e->error, "The body is not a JSON object we can read");
+        if (code == LR_INVALID_ARGUMENT) {
+            e->code = "invalid_json";
+            (void)lr_fail_as(&e->error, invalid_json, e->error.text);
+        }
         return code;
     }
     (void)lr_json_str(lr_json_get(*out, "model"), model);

@@ -2,6 +2,7 @@
  * goes through the stop strings, and the result is written. */
 #include "chat/response.h"
 
+#include "base/errors.h"
 #include "base/utf8.h"
 #include "chat/response_internal.h"
 
@@ -208,7 +209,7 @@ void chat_response_on_done(struct chat_response *r, uint32_t choice, enum lr_fin
         c->usage = *usage;
     if (reason == LR_FINISH_ERROR) {
         struct lr_error error;
-        lr_fail(&error, LR_INTERNAL, "the generation failed; the node's log says why");
+        lr_fail_plain(&error, generation_failed);
         chat_response_on_error(r, &error, out);
         return;
     }

@@ -4,6 +4,7 @@
 #include <assert.h>
 
 #include "base/clock.h"
+#include "base/errors.h"
 #include "base/log.h"
 #include "base/random.h"
 #include "chat/format.h"
@@ -41,7 +42,7 @@ static bool move(struct chat_turn *t, enum chat_turn_state to)
     }
     (void)lr_fail(&err, LR_INTERNAL, "a turn cannot go from state %d to %d", (int)t->state,
                   (int)to);
-    lr_log_error(NULL, "turn.illegal_move reason=%s", err.text);
+    lr_log_error(LR_LOG_OF(&err), "turn.illegal_move reason=%s", err.text);
     chat_turn_fail(t, &err);
     return false;
 }
@@ -342,9 +343,7 @@ static void put(struct chat_turn *t)
         lr_buf_clear(&t->out);
         return;
     }
-    (void)lr_fail(&err, LR_REQUEST_TIMEOUT,
-                  "the answer ends here: the client read it so slowly that more of it waited "
-                  "than the server holds");
+    (void)lr_fail_plain(&err, client_too_slow);
     chat_turn_fail(t, &err);
 }
 

@@ -43,6 +43,7 @@ extern const struct cli_command cli_command_engines;
 extern const struct cli_command cli_command_keys;
 extern const struct cli_command cli_command_doctor;
 extern const struct cli_command cli_command_update;
+extern const struct cli_command cli_command_explain_error;
 extern const struct cli_command cli_command_version;
 extern const struct cli_command cli_command_worker;
 
@@ -60,6 +61,7 @@ extern const struct cli_command cli_debug_harmony;
 extern const struct cli_command cli_debug_manifest;
 extern const struct cli_command cli_debug_match;
 extern const struct cli_command cli_debug_render;
+extern const struct cli_command cli_debug_errors_reference;
 extern const struct cli_command cli_debug_settings_reference;
 extern const struct cli_command cli_debug_tokenize;
 extern const struct cli_command cli_debug_write_gguf;

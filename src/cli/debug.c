@@ -23,6 +23,7 @@ static const struct cli_command *const rows[] = {
     &cli_debug_manifest,
     &cli_debug_fetch,
     &cli_debug_settings_reference,
+    &cli_debug_errors_reference,
     &cli_debug_cli_reference,
     &cli_debug_man_page,
 };

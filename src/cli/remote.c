@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "base/errors.h"
 #include "base/os/fd.h"
 #include "cli/command.h"
 #include "cli/terminal.h"
@@ -91,8 +92,11 @@ static void on_interrupt(void *arg)
 static lr_code check_status(struct remote *r, struct lr_arena *arena, struct lr_error *err)
 {
     struct lr_buf visible;
+    struct lr_error said;
+    char id[LR_ERROR_WORD];
     if (r->status < 400)
         return LR_OK;
+    wire_refusal(arena, r->status, lr_buf_str(&r->body), &said);
     struct lr_str message = wire_refusal_message(arena, lr_buf_str(&r->body));
     if (message.len == 0)
         message = lr_str_sub(lr_buf_str(&r->body), 0, 300);
@@ -104,6 +108,7 @@ static lr_code check_status(struct remote *r, struct lr_arena *arena, struct lr_
     cli_put(&visible, message);
     (void)lr_fail(err, code, "%s (status %d)%s", lr_buf_z(&visible), r->status,
                   r->status == 401 ? ": pass --key KEY or set LLM_ROUTER_KEY" : "");
+    lr_error_identify(err->text, sizeof(err->text), lr_str_z(lr_error_word(&said, id)));
     lr_buf_free(&visible);
     return code;
 }

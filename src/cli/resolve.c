@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/errors.h"
 #include "base/os/fd.h"
 #include "cli/follow.h"
 #include "cli/terminal.h"
@@ -134,7 +135,7 @@ static lr_code resolve_name(const struct lr_settings *s, const char *name,
         bool again = false;
         code = cli_ask_resolve(s, round == 0 ? name : next, &a, err);
         /* Not a hub's refusal, but ours: the key is a client's. */
-        if (code == LR_PERMISSION_DENIED && strstr(err->text, "role") != NULL)
+        if (lr_error_is(err, LR_ERROR_role_needed))
             code = lr_fail(err, LR_NOT_FOUND, "%s", here->text);
         else if (code == LR_OK && lr_json_get(a.json, "registration") != NULL) {
             tell_choice(&a, out);

@@ -29,6 +29,7 @@ static const struct cli_command *const rows[] = {
     &cli_command_logs,
     &cli_command_config,
     &cli_command_doctor,
+    &cli_command_explain_error,
     &cli_command_memory,
     &cli_command_backup,
     &cli_command_restore,

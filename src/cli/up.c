@@ -381,7 +381,7 @@ static void up_on_timer(void *arg)
         up->restart_at_ms = 0;
         lr_subprocess_close(&up->node);
         if (start_node(up, &err) != LR_OK) {
-            lr_log_error(NULL, "up.restart_failed reason=%s", err.text);
+            lr_log_error(LR_LOG_OF(&err), "up.restart_failed reason=%s", err.text);
             up->restart_at_ms = now + RESTART_MS;
         }
     }

@@ -36,11 +36,11 @@ static void fail_job(struct hub_job *job, const struct lr_error *err)
     struct hub_download *d = job->download;
     job->state = job->file->optional ? HUB_FILE_SKIPPED : HUB_FILE_FAILED;
     if (job->file->optional) {
-        lr_log_warn(NULL, "download.skip model=%s file=%s error=%s", d->manifest->id,
+        lr_log_warn(LR_LOG_OF(err), "download.skip model=%s file=%s error=%s", d->manifest->id,
                     job->file->name, err->text);
         return;
     }
-    lr_log_warn(NULL, "download.fail model=%s file=%s error=%s", d->manifest->id,
+    lr_log_warn(LR_LOG_OF(err), "download.fail model=%s file=%s error=%s", d->manifest->id,
                 job->file->name, err->text);
     if (d->error.code == LR_OK)
         d->error = *err;

@@ -27,7 +27,7 @@ struct hub_manifest *hub_installed_read(const char *dir, const char *id)
     lr_buf_free(&text);
     if (code == LR_OK)
         return manifest;
-    lr_log_warn(NULL, "manifest.ignored file=%s reason=%s", path, err.text);
+    lr_log_warn(LR_LOG_OF(&err), "manifest.ignored file=%s reason=%s", path, err.text);
     hub_manifest_destroy(manifest);
     return NULL;
 }
@@ -90,7 +90,8 @@ bool hub_installed_adopt(const char *dir, const struct hub_manifest *manifest)
     struct hub_manifest *old = hub_installed_read(dir, manifest->id);
     bool is_same = old != NULL && has_same_files(old, manifest);
     if (is_same && hub_installed_write(dir, manifest, &err) != LR_OK)
-        lr_log_warn(NULL, "manifest.not_kept model=%s reason=%s", manifest->id, err.text);
+        lr_log_warn(LR_LOG_OF(&err), "manifest.not_kept model=%s reason=%s", manifest->id,
+                    err.text);
     hub_manifest_destroy(old);
     return is_same;
 }

@@ -62,8 +62,8 @@ static void list_artifacts(struct work *w)
                      &w->others[w->other_count], NULL, &why) == LR_OK)
             w->other_count++;
         else
-            lr_log_warn(NULL, "hub.artifact_repo model=%s repo=%s error=%s", w->listing->repo,
-                        artifact->repo, why.text);
+            lr_log_warn(LR_LOG_OF(&why), "hub.artifact_repo model=%s repo=%s error=%s",
+                        w->listing->repo, artifact->repo, why.text);
     }
 }
 

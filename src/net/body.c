@@ -1,6 +1,8 @@
 /* net/body.c - see body.h: the parser of body framing. */
 #include "net/body.h"
 
+#include "base/errors.h"
+
 enum {
     CHUNK_SIZE_FIRST, /* at least one hex digit must follow */
     CHUNK_SIZE,
@@ -25,7 +27,7 @@ void net_body_init(struct net_body *body, enum net_body_kind kind, uint64_t leng
 
 static enum net_body_result bad(struct lr_error *err, const char *why)
 {
-    (void)lr_fail(err, LR_INVALID_ARGUMENT, "malformed chunked body: %s", why);
+    (void)lr_fail_as(err, body_malformed, why);
     return NET_BODY_BAD;
 }
 

@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/errors.h"
 #include "base/os/socket.h"
 
 static const unsigned char mapped[12] = {[10] = 0xff, [11] = 0xff};
@@ -42,10 +43,7 @@ lr_code net_cidr_parse(const char *text, struct net_cidr *out, struct lr_error *
     else
         ok = ok && lr_str_u64(lr_str_sub(all, slash + 1, all.len), &bits) && bits <= most;
     if (!ok)
-        return lr_fail(err, LR_INVALID_ARGUMENT,
-                       "\"%.100s\" is no network: write ADDRESS/BITS, such as 10.0.0.0/8 or "
-                       "fd00::/8, or one address",
-                       text);
+        return lr_fail_as(err, no_network, text);
     out->bits = (unsigned)bits + (is_v4 ? 96 : 0);
     return LR_OK;
 }

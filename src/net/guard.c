@@ -3,6 +3,7 @@
 
 #include <stdio.h>
 
+#include "base/errors.h"
 #include "base/os/socket.h"
 #include "net/cidr.h"
 #include "net/request.h"
@@ -107,13 +108,9 @@ static lr_code check_page(const struct net_guard_input *in, struct lr_error *err
     if (in->rules.is_trusted_page)
         return LR_OK;
     if (net_headers_get(in->headers, "origin", &value) && is_foreign_origin(in, value))
-        return lr_fail(err, LR_PERMISSION_DENIED,
-                       "requests from the web page \"" LR_STR_FMT
-                       "\" are refused while no key is set",
-                       LR_STR_ARG(lr_str_sub(value, 0, 128)));
+        return lr_fail_as(err, page_refused, value);
     if (net_headers_get(in->headers, "sec-fetch-site", &value) && is_foreign_site(in, value))
-        return lr_fail(err, LR_PERMISSION_DENIED,
-                       "requests from other web pages are refused while no key is set");
+        return lr_fail_plain(err, pages_refused);
     return LR_OK;
 }
 
@@ -152,10 +149,7 @@ lr_code net_guard_loopback(const struct net_guard_input *in, struct lr_error *er
     /* Only HTTP/1.0 may leave the Host out.  Browsers do neither; simple probes do both. */
     bool has_host = in->host.len != 0 || !in->is_http_1_0;
     if (has_host && !net_is_loopback_host(in->host))
-        return lr_fail(err, LR_MISDIRECTED,
-                       "this server answers to localhost only, not to \"" LR_STR_FMT
-                       "\"; give it a key and an address to serve others",
-                       LR_STR_ARG(lr_str_sub(in->host, 0, 128)));
+        return lr_fail_as(err, other_host, in->host);
     code = check_page(in, err);
     if (code != LR_OK)
         return code;
@@ -164,9 +158,7 @@ lr_code net_guard_loopback(const struct net_guard_input *in, struct lr_error *er
      * body the type of any other request means nothing: load generators send one with GET. */
     if ((in->has_body || (has_type && in->is_post)) && !net_is_json_type(value) &&
         !is_form_of_curl(in, value))
-        return lr_fail(err, LR_UNSUPPORTED_MEDIA,
-                       "Content-Type must be application/json, not \"" LR_STR_FMT "\"",
-                       LR_STR_ARG(lr_str_sub(value, 0, 128)));
+        return lr_fail_as(err, content_type, value);
     return LR_OK;
 }
 

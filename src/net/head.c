@@ -2,6 +2,8 @@
  * ends. */
 #include "net/head.h"
 
+#include "base/errors.h"
+
 #include <llhttp.h>
 #include <string.h>
 
@@ -16,7 +18,7 @@ static bool is_special(unsigned char c)
 
 static enum net_head_result head_refuse(struct lr_error *err, const char *why)
 {
-    (void)lr_fail(err, LR_INVALID_ARGUMENT, "malformed HTTP head: %s", why);
+    (void)lr_fail_as(err, head_malformed, why);
     return NET_HEAD_BAD;
 }
 
@@ -178,14 +180,10 @@ static lr_code read_framing(struct net_headers headers, struct framing *out, int
     if (net_headers_count(headers, "transfer-encoding") > 1)
         return lr_fail(err, LR_INVALID_ARGUMENT, "Transfer-Encoding is given twice");
     if (out->has_length && (length.len > 18 || !lr_str_u64(length, &out->length)))
-        return lr_fail(err, LR_INVALID_ARGUMENT,
-                       "Content-Length \"" LR_STR_FMT "\" is no length",
-                       LR_STR_ARG(lr_str_sub(length, 0, 64)));
+        return lr_fail_as(err, length_malformed, length);
     if (out->is_chunked && !lr_str_eq_nocase(encoding, LR_STR_LIT("chunked"))) {
         *status = 501;
-        return lr_fail(err, LR_UNSUPPORTED,
-                       "Transfer-Encoding \"" LR_STR_FMT "\" is not supported, only chunked",
-                       LR_STR_ARG(lr_str_sub(encoding, 0, 64)));
+        return lr_fail_as(err, encoding_refused, encoding);
     }
     return LR_OK;
 }
@@ -323,8 +321,7 @@ static lr_code read_expect(struct net_head *head, int *status, struct lr_error *
         return LR_OK;
     if (!lr_str_eq_nocase(expect, LR_STR_LIT("100-continue"))) {
         *status = 417;
-        return lr_fail(err, LR_UNSUPPORTED, "Expect \"" LR_STR_FMT "\" is not supported",
-                       LR_STR_ARG(lr_str_sub(expect, 0, 64)));
+        return lr_fail_as(err, expect_refused, expect);
     }
     head->expects_continue = true;
     return LR_OK;
@@ -338,10 +335,7 @@ static lr_code check_encoding(const struct net_head *head, int *status, struct l
         lr_str_eq_nocase(encoding, LR_STR_LIT("identity")))
         return LR_OK;
     *status = 415;
-    return lr_fail(err, LR_UNSUPPORTED_MEDIA,
-                   "Content-Encoding \"" LR_STR_FMT
-                   "\" is not supported: send the body as it is",
-                   LR_STR_ARG(lr_str_sub(encoding, 0, 64)));
+    return lr_fail_as(err, content_encoding, encoding);
 }
 
 lr_code net_head_parse_request(struct lr_arena *arena, struct lr_str block, size_t line_count,
@@ -350,8 +344,7 @@ lr_code net_head_parse_request(struct lr_arena *arena, struct lr_str block, size
     *out = (struct net_head){.query = {"", 0}, .authority = {"", 0}};
     *status = 431;
     if (line_count > NET_HEAD_MAX_HEADERS + 1)
-        return lr_fail(err, LR_HEADERS_TOO_LARGE, "%zu header lines; the limit is %d",
-                       line_count - 1, NET_HEAD_MAX_HEADERS);
+        return lr_fail_as(err, headers_many, line_count - 1, NET_HEAD_MAX_HEADERS);
     lr_code code = read_request_line(block, out, status, err);
     if (code != LR_OK)
         return code;

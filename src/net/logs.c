@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "base/errors.h"
 #include "base/log.h"
 #include "net/json.h"
 
@@ -83,7 +84,7 @@ lr_code net_logs_answer(struct net_request *req, struct lr_error *err)
     char mark[MARK_LEN];
     if (net_request_query_get(req, "lines", &asked) &&
         (!lr_str_u64(asked, &lines) || lines == 0 || lines > KEPT))
-        return lr_fail(err, LR_INVALID_ARGUMENT, "lines is a number from 1 to %d", KEPT);
+        return lr_fail_as(err, logs_lines, KEPT);
     if (net_request_query_get(req, "after", &asked))
         first = read_mark(asked);
     struct lr_json_writer *w = net_json_begin(&json, BODY_BYTES);

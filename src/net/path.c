@@ -1,6 +1,7 @@
 /* net/path.c - decoding paths and query strings. */
 #include "net/path.h"
 
+#include "base/errors.h"
 #include "base/utf8.h"
 
 /* Decodes raw into out, which needs at most raw.len bytes; false for a broken escape. */
@@ -50,15 +51,15 @@ static lr_code decode_segment(struct lr_arena *arena, struct lr_str raw, bool ke
         return lr_fail(err, LR_OUT_OF_RAM, "no memory for the path");
     size_t len = 0;
     if (!path_decode(raw, keep_slash, false, text, &len))
-        return lr_fail(err, LR_INVALID_ARGUMENT, "the path has a broken %%-escape");
+        return lr_fail_plain(err, path_escape);
     text[len] = '\0';
     *out = lr_str(text, len);
     if (has_control(*out))
-        return lr_fail(err, LR_INVALID_ARGUMENT, "the path contains a control byte");
+        return lr_fail_plain(err, path_control);
     if (!lr_utf8_valid(*out))
-        return lr_fail(err, LR_INVALID_ARGUMENT, "the path is not UTF-8");
+        return lr_fail_plain(err, path_utf8);
     if (lr_str_eq_z(*out, ".") || lr_str_eq_z(*out, ".."))
-        return lr_fail(err, LR_INVALID_ARGUMENT, "the path contains \"%s\" as a segment", text);
+        return lr_fail_as(err, path_segment, text);
     return LR_OK;
 }
 
@@ -85,10 +86,9 @@ static lr_code path_walk(struct lr_arena *arena, struct lr_str raw_path, bool ke
         while (end < raw_path.len && raw_path.ptr[end] != '/')
             end++;
         if (end == start)
-            return lr_fail(err, LR_INVALID_ARGUMENT, "the path contains \"//\"");
+            return lr_fail_plain(err, path_slashes);
         if (out->count == NET_PATH_MAX_SEGMENTS)
-            return lr_fail(err, LR_INVALID_ARGUMENT, "the path has more than %d segments",
-                           NET_PATH_MAX_SEGMENTS);
+            return lr_fail_as(err, path_long, NET_PATH_MAX_SEGMENTS);
         lr_code code = decode_segment(arena, lr_str_sub(raw_path, start, end), keep_slash,
                                       &out->segments[out->count], err);
         if (code != LR_OK)

@@ -1,5 +1,6 @@
 #include "net/probe.h"
 
+#include "base/errors.h"
 #include "net/json.h"
 #include "net/server.h"
 
@@ -24,10 +25,7 @@ static lr_code read_required(struct net_request *req, struct net_check *checks, 
         while (i < count && !lr_str_eq_z(name, checks[i].name))
             i++;
         if (i == count)
-            return lr_fail(err, LR_INVALID_ARGUMENT,
-                           "\"require\" names the check \"" LR_STR_FMT
-                           "\", which does not exist; GET /readyz lists them",
-                           LR_STR_ARG(lr_str_sub(name, 0, 40)));
+            return lr_fail_as(err, check_unknown, name);
         checks[i].is_required = true;
     }
     return LR_OK;

@@ -96,6 +96,8 @@ void net_respond(struct net_request *req, int status, const char *content_type,
 
 /* Answers {"error":{"message","type","param":null,"code"}} with the status of err->code.  Adds
  * Retry-After: 1 to 429 and 503 unless the handler has set it.  Ends the request. */
+/* The id of an error (base/errors.h), in every answer that is one. */
+#define NET_ERROR_HEADER "X-LLM-Router-Error"
 void net_respond_error(struct net_request *req, const struct lr_error *err);
 void net_refuse(struct net_request *req, lr_code code, const char *fmt, ...) LR_PRINTF(3, 4);
 /* The same with a JSON body from the handler. */

@@ -7,6 +7,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 
+#include "base/errors.h"
 #include "base/json.h"
 #include "net/server_internal.h"
 
@@ -164,9 +165,10 @@ void net_respond(struct net_request *req, int status, const char *content_type,
                                   client does not trust it */
 }
 
-void net_server_error_body(struct lr_buf *out, const struct lr_error *err)
+/* path: of the request; only errors of /v0 have an id in their body. */
+static void put_error_body(struct lr_buf *out, struct lr_str path, const struct lr_error *err)
 {
-    char word[LR_CODE_WORD];
+    char word[LR_CODE_WORD], id[LR_ERROR_WORD];
     struct lr_json_writer w;
     lr_json_writer_init(&w, out);
     lr_json_begin_object(&w);
@@ -175,6 +177,8 @@ void net_server_error_body(struct lr_buf *out, const struct lr_error *err)
     lr_json_member_z(&w, "type", lr_code_type(err->code));
     lr_json_member_null(&w, "param");
     lr_json_member_z(&w, "code", lr_code_word(err->code, word));
+    if (lr_str_starts(path, "/v0/"))
+        lr_json_member_z(&w, "id", lr_error_word(err, id));
     lr_json_end_object(&w);
     lr_json_end_object(&w);
 }
@@ -182,7 +186,9 @@ void net_server_error_body(struct lr_buf *out, const struct lr_error *err)
 void net_respond_error_body(struct net_request *req, const struct lr_error *err,
                             struct lr_str body)
 {
+    char id[LR_ERROR_WORD];
     int status = lr_code_http(err->code);
+    net_response_header(req, NET_ERROR_HEADER, lr_str_z(lr_error_word(err, id)));
     if ((status == 429 || status == 503) && !has_extra(req, "retry-after"))
         net_response_header(req, "Retry-After", LR_STR_LIT("1"));
     net_respond(req, status, "application/json", body);
@@ -192,7 +198,7 @@ void net_respond_error(struct net_request *req, const struct lr_error *err)
 {
     struct lr_buf body;
     lr_buf_init(&body, 8192);
-    net_server_error_body(&body, err);
+    put_error_body(&body, net_request_path(req), err);
     net_respond_error_body(req, err, lr_buf_str(&body));
     lr_buf_free(&body);
 }
@@ -208,20 +214,24 @@ void net_refuse(struct net_request *req, lr_code code, const char *fmt, ...)
 }
 
 void net_server_send_refusal(struct server_conn *sc, int status, const struct lr_error *err,
-                             bool is_head_method)
+                             struct lr_str path, bool is_head_method)
 {
-    struct lr_buf body;
+    char id[LR_ERROR_WORD];
+    struct lr_buf body, extra;
     lr_buf_init(&body, 8192);
-    net_server_error_body(&body, err);
+    lr_buf_init(&extra, 256);
+    put_error_body(&body, path, err);
+    lr_buf_addf(&extra, NET_ERROR_HEADER ": %s\r\n", lr_error_word(err, id));
     struct net_loop *loop = sc->part->loop;
     lr_buf_clear(&loop->scratch);
     struct lr_str parts[2] = {{0}, lr_buf_str(&body)};
     if (put_head(&loop->scratch, loop, status, "application/json", (int64_t)body.len, "close",
-                 NULL)) {
+                 &extra)) {
         parts[0] = lr_buf_str(&loop->scratch);
         net_conn_write(&sc->conn, parts, is_head_method || body.len == 0 ? 1 : 2);
     }
     lr_buf_free(&body);
+    lr_buf_free(&extra);
 }
 
 /* ---- as a stream ---- */

@@ -14,6 +14,7 @@
  */
 #include <inttypes.h>
 
+#include "base/errors.h"
 #include "base/log.h"
 #include "base/os/socket.h"
 #include "net/path.h"
@@ -34,7 +35,7 @@ enum {
 static void server_conn_refuse(struct server_conn *sc, int status, const struct lr_error *err)
 {
     atomic_fetch_add_explicit(&sc->part->server->refused, 1, memory_order_relaxed);
-    net_server_send_refusal(sc, status, err, false);
+    net_server_send_refusal(sc, status, err, (struct lr_str){0}, false);
     net_server_conn_answered(sc, false);
 }
 
@@ -46,7 +47,7 @@ static void refuse_request(struct net_request *req, int status, const struct lr_
     atomic_fetch_add_explicit(&sc->part->server->refused, 1, memory_order_relaxed);
     bool is_begun = req->response != RESPONSE_NONE;
     if (!is_begun) {
-        net_server_send_refusal(sc, status, err, req->is_head_method);
+        net_server_send_refusal(sc, status, err, net_request_path(req), req->is_head_method);
         req->status = status;
     }
     net_server_conn_detach(sc);
@@ -91,8 +92,7 @@ static void set_body_deadline(struct server_conn *sc)
 
 static lr_code too_large(uint64_t limit, struct lr_error *err)
 {
-    return lr_fail(err, LR_TOO_LARGE, "the body is larger than the limit of %" PRIu64 " bytes",
-                   limit);
+    return lr_fail_as(err, body_over, limit);
 }
 
 /* Processes input as body; false when no more of the input can be processed. */
@@ -141,9 +141,7 @@ static void begin_body(struct server_conn *sc, struct net_request *req)
         return;
     }
     if (req->head.body == NET_BODY_LENGTH && req->head.length > req->body_limit) {
-        (void)lr_fail(&err, LR_TOO_LARGE,
-                      "the body has %" PRIu64 " bytes; the limit is %" PRIu64, req->head.length,
-                      req->body_limit);
+        (void)lr_fail_as(&err, body_length_over, req->head.length, req->body_limit);
         refuse_request(req, 413, &err);
         return;
     }
@@ -210,9 +208,7 @@ static bool consume_head(struct server_conn *sc, struct lr_str *input)
     struct lr_error err;
     enum net_head_result result = net_head_scan(&sc->scan, *input, &err);
     if (result != NET_HEAD_BAD && sc->scan.at > config->max_header_bytes) {
-        (void)lr_fail(&err, LR_HEADERS_TOO_LARGE,
-                      "the head is larger than the limit of %u bytes",
-                      config->max_header_bytes);
+        (void)lr_fail_as(&err, head_over, config->max_header_bytes);
         server_conn_refuse(sc, 431, &err);
         return true;
     }
@@ -363,7 +359,7 @@ static void server_conn_on_end(void *owner, const struct lr_error *err)
         lr_log_debug(NULL, "net.broken remote=%s error=%s", sc->remote, err->text);
     if (req == NULL) {
         if (err != NULL && net_conn_queued(&sc->conn) != 0)
-            lr_log_warn(NULL, "net.unread remote=%s bytes=%zu reason=%s", sc->remote,
+            lr_log_warn(LR_LOG_OF(err), "net.unread remote=%s bytes=%zu reason=%s", sc->remote,
                         net_conn_queued(&sc->conn), err->text);
         /* A client that half-closed after its request still gets the queued bytes. */
         if (err == NULL && !sc->is_lingering && net_conn_queued(&sc->conn) != 0)
@@ -409,15 +405,10 @@ static void on_deadline(void *owner)
             set_body_deadline(sc);
             return;
         }
-        (void)lr_fail(
-            &err, LR_REQUEST_TIMEOUT,
-            "the body did not come within %u ms (setting body-timeout) and one second "
-            "more for each %d bytes; the connection is closed",
-            config->body_timeout_ms, BODY_RATE);
+        (void)lr_fail_as(&err, body_slow, config->body_timeout_ms, BODY_RATE);
         refuse_request(sc->req, 408, &err);
     } else if (sc->head_begun) {
-        (void)lr_fail(&err, LR_REQUEST_TIMEOUT, "the head was not complete within %u ms",
-                      config->header_timeout_ms);
+        (void)lr_fail_as(&err, head_slow, config->header_timeout_ms);
         server_conn_refuse(sc, 408, &err);
     } else {
         net_server_conn_close(sc);

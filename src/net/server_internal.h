@@ -155,7 +155,6 @@ void net_server_request_end(struct net_request *req);
 /* Sends an answer of the server itself, with an error body, on a connection without a
  * request. */
 void net_server_send_refusal(struct server_conn *sc, int status, const struct lr_error *err,
-                             bool is_head_method);
-void net_server_error_body(struct lr_buf *out, const struct lr_error *err);
+                             struct lr_str path, bool is_head_method);
 
 #endif

@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/errors.h"
 #include "base/log.h"
 #include "base/service.h"
 #include "net/guard.h"
@@ -79,8 +80,7 @@ lr_code net_settings_check_url(const struct lr_settings *settings, const char *w
 }
 
 bool net_settings_certificate_ends(const struct lr_settings *settings,
-                                   const struct net_server *server,
-                                   char text[NET_CERTIFICATE_TEXT])
+                                   const struct net_server *server, struct lr_error *why)
 {
     struct net_tls_validity validity;
     int64_t days = lr_settings_int(settings, "tls-warn-days");
@@ -89,8 +89,7 @@ bool net_settings_certificate_ends(const struct lr_settings *settings,
         validity.until_s - lr_clock_wall_ms(NULL) / 1000 >= days * 86400 || days == 0)
         return false;
     lr_time_format(validity.until_s * 1000, until);
-    (void)snprintf(text, NET_CERTIFICATE_TEXT, "the certificate in %s is good until %s",
-                   validity.file, until);
+    (void)lr_fail_as(why, certificate_ends, validity.file, until);
     return true;
 }
 

@@ -28,12 +28,10 @@ LR_MUST_USE lr_code net_settings_client_tls(const struct lr_settings *settings,
 LR_MUST_USE lr_code net_settings_check_url(const struct lr_settings *settings, const char *what,
                                            const char *url, struct lr_error *err);
 
-/* True when the server's certificate expires in fewer days than tls-warn-days; `text` names the
+/* True when the server's certificate expires in fewer days than tls-warn-days; *why names the
  * certificate and the date. */
-enum { NET_CERTIFICATE_TEXT = 400 };
 bool net_settings_certificate_ends(const struct lr_settings *settings,
-                                   const struct net_server *server,
-                                   char text[NET_CERTIFICATE_TEXT]);
+                                   const struct net_server *server, struct lr_error *why);
 
 /* What every server does on a reload signal: reopens the log file and reloads all
  * certificates. */

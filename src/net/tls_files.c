@@ -73,7 +73,7 @@ static void reload(struct net_tls *tls)
     struct lr_error err;
     struct net_tls_validity validity;
     if (net_tls_load(tls, &fresh, &err) != LR_OK) {
-        lr_log_warn(NULL, "tls.kept file=%s reason=%s", tls->files[0], err.text);
+        lr_log_warn(LR_LOG_OF(&err), "tls.kept file=%s reason=%s", tls->files[0], err.text);
         return;
     }
     (void)pthread_mutex_lock(&tls->lock);

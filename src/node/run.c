@@ -18,6 +18,7 @@
 #include "node/http/api.h"
 #include "node/node.h"
 #include "node/workers/counter.h"
+#include "wire/fleet.h"
 
 enum {
     SECOND_MS = 1000,
@@ -136,7 +137,8 @@ static void look_again(struct node *node)
         /* Reading an unchanged library would keep every stream waiting for its hash. */
         bool is_same = e->library != NULL && node_folder_signature(e->folder) == e->signature;
         if (!is_same && node_reload(&node->models, e, false, NULL, NULL, &err) != LR_OK)
-            lr_log_warn(NULL, "engine.reload_refused engine=%s reason=%s", e->name, err.text);
+            lr_log_warn(LR_LOG_OF(&err), "engine.reload_refused engine=%s reason=%s", e->name,
+                        err.text);
     }
 }
 
@@ -151,8 +153,8 @@ static void watch_certificate(struct run *run)
 {
     struct node *node = run->node;
     uint64_t now = node_now(&node->models);
-    char text[NET_CERTIFICATE_TEXT];
-    bool ends = net_settings_certificate_ends(node->settings, node->server, text);
+    struct lr_error why;
+    bool ends = net_settings_certificate_ends(node->settings, node->server, &why);
     bool was_told = run->certificate_told_ms != 0;
     if (ends ? was_told && now - run->certificate_told_ms < TLS_TELL_MS : !was_told)
         return;
@@ -160,8 +162,8 @@ static void watch_certificate(struct run *run)
     struct lr_json_writer *j =
         net_bus_begin(&node->events, ends ? "certificate_ends" : "certificate_renewed");
     if (ends) {
-        lr_log_warn(NULL, "tls.ends reason=%s", text);
-        lr_json_member_z(j, "reason", text);
+        lr_log_warn(LR_LOG_OF(&why), "tls.ends reason=%s", why.text);
+        wire_event_put_error(j, &why);
     }
     net_bus_send(&node->events);
 }

@@ -105,7 +105,7 @@ static void on_given(void *arg)
     struct router *r = arg;
     struct lr_error err;
     if (net_listeners_copy(net_server_listeners(r->server), &r->kept, &err) != LR_OK)
-        lr_log_warn(NULL, "router.no_way_back reason=%s", err.text);
+        lr_log_warn(LR_LOG_OF(&err), "router.no_way_back reason=%s", err.text);
     drain_leave(r, NET_SERVER_NO_DEADLINE, r->on_left, r->on_left_arg);
 }
 
@@ -135,7 +135,7 @@ static bool take_back(void *arg)
     r->listeners = r->kept;
     r->kept.count = 0;
     if (router_serve(r, &err) != LR_OK) {
-        lr_log_error(NULL, "router.no_way_back reason=%s", err.text);
+        lr_log_error(LR_LOG_OF(&err), "router.no_way_back reason=%s", err.text);
         return false;
     }
     net_timer_stop(r->drain.timer);
@@ -171,7 +171,7 @@ void router_offer(struct router *r, net_loop_fn done, void *arg)
         .arg = r,
     };
     if (router_handover_start(&r->handover, &err) != LR_OK)
-        lr_log_warn(NULL, "router.no_handover reason=%s", err.text);
+        lr_log_warn(LR_LOG_OF(&err), "router.no_handover reason=%s", err.text);
 }
 
 bool router_has_given_to(const struct router *r, int64_t pid)

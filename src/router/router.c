@@ -444,13 +444,16 @@ lr_code router_make_token(struct router *r, const char *name, char out[64],
 /* The router's own alerts, and its figures for subscribers of events. */
 static void take_figures(struct router *r)
 {
-    char trouble[ROUTER_TROUBLE], certificate[NET_CERTIFICATE_TEXT];
-    bool fails = router_store_trouble(r->store, trouble);
-    bool ends = net_settings_certificate_ends(r->settings, r->server, certificate);
+    struct lr_error trouble, certificate;
+    char text[ROUTER_TROUBLE];
+    bool fails = router_store_trouble(r->store, text);
+    if (fails)
+        (void)lr_fail(&trouble, LR_UNAVAILABLE, "%s", text);
+    bool ends = net_settings_certificate_ends(r->settings, r->server, &certificate);
     router_lock(r);
-    (void)router_alert_watch(&r->alerts, ROUTER_ALERT_DATABASE_FAILED, fails, trouble);
-    if (router_alert_watch(&r->alerts, ROUTER_ALERT_CERTIFICATE_ENDS, ends, certificate))
-        lr_log_warn(NULL, "tls.ends reason=%s", certificate);
+    (void)router_alert_watch(&r->alerts, ROUTER_ALERT_DATABASE_FAILED, fails, &trouble);
+    if (router_alert_watch(&r->alerts, ROUTER_ALERT_CERTIFICATE_ENDS, ends, &certificate))
+        lr_log_warn(NULL, "tls.ends reason=%s", certificate.text);
     router_watch_weights(&r->nodes, &r->registry, &r->alerts);
     router_watch_clocks(&r->nodes, &r->sync.peers, r->sync.own_url, &r->alerts);
     router_watch_budgets(&r->keys, &r->alerts, lr_clock_wall_ms(&router_clock));

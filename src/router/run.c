@@ -95,7 +95,7 @@ static void on_upgrade(void *arg)
     if (run->look != NULL)
         return; /* one is starting */
     if (start_next(run, &err) != LR_OK) {
-        lr_log_warn(NULL, "router.upgrade_failed how=%s", err.text);
+        lr_log_warn(LR_LOG_OF(&err), "router.upgrade_failed how=%s", err.text);
         return;
     }
     router_expect(run->router, (long)run->next.pid);

@@ -43,7 +43,7 @@ bool router_best_model(struct router *r, struct router_best_model *out)
             found = is_known;
             LR_COPY(out->model, lr_str_z(replica->id));
             LR_COPY(out->state, lr_str_z(replica->state));
-            LR_COPY(out->reason, lr_str_z(replica->reason));
+            LR_COPY(out->reason, lr_str_z(replica->reason.text));
             out->can_run = replica->can_run;
             out->is_loaded = replica->is_loaded;
         }

@@ -1,6 +1,7 @@
 /* wire/abilities.c - what a model can do, in words: see wire/fleet.h. */
 #include <stdio.h>
 
+#include "base/errors.h"
 #include "llm-router/engine.h"
 #include "wire/fleet.h"
 
@@ -43,6 +44,6 @@ lr_code wire_abilities_check(uint32_t requests, uint32_t kind, const char *model
     char can[WIRE_ABILITIES_MAX];
     if (requests == 0 || (requests >> kind & 1) != 0)
         return LR_OK;
-    return lr_fail(err, LR_UNSUPPORTED, "model \"%.200s\" %s; it can: %s", model, asked[kind],
-                   wire_abilities_text(requests, can));
+    return lr_fail_as(err, model_cannot, model, asked[kind],
+                      wire_abilities_text(requests, can));
 }

@@ -1,6 +1,7 @@
 #include "wire/event.h"
 
 #include "wire/bytes.h"
+#include "wire/error.h"
 
 enum { FLAG_SPECIAL = 1, FLAG_LOGPROB = 2 };
 
@@ -138,21 +139,6 @@ float wire_vector_value(const struct wire_vector *m, uint32_t index)
     return wire_get_f32(&c);
 }
 
-static void put_error(struct lr_buf *buf, const struct lr_error *e)
-{
-    wire_put_u32(buf, (uint32_t)e->code);
-    wire_put_str(buf, e->code != LR_OK ? lr_str_z(e->text) : lr_str("", 0));
-}
-
-static void get_error(struct wire_cursor *c, struct lr_error *e)
-{
-    e->code = (lr_code)wire_get_u32(c);
-    struct lr_str text = wire_get_str(c);
-    size_t len = text.len < sizeof(e->text) - 1 ? text.len : sizeof(e->text) - 1;
-    memcpy(e->text, text.ptr, len);
-    e->text[len] = '\0';
-}
-
 void wire_done_encode(struct lr_buf *buf, const struct wire_done *m)
 {
     size_t start = wire_event_begin(buf, WIRE_DONE, m->request);
@@ -160,7 +146,7 @@ void wire_done_encode(struct lr_buf *buf, const struct wire_done *m)
     wire_put_u32(buf, m->prompt_tokens);
     wire_put_u32(buf, m->completion_tokens);
     wire_put_u32(buf, m->cached_tokens);
-    put_error(buf, &m->error);
+    wire_put_error(buf, &m->error);
     wire_frame_end(buf, start);
 }
 
@@ -171,7 +157,7 @@ lr_code wire_done_decode(struct lr_str body, struct wire_done *out, struct lr_er
     out->prompt_tokens = wire_get_u32(&c);
     out->completion_tokens = wire_get_u32(&c);
     out->cached_tokens = wire_get_u32(&c);
-    get_error(&c, &out->error);
+    wire_get_error(&c, &out->error);
     if (!wire_cursor_done(&c) || reason > LR_FINISH_ERROR)
         return wire_malformed(err, "done");
     out->reason = (enum lr_finish)reason;
@@ -251,7 +237,7 @@ void wire_error_encode(struct lr_buf *buf, enum wire_type type, const struct wir
 {
     size_t start = wire_event_begin(buf, type, 0);
     wire_put_u8(buf, m->retryable);
-    put_error(buf, &m->error);
+    wire_put_error(buf, &m->error);
     wire_frame_end(buf, start);
 }
 
@@ -259,7 +245,7 @@ void wire_refused_encode(struct lr_buf *buf, uint64_t request, const struct lr_e
 {
     size_t start = wire_event_begin(buf, WIRE_REFUSED, request);
     wire_put_u8(buf, false);
-    put_error(buf, why);
+    wire_put_error(buf, why);
     wire_frame_end(buf, start);
 }
 
@@ -267,7 +253,7 @@ lr_code wire_error_decode(struct lr_str body, struct wire_error *out, struct lr_
 {
     struct wire_cursor c = event_cursor(body, NULL);
     out->retryable = wire_get_u8(&c) != 0;
-    get_error(&c, &out->error);
+    wire_get_error(&c, &out->error);
     return wire_cursor_done(&c) ? LR_OK : wire_malformed(err, "error");
 }
 

@@ -60,6 +60,8 @@ static void fleet_write_model(struct lr_json_writer *w, const struct wire_fleet_
     lr_json_member_str(w, "id", m->id);
     lr_json_member_str(w, "state", m->state);
     fleet_put_text(w, "reason", m->reason);
+    if (!full && protocol >= WIRE_SINCE_ERRORS)
+        fleet_put_text(w, "reason_id", m->reason_id);
     lr_json_member_bool(w, "can_run", m->can_run);
     lr_json_member_bool(w, "loaded", m->is_loaded);
     lr_json_member_bool(w, "pinned", m->is_pinned);
@@ -286,6 +288,7 @@ static bool fleet_take_model(const struct lr_json *v, struct wire_fleet_model *m
         .id = fleet_take_text(v, "id", out),
         .state = fleet_take_text(v, "state", out),
         .reason = fleet_take_text(v, "reason", out),
+        .reason_id = fleet_take_text(v, "reason_id", out),
         .can_run = fleet_read_flag(v, "can_run"),
         .is_loaded = fleet_read_flag(v, "loaded"),
         .is_pinned = fleet_read_flag(v, "pinned"),

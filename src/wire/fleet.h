@@ -35,10 +35,12 @@ enum {
 /* A model on a node.  The members from `chat_template` on are sent in a join only. */
 struct wire_fleet_model {
     struct lr_str id;
-    struct lr_str state; /* as node/models/model.h names it */
-    struct lr_str
-        reason;   /* why the model cannot run or could not be loaded; empty: no problem */
-    bool can_run; /* files complete, an engine available */
+    struct lr_str state;     /* as node/models/model.h names it */
+    struct lr_str reason;    /* why the model cannot run or could not be loaded; empty: no
+                                problem */
+    struct lr_str reason_id; /* its identity (base/errors.h); in heartbeats only, since
+                                WIRE_SINCE_ERRORS */
+    bool can_run;            /* files complete, an engine available */
     bool is_loaded, is_pinned;
     uint32_t slots;       /* sequences that the engine computes at once; 0: not known */
     uint32_t replicas;    /* workers that serve it there; 0: none, or an older node */
@@ -154,6 +156,10 @@ struct wire_fleet_download {
         *file; /* all files, or with very many files only the active ones */
     size_t file_count;
 };
+
+/* The error of an event, as its members "reason" and, where it has an identity, "error_id". */
+#define WIRE_EVENT_ERROR_ID "error_id"
+void wire_event_put_error(struct lr_json_writer *w, const struct lr_error *why);
 
 /* A heartbeat also carries the events since the last one, never a join; they are texts when
  * writing and trees when reading.  An epoch identifies one process of the node: a join states

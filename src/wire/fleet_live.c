@@ -1,5 +1,9 @@
 #include "wire/fleet_live.h"
 
+#include <string.h>
+
+#include "base/errors.h"
+
 /* ---- writing ---- */
 
 static void put_file(struct lr_json_writer *w, const struct wire_fleet_file *f)
@@ -29,6 +33,34 @@ void wire_fleet_download_put(struct lr_json_writer *w, const struct wire_fleet_d
     lr_json_end_array(w);
 }
 
+void wire_event_put_error(struct lr_json_writer *w, const struct lr_error *why)
+{
+    struct lr_str identity = lr_error_identity_of(why);
+    lr_json_member_z(w, "reason", why->text);
+    if (identity.len != 0)
+        lr_json_member_str(w, WIRE_EVENT_ERROR_ID, identity);
+}
+
+/* A neighbour of the protocol before is sent no identity.  A quote within a string of JSON has
+ * a backslash before it, so the member is found by its name. */
+static void fleet_live_put_event(struct lr_json_writer *w, struct lr_str event,
+                                 uint32_t protocol)
+{
+    char shorter[4096];
+    struct lr_str name = LR_STR_LIT(",\"" WIRE_EVENT_ERROR_ID "\":\"");
+    size_t at = protocol < WIRE_SINCE_ERRORS ? lr_str_find(event, name) : LR_STR_NONE;
+    struct lr_str after = lr_str_sub(event, at != LR_STR_NONE ? at + name.len : 0, event.len);
+    size_t end = at != LR_STR_NONE ? lr_str_find_char(after, '"') : LR_STR_NONE;
+    if (end == LR_STR_NONE || event.len >= sizeof(shorter)) {
+        lr_json_put_raw(w, event);
+        return;
+    }
+    after = lr_str_sub(after, end + 1, after.len);
+    memcpy(shorter, event.ptr, at);
+    memcpy(shorter + at, after.ptr, after.len);
+    lr_json_put_raw(w, lr_str(shorter, at + after.len));
+}
+
 void wire_fleet_live_write(struct lr_json_writer *w, const struct wire_heartbeat *m)
 {
     lr_json_member_u64(w, "epoch", m->epoch);
@@ -38,7 +70,7 @@ void wire_fleet_live_write(struct lr_json_writer *w, const struct wire_heartbeat
     if (m->event_texts != NULL && m->event_count != 0) {
         lr_json_member_array(w, "events");
         for (size_t i = 0; i < m->event_count; i++)
-            lr_json_put_raw(w, lr_str_z(m->event_texts[i]));
+            fleet_live_put_event(w, lr_str_z(m->event_texts[i]), m->protocol);
         lr_json_end_array(w);
     }
     if (m->download_count != 0) {

@@ -41,6 +41,8 @@ enum wire_since {
     WIRE_SINCE_WEIGHTS = 3, /* the fingerprint of a model's weights: in a heartbeat, in a SUBMIT
                                that continues an answer, and as WIRE_WEIGHTS */
     WIRE_SINCE_SUMS = 3,    /* checksums of the frames of a link without TLS */
+    WIRE_SINCE_ERRORS = 3,  /* identities of errors: behind an error in a frame, and in the
+                               models and pools of a heartbeat */
     WIRE_SINCE_DIALECTS = 3, /* constraints of dialects beside the first four */
 };
 

@@ -1,6 +1,8 @@
 #include "wire/lost.h"
 
+#include "base/errors.h"
 #include "wire/bytes.h"
+#include "wire/error.h"
 #include "wire/event.h"
 
 const char *wire_entry_name(enum wire_entry entry)
@@ -30,8 +32,7 @@ void wire_lost_encode(struct lr_buf *buf, const struct wire_lost *m)
     wire_put_u8(buf, (uint8_t)m->entry);
     wire_put_u16(buf, 0);
     wire_put_u32(buf, m->cohort);
-    wire_put_u32(buf, (uint32_t)m->error.code);
-    wire_put_str(buf, lr_str_z(m->error.text));
+    wire_put_error(buf, &m->error);
     wire_frame_end(buf, start);
 }
 
@@ -43,12 +44,10 @@ lr_code wire_lost_decode(struct lr_str body, struct wire_lost *out, struct lr_er
     uint8_t entry = wire_get_u8(&c);
     (void)wire_get_u16(&c);
     out->cohort = wire_get_u32(&c);
-    out->error.code = (lr_code)wire_get_u32(&c);
-    struct lr_str text = lr_str_sub(wire_get_str(&c), 0, sizeof(out->error.text) - 1);
+    wire_get_error(&c, &out->error);
     if (!wire_cursor_done(&c) || entry > WIRE_ENTRY_COHORT)
         return wire_malformed(err, "lost");
     out->entry = (enum wire_entry)entry;
-    memcpy(out->error.text, text.ptr, text.len);
     return LR_OK;
 }
 
@@ -75,8 +74,8 @@ uint64_t wire_enter_id(struct lr_str body, size_t index)
 
 lr_code wire_lost_fail(struct lr_error *err, const struct lr_error *how)
 {
-    return lr_fail(err, how->code == LR_TIMEOUT ? LR_TIMEOUT : LR_INTERNAL,
-                   "the engine died twice over this request, and no other request can be "
-                   "blamed: the request is not tried again (%.300s)",
-                   how->text);
+    (void)lr_fail_as(err, died_twice, how);
+    if (how->code == LR_TIMEOUT)
+        err->code = LR_TIMEOUT;
+    return err->code;
 }

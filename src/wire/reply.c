@@ -1,6 +1,7 @@
 #include "wire/reply.h"
 
 #include "base/json.h"
+#include "wire/error.h"
 
 static const struct lr_json *reply_read_object(struct lr_arena *arena, struct lr_str text)
 {
@@ -141,6 +142,26 @@ struct lr_str wire_refusal_message(struct lr_arena *arena, struct lr_str text)
     const struct lr_json *obj = reply_read_object(arena, text);
     return obj != NULL ? reply_take_text(lr_json_get(obj, "error"), "message")
                        : (struct lr_str){0};
+}
+
+static lr_code code_of_status(int status)
+{
+    static const lr_code codes[] = {
+        LR_INVALID_ARGUMENT, LR_UNAUTHENTICATED, LR_PERMISSION_DENIED,
+        LR_NOT_FOUND,        LR_CONFLICT,        LR_TOO_LARGE,
+        LR_RATE_LIMITED,     LR_UNAVAILABLE,     LR_TIMEOUT};
+    for (size_t i = 0; i < sizeof(codes) / sizeof(codes[0]); i++)
+        if (lr_code_http(codes[i]) == status)
+            return codes[i];
+    return LR_UPSTREAM;
+}
+
+void wire_refusal(struct lr_arena *arena, int status, struct lr_str text, struct lr_error *out)
+{
+    const struct lr_json *obj = reply_read_object(arena, text);
+    const struct lr_json *said = obj != NULL ? lr_json_get(obj, "error") : NULL;
+    wire_error_heard(out, code_of_status(status), reply_take_text(said, "message"),
+                     reply_take_text(said, "id"));
 }
 
 uint64_t wire_health_epoch(struct lr_arena *arena, struct lr_str text)

@@ -56,6 +56,8 @@ LR_MUST_USE lr_code wire_registry_parse(struct lr_arena *arena, struct lr_str te
 
 /* The message of a refusal; empty: none. */
 struct lr_str wire_refusal_message(struct lr_arena *arena, struct lr_str text);
+/* The refusal as an error: its code by the status of the answer, and the identity. */
+void wire_refusal(struct lr_arena *arena, int status, struct lr_str text, struct lr_error *out);
 
 /* The epoch of the node that answers GET /health; 0: the answer has none. */
 uint64_t wire_health_epoch(struct lr_arena *arena, struct lr_str text);

@@ -1,5 +1,7 @@
 #include "worker/compiler.h"
 
+#include "base/errors.h"
+
 #include <stdlib.h>
 
 enum {
@@ -146,10 +148,7 @@ static lr_code replay(struct grammar_matcher *m, const struct wire_generate *g,
 {
     for (size_t i = 0; i < g->generated_count; i++)
         if (!grammar_matcher_token(m, g->generated[i]))
-            return lr_fail(err, LR_INVALID_ARGUMENT,
-                           "token %zu of what was generated before does not fit the "
-                           "constraint: the answer began without it, or under another version",
-                           i);
+            return lr_fail_as(err, generated_misfit, i);
     return LR_OK;
 }
 
@@ -205,10 +204,7 @@ lr_code worker_compiler_begin(struct worker_compiler *c, const struct lr_engine_
 {
     struct worker_job *job = NULL;
     if (!LR_ENGINE_HAS(api, vocab))
-        return lr_fail(
-            err, LR_UNSUPPORTED,
-            "constrained output is not supported by this engine: it does not expose its "
-            "vocabulary");
+        return lr_fail_plain(err, constraint_unsupported);
     lr_code code = compiler_start(c, err);
     if (code == LR_OK)
         code = create_job(body, &job, err);

@@ -2,6 +2,7 @@
 
 #include <stdlib.h>
 
+#include "base/errors.h"
 #include "base/os/fd.h"
 #include "wire/event.h"
 #include "wire/lost.h"
@@ -137,6 +138,35 @@ static void host_on_vector(void *ctx, uint64_t request_id, const struct lr_vecto
                       &host->out); /* vectors of a whole step may be too many bytes */
 }
 
+static void on_tell_error(void *ctx, const char *id, const struct lr_error_value *values,
+                          size_t count)
+{
+    struct worker_host *host = ctx;
+    struct lr_str names[LR_ERROR_HOLES];
+    struct lr_hole holes[LR_ERROR_HOLES];
+    enum lr_error_id found = lr_error_find(lr_str_z(id));
+    size_t wanted = found != LR_ERROR_NONE ? lr_error_holes(found, names) : 0;
+    size_t filled = 0;
+    for (size_t i = 0; i < wanted; i++)
+        for (size_t v = 0; v < count && filled == i; v++)
+            if (lr_str_eq_z(names[i], values[v].name))
+                holes[filled++] = lr_hole_z(values[v].value);
+    host->has_told = found != LR_ERROR_NONE && filled == wanted;
+    if (host->has_told)
+        (void)lr_fail_holes(&host->told, found, holes, filled);
+}
+
+void worker_host_identify(struct worker_host *host, struct lr_error *err)
+{
+    lr_code code = err->code;
+    if (host->has_told)
+        *err = host->told;
+    else
+        lr_fail_forget(err->text, sizeof(err->text)); /* an engine's own bytes */
+    err->code = code;
+    host->has_told = false;
+}
+
 static void host_on_done(void *ctx, uint64_t request_id, enum lr_finish reason,
                          const struct lr_usage *usage, const struct lr_error *error)
 {
@@ -147,8 +177,10 @@ static void host_on_done(void *ctx, uint64_t request_id, enum lr_finish reason,
         m.completion_tokens = usage->completion_tokens;
         m.cached_tokens = usage->cached_tokens;
     }
-    if (error != NULL && reason == LR_FINISH_ERROR)
+    if (error != NULL && reason == LR_FINISH_ERROR) {
         m.error = *error;
+        worker_host_identify(host, &m.error);
+    }
     worker_constraints_drop(&host->constraints, request_id);
     size_t at = find_logprobs(host, request_id);
     if (at < host->with_logprobs_count)
@@ -199,6 +231,7 @@ void worker_host_init(struct worker_host *host, struct worker_pipes *pipes)
         .on_enter = on_enter,
         .try_mask = on_try_mask,
         .on_vector = host_on_vector,
+        .tell_error = on_tell_error,
     };
     worker_constraints_init(&host->constraints, 0);
     lr_buf_init(&host->out, FRAME_MAX);

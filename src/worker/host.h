@@ -27,6 +27,8 @@ struct worker_host {
     struct worker_constraints constraints; /* of live requests */
     bool engine_reports;                   /* the engine itself calls on_enter */
     bool has_entered;                      /* requests entered the current step */
+    bool has_told; /* the engine told which error comes next, and it is `told` */
+    struct lr_error told;
 };
 
 void worker_host_init(struct worker_host *host, struct worker_pipes *pipes);
@@ -35,6 +37,9 @@ void worker_host_free(struct worker_host *host);
 /* The coming step computes these requests for the first time.  The node is told before the step
  * begins, because the engine may die in it. */
 void worker_host_enter(struct worker_host *host, const uint64_t *request_ids, size_t count);
+
+/* An error that came from the engine gets the identity that the engine told before, if any. */
+void worker_host_identify(struct worker_host *host, struct lr_error *err);
 
 /* Sends the frames that wait. */
 void worker_host_flush(struct worker_host *host);

@@ -4,6 +4,7 @@
 
 #include "base/arena.h"
 #include "base/clock.h"
+#include "base/errors.h"
 #include "base/fail.h"
 #include "base/os/fd.h"
 #include "base/os/process.h"
@@ -102,7 +103,7 @@ static void handle_count(struct worker *w, struct lr_str body)
         code = open_library(w, &m, &err);
     }
     if (code == LR_OK && !LR_ENGINE_HAS(w->api, count_tokens))
-        code = lr_fail(&err, LR_UNSUPPORTED, "this engine cannot count the tokens of a prompt");
+        code = lr_fail_plain(&err, count_unsupported);
     if (code == LR_OK)
         code = w->api->count_tokens(m.model_dir, &m.options, m.segments, m.segment_count,
                                     &count, &err);
@@ -136,10 +137,7 @@ static lr_code check_weights(const struct wire_open *m, struct lr_error *err)
         return LR_OK;
     lr_code code = model_fingerprint_of(m->model_dir, format, m->options.filename, found, err);
     if (code == LR_OK && strcmp(found, m->weights) != 0)
-        code = lr_fail(err, LR_CONFLICT,
-                       "the files in %.300s are not those that the node has described "
-                       "(fingerprint %s, expected %.40s): they were replaced",
-                       m->model_dir, found, m->weights);
+        code = lr_fail_as(err, files_replaced, m->model_dir, found, m->weights);
     return code;
 }
 
@@ -161,7 +159,10 @@ static void handle_open(struct worker *w, struct lr_str body)
         code = LR_CONFLICT; /* of files that cannot be read the engine says more */
     if (code == LR_OK) {
         w->host.api = w->api;
+        w->host.has_told = false;
         code = w->api->open(&w->host.table, m.model_dir, &m.options, &w->model, &err);
+        if (code != LR_OK)
+            worker_host_identify(&w->host, &err);
     }
     if (code == LR_OK) /* replaced while they were read */
         code = check_weights(&m, &err);
@@ -232,9 +233,12 @@ static lr_code submit(struct worker *w, const struct wire_generate *g, struct lr
         .document_count = g->document_count,
         .dimensions = g->dimensions,
     };
+    w->host.has_told = false;
     lr_code code = w->api->submit(w->model, &request, err);
-    if (code != LR_OK)
+    if (code != LR_OK) {
+        worker_host_identify(&w->host, err);
         return code;
+    }
     if (g->sampling.logprobs != 0)
         worker_host_wants_logprobs(&w->host, g->id);
     if (w->fresh_count < FRESH_MAX)
@@ -373,8 +377,10 @@ static void step(struct worker *w)
     w->fresh_count = 0;
     worker_host_flush(&w->host);
     worker_constraints_step(&w->host.constraints);
+    w->host.has_told = false;
     lr_code code = w->api->step(w->model, &busy, &err);
     if (code != LR_OK) {
+        worker_host_identify(&w->host, &err);
         err.code = code;
         worker_give_up(w, &err);
         return;

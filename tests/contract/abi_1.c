@@ -41,6 +41,7 @@ AT(lr_engine_need, requests, 80);
 AT(lr_engine_request, document, 168);
 AT(lr_engine_host, on_vector, 72);
 AT(lr_engine_host, try_mask, 88);
+AT(lr_engine_host, tell_error, 96);
 AT(lr_engine_stats, kv_bytes_reclaimable, 88);
 AT(lr_engine_api, limit_kv, 96);
 AT(lr_engine_api, count_tokens, 104);

@@ -30,8 +30,7 @@ const [CHAT, COMPLETIONS, RESPONSES, MESSAGES, EMBEDDINGS, RERANK, OLLAMA_CHAT, 
 // [server, method and path, body as an object or as text, { key, headers }]
 const rows = [];
 const row = (server, at, body, more = {}) => rows.push([server, at, body, more]);
-const ask = (at, members, more = {}, server = 'up') =>
-  row(server, `POST ${at}`, { ...bodies[at], ...members }, more);
+const ask = (at, members, more = {}, server = 'up') => row(server, `POST ${at}`, { ...bodies[at], ...members }, more);
 
 for (const at of Object.keys(bodies)) {
   row('up', `POST ${at}`, '');
@@ -113,7 +112,14 @@ for (const members of [
   { functions: [] },
 ])
   ask(CHAT, members);
-for (const members of [{ best_of: 3 }, { echo: true }, { prompt: [[]] }, { prompt: [-1] }, { suffix: 'x' }, { logprobs: 99 }])
+for (const members of [
+  { best_of: 3 },
+  { echo: true },
+  { prompt: [[]] },
+  { prompt: [-1] },
+  { suffix: 'x' },
+  { logprobs: 99 },
+])
   ask(COMPLETIONS, members);
 for (const members of [
   { previous_response_id: 'resp_none' },
@@ -136,23 +142,39 @@ for (const members of [
   { tool_choice: { type: 'tool', name: 'g' } },
 ])
   ask(MESSAGES, members);
-for (const members of [{ encoding_format: 'hex' }, { dimensions: 0 }, { dimensions: 99 }, { input: [''] }, { input: [1, 2] }])
+for (const members of [
+  { encoding_format: 'hex' },
+  { dimensions: 0 },
+  { dimensions: 99 },
+  { input: [''] },
+  { input: [1, 2] },
+])
   ask(EMBEDDINGS, members);
 for (const members of [{ query: 7 }, { documents: [] }, { documents: [{}] }, { top_n: 0 }]) ask(RERANK, members);
 for (const members of [{ options: 7 }, { options: { temperature: 'x' } }, { format: 'xml' }, { think: 7 }])
   ask(OLLAMA_CHAT, members);
-for (const members of [{ images: ['x'] }, { suffix: 'x' }, { template: 'x' }, { context: [1] }]) ask(OLLAMA_GENERATE, members);
+for (const members of [{ images: ['x'] }, { suffix: 'x' }, { template: 'x' }, { context: [1] }])
+  ask(OLLAMA_GENERATE, members);
 ask(EMBEDDINGS, { model: 'demo' });
 ask(RERANK, { model: 'demo' });
-for (const at of ['/api/show', '/api/pull']) {
-  row('up', `POST ${at}`, {});
-  row('up', `POST ${at}`, { model: 'nothing' });
-}
+row('up', 'POST /api/pull', {});
+row('up', 'POST /api/show', {});
+row('up', 'POST /api/show', { model: 'nothing' });
 row('up', 'DELETE /api/delete', { model: 'nothing' });
 row('up', 'GET /api/thing');
-for (const at of ['/v1/models/nothing', '/v1/responses/resp_none', '/v1/responses/resp_none/input_items?limit=0', '/v1/thing'])
+for (const at of [
+  '/v1/models/nothing',
+  '/v1/responses/resp_none',
+  '/v1/responses/resp_none/input_items?limit=0',
+  '/v1/thing',
+])
   row('up', `GET ${at}`);
-for (const at of ['/v1/responses/resp_none/cancel', '/v1/responses/compact', '/v1/messages/count_tokens', '/v1/responses/input_tokens'])
+for (const at of [
+  '/v1/responses/resp_none/cancel',
+  '/v1/responses/compact',
+  '/v1/messages/count_tokens',
+  '/v1/responses/input_tokens',
+])
   row('up', `POST ${at}`, {});
 row('up', 'DELETE /v1/responses/resp_none');
 row('up', 'POST /v1/messages/count_tokens', { model: 'nothing', messages: text('x') });
@@ -274,7 +296,10 @@ before(async () => {
   await until('the node is online', async () => (await online()) === 1);
   await register(locked, 'm');
   for (const name of ['spent', 'counted'])
-    await until(`key ${name} is spent`, async () => (await send(['locked', `POST ${CHAT}`, bodies[CHAT], { key: name }])).status === 429);
+    await until(
+      `key ${name} is spent`,
+      async () => (await send(['locked', `POST ${CHAT}`, bodies[CHAT], { key: name }])).status === 429,
+    );
   await node.stop();
   await until('the node is away', async () => (await online()) === 0);
 });
@@ -318,8 +343,12 @@ test('every API answers its errors as it did before errors had ids, byte for byt
     const who = `${server}${more.key ? ` as ${more.key}` : ''}`;
     const sent = body === undefined ? '' : typeof body === 'string' ? body : JSON.stringify(body);
     const shown = sent.length > 300 ? `${sent.length} bytes` : sent;
-    const isError = answer.status >= 400 || answer.text.includes('"error":{');
-    made.push({ server: who, at, sent: shown, status: answer.status, body: isError ? steady(answer.text) : '' });
+    const isError = answer.status >= 400;
+    const id = answer.headers.get('x-llm-router-error') ?? '';
+    const added = at.includes(' /v0/') && isError ? `,"id":"${id}"` : ''; // new in the bodies of /v0
+    assert.ok(answer.text.includes(added), `${at}: ${answer.text} has no id ${id}`);
+    const said = isError ? steady(answer.text.replace(added, '')) : '';
+    made.push({ server: who, at, sent: shown, status: answer.status, id, body: said });
   }
   if (process.env.LR_RECORD === '1') {
     fs.writeFileSync(TABLE, `[\n${made.map((one) => JSON.stringify(one)).join(',\n')}\n]\n`);

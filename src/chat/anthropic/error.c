@@ -20,29 +20,17 @@ static const char *type_of(lr_code code)
     return http < 500 ? "invalid_request_error" : "api_error";
 }
 
-/* The number behind `before`; 0: none. */
-static unsigned long long number_after(const char *text, const char *before)
-{
-    const char *at = strstr(text, before);
-    unsigned long long n = 0;
-    return at != NULL && sscanf(at + strlen(before), "%llu", &n) == 1 ? n : 0;
-}
-
 /* Clients shorten a conversation when they read these words. */
-static void write_message(struct lr_buf *out, const struct chat_codec *codec,
-                          const struct lr_error *error)
+static void write_message(struct lr_buf *out, const struct lr_error *error)
 {
-    const char *param;
-    const char *word = chat_error_word(codec, error, &param);
-    unsigned long long has = number_after(error->text, "the prompt has ");
-    unsigned long long holds = number_after(error->text, "the context holds ");
+    struct chat_too_long too_long;
     char text[96];
-    if (word == NULL || strcmp(word, "context_length_exceeded") != 0 || has == 0) {
+    if (!chat_error_too_long(error, &too_long) || !too_long.is_prompt || too_long.count == 0) {
         lr_json_quote(out, lr_str_z(error->text));
         return;
     }
-    (void)snprintf(text, sizeof(text), "prompt is too long: %llu tokens > %llu maximum", has,
-                   holds);
+    (void)snprintf(text, sizeof(text), "prompt is too long: %llu tokens > %llu maximum",
+                   (unsigned long long)too_long.count, (unsigned long long)too_long.limit);
     lr_json_quote(out, lr_str_z(text));
 }
 
@@ -51,6 +39,7 @@ void chat_anthropic_error(struct lr_buf *out, const struct chat_codec *codec,
 {
     lr_buf_addf(out, "{\"type\":\"error\",\"error\":{\"type\":\"%s\",\"message\":",
                 type_of(e->error.code));
-    write_message(out, codec, &e->error);
+    (void)codec;
+    write_message(out, &e->error);
     lr_buf_add_z(out, "}}");
 }

@@ -5,6 +5,8 @@
  */
 #include "chat/harmony/types.h"
 
+#include "base/errors.h"
+
 #include <stdlib.h>
 
 enum { TYPE_MAX = 4 << 20, LONGEST_ELEMENT = 50, MAX_DEPTH = 64, REQUIRED_TEXT_MAX = 256 };
@@ -253,10 +255,7 @@ static lr_code add_tool(struct jinja_output *out, const struct lr_json *tools, u
     lr_json_set_free(&required.names);
     lr_code rc = LR_OK;
     if (types.failed)
-        rc = lr_fail(err, LR_TOO_LARGE,
-                     "tools[%u]: its parameters take more than %d bytes, have more than %d "
-                     "levels, or a \"required\" that is no list",
-                     i, TYPE_MAX, MAX_DEPTH);
+        rc = lr_fail_as(err, tool_parameters_over, i, TYPE_MAX, MAX_DEPTH);
     jinja_output_add(out, LR_STR_LIT("(_: {\n"), true);
     jinja_output_add(out, lr_buf_str(&types), false);
     jinja_output_add(out, LR_STR_LIT("}) => any;\n\n"), true);

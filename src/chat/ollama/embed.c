@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "base/clock.h"
+#include "base/errors.h"
 #include "chat/ollama/ollama.h"
 #include "chat/vectors/vectors.h"
 
@@ -84,9 +85,7 @@ static lr_code add_vector(struct chat_choice *c, const struct wire_vector *v,
     own->bytes += c->content.len;
     if (own->bytes <= CHAT_VECTORS_BYTES_MAX)
         return LR_OK;
-    return lr_fail(err, LR_TOO_LARGE,
-                   "the answer would have more than %d bytes: send fewer texts in one request",
-                   CHAT_VECTORS_BYTES_MAX);
+    return lr_fail_as(err, ollama_vectors_over, CHAT_VECTORS_BYTES_MAX);
 }
 
 static void embed_write_error(struct chat_response *r, const struct lr_error *error)

@@ -7,24 +7,19 @@
 
 struct lr_error chat_openai_error_told(const struct lr_error *error)
 {
-    static const char mark[] = "; the context holds ";
     struct lr_error told = *error;
-    const char *at = strstr(error->text, mark);
-    uint64_t tokens = 0;
-    int len = at != NULL && at - error->text < 300 ? (int)(at - error->text) : 300;
-    if (error->code == LR_RATE_LIMITED) {
+    struct chat_too_long too_long;
+    if (error->code == LR_RATE_LIMITED)
         (void)lr_fail(&told, error->code, "Rate limit reached: %.460s", error->text);
-    } else if (error->code == LR_INVALID_ARGUMENT && at != NULL) {
-        for (const char *c = at + strlen(mark); *c >= '0' && *c <= '9'; c++)
-            tokens = tokens * 10 + (uint64_t)(*c - '0');
-        bool answers = strstr(at, "left for the answer") != NULL;
+    else if (chat_error_too_long(error, &too_long))
         (void)lr_fail(&told, error->code,
                       "This model's maximum context length is %llu tokens. However, %.*s%s",
-                      (unsigned long long)tokens, len, error->text,
-                      answers ? ", and at least one token must be left for the answer: shorten "
-                                "the conversation."
-                              : ": send a shorter text.");
-    }
+                      (unsigned long long)too_long.limit,
+                      too_long.said.len < 300 ? (int)too_long.said.len : 300, error->text,
+                      too_long.leaves_answer
+                          ? ", and at least one token must be left for the answer: shorten "
+                            "the conversation."
+                          : ": send a shorter text.");
     return told;
 }
 

@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "base/errors.h"
 #include "base/strmap.h"
 #include "chat/responses/build.h"
 
@@ -43,8 +44,10 @@ static lr_code fail_wanted(struct chat_error *e, lr_code code, const char *param
                            const char *text)
 {
     (void)snprintf(e->param, sizeof(e->param), "%s", param);
-    e->code = code == LR_INVALID_ARGUMENT ? "invalid_value" : NULL;
-    return lr_fail(&e->error, code, "%s", text);
+    if (code != LR_INVALID_ARGUMENT)
+        return lr_fail(&e->error, code, "%s", text);
+    e->code = "invalid_value";
+    return lr_fail_as(&e->error, invalid_value, text);
 }
 
 static lr_code add_answer(struct lr_arena *arena, struct lr_strmap *known, struct lr_str id,

@@ -2,6 +2,7 @@
 #include <stdlib.h>
 
 #include "base/base64.h"
+#include "base/errors.h"
 #include "base/json.h"
 #include "chat/openai/openai.h"
 #include "chat/vectors/vectors.h"
@@ -88,10 +89,7 @@ static lr_code add_vector(struct chat_choice *c, const struct wire_vector *v,
     own->bytes += c->content.len;
     if (own->bytes <= CHAT_VECTORS_BYTES_MAX)
         return LR_OK;
-    return lr_fail(err, LR_TOO_LARGE,
-                   "the answer would have more than %d bytes: send fewer texts in one "
-                   "request, or ask for \"encoding_format\": \"base64\"",
-                   CHAT_VECTORS_BYTES_MAX);
+    return lr_fail_as(err, vectors_over, CHAT_VECTORS_BYTES_MAX);
 }
 
 static void embeddings_write_error(struct chat_response *r, const struct lr_error *error)

@@ -1,6 +1,8 @@
 /* chat/vectors/text.c - see chat/vectors/vectors.h. */
 #include "chat/vectors/vectors.h"
 
+#include "base/errors.h"
+
 #include <stdio.h>
 
 /* ---- requests ---- */
@@ -70,8 +72,7 @@ bool chat_vectors_are_whole(struct chat_response *r)
     for (uint32_t i = 0; i < r->choice_count; i++) {
         if (r->choices[i].content.len != 0 && !r->choices[i].content.failed)
             continue;
-        r->status =
-            lr_fail(&error, LR_INTERNAL, "the engine ended text %u without a result", i);
+        r->status = lr_fail_as(&error, text_without_result, i);
         r->writer->fail(r, &error);
         return false;
     }

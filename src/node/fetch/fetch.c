@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "base/errors.h"
 #include "base/failpoint.h"
 #include "base/log.h"
 #include "base/machine.h"
@@ -90,13 +91,13 @@ static void wait_and_retry(struct node_fetch *f, struct node_fetch_job *job,
     node_fetch_move(job, NODE_FETCH_WAITING);
     node_breaker_failed(&job->breaker, node_now(f->storage->models));
     /* Said once, not at every retry. */
-    bool is_news = m != NULL && strcmp(m->reason, why->text) != 0;
+    bool is_news = m != NULL && !lr_error_same(&m->reason, why);
     bool is_absent = m != NULL && (m->state == NODE_MODEL_ABSENT || is_under_way(m));
     if (is_news && is_absent)
         node_model_move(m, NODE_MODEL_ABSENT, why);
     if (!is_absent) /* the old revision serves on, so its state cannot tell */
-        lr_log_warn(NULL, "revision.waits model=%s revision=%s reason=%s", job->manifest->id,
-                    job->manifest->revision, why->text);
+        lr_log_warn(LR_LOG_OF(why), "revision.waits model=%s revision=%s reason=%s",
+                    job->manifest->id, job->manifest->revision, why->text);
 }
 
 static void fetch_on_timer(void *arg);
@@ -195,9 +196,7 @@ static void fetch_give_up(struct node_fetch *f, struct node_fetch_job *job)
     struct node_model *m = model_of(f, job);
     struct lr_error why;
     node_fetch_move(job, NODE_FETCH_OVER);
-    (void)lr_fail(&why, LR_UNAVAILABLE,
-                  "it is no longer registered; what was fetched of it is kept in %.300s",
-                  job->dir);
+    (void)lr_fail_as(&why, unregistered, job->dir);
     if (m != NULL && (m->state == NODE_MODEL_ABSENT || is_under_way(m)))
         node_model_move(m, NODE_MODEL_ABSENT, &why);
 }
@@ -209,7 +208,8 @@ static void complete(struct node_fetch *f, struct node_fetch_job *job)
     LR_FAILPOINT("fetch.complete");
     node_fetch_move(job, NODE_FETCH_OVER);
     if (hub_installed_write(job->dir, job->manifest, &err) != LR_OK)
-        lr_log_warn(NULL, "manifest.not_kept model=%s reason=%s", job->manifest->id, err.text);
+        lr_log_warn(LR_LOG_OF(&err), "manifest.not_kept model=%s reason=%s", job->manifest->id,
+                    err.text);
     if (m != NULL && is_under_way(m))
         node_model_move(m, NODE_MODEL_ABSENT, NULL);
     node_model_pump(store(f, job));
@@ -278,7 +278,8 @@ static void tell_progress(struct node_fetch *f, const struct node_fetch_job *job
                           const struct hub_progress *p)
 {
     struct node_model *m = model_of(f, job);
-    char done[32], total[32], rate[32], left[48] = "";
+    const char *phase;
+    char done[32], total[32], rate[32];
     if (m == NULL || !is_under_way(m))
         return;
     enum node_model_state state = p->is_checking ? NODE_MODEL_VERIFYING : NODE_MODEL_FETCHING;
@@ -287,12 +288,13 @@ static void tell_progress(struct node_fetch *f, const struct node_fetch_job *job
     lr_format_size(p->done_bytes, done);
     lr_format_size(p->total_bytes, total);
     lr_format_size(p->rate, rate);
+    phase = node_model_state_name(state);
     if (p->remaining_ms != UINT64_MAX)
-        (void)snprintf(left, sizeof(left), ", %llu s left",
-                       (unsigned long long)(p->remaining_ms / 1000));
-    (void)snprintf(m->reason, sizeof(m->reason), "%s: %u of %u files, %s of %s, %s/s%s",
-                   node_model_state_name(state), p->files_done, p->file_count, done, total,
-                   rate, left);
+        (void)lr_fail_as(&m->reason, fetching_left, phase, p->files_done, p->file_count, done,
+                         total, rate, p->remaining_ms / 1000);
+    else
+        (void)lr_fail_as(&m->reason, fetching, phase, p->files_done, p->file_count, done, total,
+                         rate);
 }
 
 static void fetch_look(struct node_fetch *f, struct node_fetch_job *job)
@@ -438,7 +440,8 @@ void node_fetch_take(struct node_fetch *fetch, struct hub_manifest *manifest,
     lr_code code = job != NULL ? lr_path_join(job->home, fetch->storage->root, folder, &err)
                                : lr_fail(&err, LR_OUT_OF_RAM, "no memory for a download");
     if (code != LR_OK) {
-        lr_log_warn(NULL, "fetch.refused model=%s reason=%s", manifest->id, err.text);
+        lr_log_warn(LR_LOG_OF(&err), "fetch.refused model=%s reason=%s", manifest->id,
+                    err.text);
         hub_manifest_destroy(manifest);
         free(job);
         return;

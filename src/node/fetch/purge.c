@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <uv.h>
 
+#include "base/errors.h"
 #include "base/log.h"
 #include "base/os/file.h"
 #include "node/fetch/fetch.h"
@@ -86,17 +87,13 @@ static lr_code find_folder(struct purge *p, struct lr_error *err)
         return code;
     const char *where = d != NULL ? d->model_dir : expected;
     if (lr_realpath(where, p->dir) == NULL)
-        return lr_fail(err, LR_NOT_FOUND, "model \"%s\" has no files in %s", p->model->id,
-                       root);
+        return lr_fail_as(err, purge_none, p->model->id, root);
     size_t len = lr_realpath(root, p->root) != NULL ? strlen(p->root) : 0;
     bool is_below = len != 0 && strncmp(p->dir, p->root, len) == 0 && p->dir[len] == '/' &&
                     lr_str_eq_nocase(lr_str_z(p->dir + len + 1), lr_str_z(p->model->id));
     if (is_below)
         return LR_OK;
-    return lr_fail(err, LR_PERMISSION_DENIED,
-                   "model \"%s\" lies in %.200s, which is not this node's to delete: only "
-                   "folders of %.150s are",
-                   p->model->id, p->dir, root);
+    return lr_fail_as(err, purge_foreign, p->model->id, p->dir, root);
 }
 
 static void remove_files(uv_work_t *work)
@@ -140,23 +137,20 @@ static void purge_look(void *arg)
 static lr_code purge_check(const struct node_model *m, struct lr_error *err)
 {
     if (m->models->is_draining)
-        return lr_fail(err, LR_UNAVAILABLE, "this node is shutting down");
+        return lr_fail_plain(err, node_stops);
     if (m->is_purging)
-        return lr_fail(err, LR_CONFLICT, "model \"%s\" is being deleted already", m->id);
+        return lr_fail_as(err, purge_begun, m->id);
     if (node_model_leases(m) != 0 || m->state == NODE_MODEL_STARTING ||
         m->state == NODE_MODEL_LOADING || m->is_pinned)
-        return lr_fail(err, LR_CONFLICT,
-                       "model \"%s\" is in use (%s%s, %u requests): unload it first", m->id,
-                       node_model_state_name(m->state), m->is_pinned ? ", pinned" : "",
-                       node_model_leases(m));
+        return m->is_pinned ? lr_fail_as(err, purge_pinned, m->id,
+                                         node_model_state_name(m->state), node_model_leases(m))
+                            : lr_fail_as(err, purge_busy, m->id,
+                                         node_model_state_name(m->state), node_model_leases(m));
     for (const struct node_model *o = m->models->first; o != NULL; o = o->next) {
         if (lies_below(o, m->id))
-            return lr_fail(err, LR_CONFLICT,
-                           "the folder of model \"%s\" holds model \"%s\", too", m->id, o->id);
+            return lr_fail_as(err, purge_shared, m->id, o->id);
         if (o != m && shares_folder(o, m) && (has_process(o) || node_model_leases(o) != 0))
-            return lr_fail(
-                err, LR_CONFLICT,
-                "model \"%s\" is in use, and lies in the same folder: unload it first", o->id);
+            return lr_fail_as(err, purge_other_busy, o->id);
     }
     return LR_OK;
 }

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 
 #include "base/clock.h"
+#include "base/errors.h"
 #include "base/log.h"
 #include "chat/template/families.h"
 #include "hub/cache.h"
@@ -68,12 +69,6 @@ struct node_model *node_storage_name(struct node_storage *storage, const char *i
     return m;
 }
 
-static void set_reason(struct node_model *m, const struct lr_error *err)
-{
-    m->reason_code = err->code;
-    (void)snprintf(m->reason, sizeof(m->reason), "%s", err->text);
-}
-
 /* ---- an engine ---- */
 
 static void resolve(struct node_model *m)
@@ -94,8 +89,9 @@ static void resolve(struct node_model *m)
     if (forced == NULL && m->descriptor->format != MODEL_FORMAT_GGUF)
         wish.architecture = m->descriptor->architecture;
     if (node_engines_resolve(models->engines, &wish, &m->engine, &err) != LR_OK) {
-        set_reason(m, &err);
-        lr_log_warn(NULL, "model.not_ready model=%s reason=%s", m->id, m->reason);
+        m->reason = err;
+        lr_log_warn(LR_LOG_OF(&m->reason), "model.not_ready model=%s reason=%s", m->id,
+                    m->reason.text);
         return;
     }
     node_changed(m->models);
@@ -113,10 +109,11 @@ static void add_engine(struct node_storage *storage, const char *engine_id)
         return;
     struct node_engine *e = node_engines_find(engines, lr_str_z(engine_id));
     if (e == NULL || e->library == NULL) {
-        (void)lr_fail(&err, LR_UNSUPPORTED, "there is no usable engine \"%s\" in %s%s%s",
-                      engine_id, engines->dir, e != NULL ? ": " : "",
-                      e != NULL ? e->reason : "");
-        set_reason(m, &err);
+        if (e != NULL)
+            (void)lr_fail_as(&err, engine_unusable_why, engine_id, engines->dir, &e->refusal);
+        else
+            (void)lr_fail_as(&err, engine_unusable, engine_id, engines->dir);
+        m->reason = err;
         return;
     }
     m->engine = e;
@@ -209,8 +206,9 @@ static void not_ready(struct node_model *m, const char *dir, struct lr_error *er
     if (node_is_directml(dir, err))
         node_model_move(m, NODE_MODEL_FAILED, err);
     else
-        set_reason(m, err);
-    lr_log_warn(NULL, "model.not_ready model=%s dir=%s reason=%s", m->id, dir, m->reason);
+        m->reason = *err;
+    lr_log_warn(LR_LOG_OF(&m->reason), "model.not_ready model=%s dir=%s reason=%s", m->id, dir,
+                m->reason.text);
 }
 
 /* Its files were found, or are on their way. */

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "base/errors.h"
 #include "base/log.h"
 #include "base/os/file.h"
 #include "hub/cache.h"
@@ -89,7 +90,8 @@ static bool recover(struct node_storage *storage, const char *incoming, const ch
     if (manifest != NULL &&
         (lr_path_join(home, storage->root, lr_str_z(id), &err) != LR_OK ||
          hub_installed_replace(home, manifest, incoming, storage->root, &err) != LR_OK))
-        lr_log_error(NULL, "revision.not_installed model=%s reason=%s", id, err.text);
+        lr_log_error(LR_LOG_OF(&err), "revision.not_installed model=%s reason=%s", id,
+                     err.text);
     hub_manifest_destroy(manifest);
     return false;
 }
@@ -222,7 +224,7 @@ lr_code node_storage_inspect(struct node_storage *storage, struct lr_str path,
         lr_str_find_char(path, '\0') != LR_STR_NONE)
         return lr_fail(err, LR_INVALID_ARGUMENT, "\"path\" must be a folder's path");
     if (lr_realpath(text, real) == NULL || !lr_dir_exists(real))
-        return lr_fail(err, LR_NOT_FOUND, "there is no folder %.300s", text);
+        return lr_fail_as(err, no_folder, text);
     lr_code code = find_root(storage, real, &rest, err);
     if (code == LR_OK)
         code = check_folder(real, format, found, err);
@@ -234,8 +236,7 @@ lr_code node_storage_inspect(struct node_storage *storage, struct lr_str path,
         storage_scan_name_of(rest, real, id, sizeof(id));
     struct node_model *m = node_find_model(storage->models, lr_str_z(id));
     if (m != NULL && m->descriptor != NULL && strcmp(m->descriptor->model_dir, real) != 0)
-        return lr_fail(err, LR_CONFLICT, "model \"%s\" lies in %s on this node, not in %s", id,
-                       m->descriptor->model_dir, real);
+        return lr_fail_as(err, model_elsewhere, id, m->descriptor->model_dir, real);
     m = node_storage_add(storage, id, real, found, NULL);
     if (format.len != 0)
         node_storage_registered(m, format);

@@ -278,7 +278,7 @@ static void remember_routers(struct node_membership *membership)
             ? lr_fail(&err, LR_OUT_OF_RAM, "no memory for the list of routers")
             : lr_file_write_atomic(membership->routers_file, lr_buf_str(&text), 0600, &err);
     if (code != LR_OK)
-        lr_log_warn(NULL, "router.not_remembered reason=%s", err.text);
+        lr_log_warn(LR_LOG_OF(&err), "router.not_remembered reason=%s", err.text);
     lr_buf_free(&text);
 }
 

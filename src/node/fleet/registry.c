@@ -184,7 +184,8 @@ static void registry_ask(struct node_registry *r, struct lr_str id)
         .max_response_bytes = LIST_BYTES,
     };
     if (net_fetch(r->client, &config, registry_on_reply, r, &r->call, &err) != LR_OK) {
-        lr_log_warn(NULL, "registry.ask router=%s reason=%s", r->asked->url, err.text);
+        lr_log_warn(LR_LOG_OF(&err), "registry.ask router=%s reason=%s", r->asked->url,
+                    err.text);
         ask_again(r);
     }
 }
@@ -196,7 +197,8 @@ static void registry_take(struct node_registry *r, struct lr_str text)
     if (hub_manifest_decode(text, &manifest, &err) == LR_OK)
         node_fetch_take(r->storage->fetch, manifest, r->asked->url);
     else
-        lr_log_warn(NULL, "registry.refused router=%s reason=%s", r->asked->url, err.text);
+        lr_log_warn(LR_LOG_OF(&err), "registry.refused router=%s reason=%s", r->asked->url,
+                    err.text);
 }
 
 static void registry_on_reply(void *arg, const struct lr_error *err,

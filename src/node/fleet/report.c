@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "base/clock.h"
+#include "base/errors.h"
 #include "base/strmap.h"
 #include "node/fetch/fetch.h"
 #include "node/fetch/storage.h"
@@ -30,12 +31,13 @@ static void report_describe(const struct node_model *m, struct lr_error *fault,
                   m->state != NODE_MODEL_ABSENT && m->state != NODE_MODEL_FETCHING &&
                   m->state != NODE_MODEL_VERIFYING;
     bool has_device = node_gpus_check(m, fault) == LR_OK;
+    bool is_well = usable && has_device && m->state != NODE_MODEL_WAITING;
+    const struct lr_error *why = usable && !has_device ? fault : &m->reason;
     *out = (struct wire_fleet_model){
         .id = lr_str_z(m->id),
         .state = lr_str_z(node_model_state_name(m->state)),
-        .reason = usable && !has_device                      ? lr_str_z(fault->text)
-                  : usable && m->state != NODE_MODEL_WAITING ? lr_str(NULL, 0)
-                                                             : lr_str_z(m->reason),
+        .reason = is_well ? (struct lr_str){0} : lr_str_z(why->text),
+        .reason_id = is_well ? (struct lr_str){0} : lr_error_identity_of(why),
         .can_run = usable && has_device,
         .is_loaded = m->state == NODE_MODEL_READY,
         .is_pinned = m->is_pinned,

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "base/errors.h"
 #include "base/log.h"
 #include "node/fetch/storage.h"
 #include "node/models/models.h"
@@ -114,8 +115,8 @@ bool node_pool_refused(struct node_model *model, uint32_t pool, struct node_libr
         return false;
     }
     const struct node_pool *gpu = &model->models->pools.pool[pool];
-    lr_log_warn(NULL, "model.gpu_refused model=%s gpu=%s name=%s reason=%s", model->id,
-                gpu->name, gpu->title, why->text);
+    lr_log_warn(LR_LOG_OF(why), "model.gpu_refused model=%s gpu=%s name=%s reason=%s",
+                model->id, gpu->name, gpu->title, why->text);
     return true;
 }
 
@@ -175,10 +176,7 @@ lr_code node_gpus_check(const struct node_model *model, struct lr_error *err)
     if (has_sound)
         return LR_OK;
     const struct node_pool *gpu = &pools->pool[1];
-    return lr_fail(err, LR_UNAVAILABLE,
-                   "every GPU of this node is faulty; %s (%s): %s: reset the GPU or restart "
-                   "the machine, then start the node again",
-                   gpu->title, gpu->name, gpu->health.reason);
+    return lr_fail_as(err, gpus_faulty, gpu->title, gpu->name, gpu->health.reason);
 }
 
 const char *node_artifact_of(const struct node_model *model)
@@ -278,6 +276,7 @@ static void admission_refuse(struct node_model *model, const struct node_pool *p
     bool is_capped = cap != 0 && cap == node_ledger_limit(&pool->state);
     struct lr_error err;
     char need[32], weights[32], kv[32], work[32], room[32], total[32], missing[32], limit[64];
+    char rest[256];
     lr_format_size(n->total, need);
     lr_format_size(n->weights, weights);
     lr_format_size(n->kv, kv);
@@ -289,14 +288,14 @@ static void admission_refuse(struct node_model *model, const struct node_pool *p
         (void)snprintf(limit, sizeof(limit), "vram-limit is %" PRIu64 " bytes", cap);
     else
         (void)snprintf(limit, sizeof(limit), "at most %u %% in use", pool->state.limit_percent);
-    (void)lr_fail(&err, n->on_device != 0 ? LR_OUT_OF_VRAM : LR_OUT_OF_RAM,
-                  "model \"%s\" needs %s (%" PRIu64 " bytes: weights %s, KV cache %s, "
-                  "workspace %s) and %s can give it %s (%" PRIu64
-                  " bytes of %s, %s), %s are missing: %s, or lower max-context, max-tokens "
-                  "or max-sequences",
-                  model->id, need, n->total, weights, kv, work, pool->title, room, available,
-                  total, limit, missing,
-                  is_capped ? "raise vram-limit" : "use a machine with more memory");
+    (void)snprintf(rest, sizeof(rest),
+                   "%" PRIu64 " bytes of %s, %s), %s are missing: %s, or lower max-context, "
+                   "max-tokens or max-sequences",
+                   available, total, limit, missing,
+                   is_capped ? "raise vram-limit" : "use a machine with more memory");
+    (void)lr_fail_as(&err, too_large, model->id, need, n->total, weights, kv, work, pool->title,
+                     room, rest);
+    err.code = n->on_device != 0 ? LR_OUT_OF_VRAM : LR_OUT_OF_RAM;
     node_model_trouble(model, NODE_TROUBLE_ROOM, &err);
 }
 
@@ -381,8 +380,8 @@ bool node_artifact_refused(struct node_model *model, const struct lr_error *why)
     const char *artifact = node_artifact_of(model);
     if (artifact == NULL || (why->code != LR_MODEL_CORRUPT && why->code != LR_UNSUPPORTED))
         return false;
-    lr_log_warn(NULL, "model.artifact_refused model=%s artifact=%s reason=%s", model->id,
-                artifact, why->text);
+    lr_log_warn(LR_LOG_OF(why), "model.artifact_refused model=%s artifact=%s reason=%s",
+                model->id, artifact, why->text);
     model->skip_artifact = true;
     node_forget_need(model);
     return true;
@@ -466,9 +465,10 @@ static void on_probe_exit(void *arg, const char *how)
         node_model_trouble(model, NODE_TROUBLE_TIGHT, &err);
         return;
     }
-    if (!was_told)
-        (void)lr_fail(&err, is_late ? LR_TIMEOUT : LR_INTERNAL,
-                      "the engine %s when it was asked about the model", how);
+    if (!was_told) {
+        (void)lr_fail_as(&err, engine_died_asked, how);
+        err.code = is_late ? LR_TIMEOUT : LR_INTERNAL;
+    }
     node_model_trouble(model, was_told ? NODE_TROUBLE_TOLD : NODE_TROUBLE_DEATH, &err);
     node_model_pump(model);
 }
@@ -522,8 +522,7 @@ void node_admit(struct node_model *model)
     if (is_at_rest)
         node_storage_notice(model);
     if (is_at_rest && model->registered_as[0] != '\0' && !node_storage_reopen(model)) {
-        err.code = model->reason_code;
-        (void)snprintf(err.text, sizeof(err.text), "%s", model->reason);
+        err = model->reason;
         node_model_fail_waiting(model, &err);
         return;
     }
@@ -531,7 +530,7 @@ void node_admit(struct node_model *model)
         node_generations_check(model);
     if (is_at_rest) {
         model->wants_probe = model->is_tight;
-        bool was_short = model->reason_code == LR_OUT_OF_VRAM;
+        bool was_short = model->reason.code == LR_OUT_OF_VRAM;
         model->short_pools = 0;
         node_breaker_try(&model->breaker);
         node_model_move(model, NODE_MODEL_STARTING, NULL);

@@ -2,6 +2,7 @@
 
 #include <stdlib.h>
 
+#include "base/errors.h"
 #include "base/log.h"
 #include "base/machine.h"
 #include "net/json.h"
@@ -112,8 +113,7 @@ static void on_late(void *arg)
     end_process(c);
     if (!is_asked)
         return;
-    (void)lr_fail(&err, LR_TIMEOUT, "counting took longer than the %llu ms of load-timeout",
-                  (unsigned long long)c->model->models->launcher->probe_ms);
+    (void)lr_fail_as(&err, count_slow, c->model->models->launcher->probe_ms);
     counter_finish(c, 0, &err);
 }
 
@@ -184,7 +184,7 @@ static void on_exit_of_process(void *arg, const char *how)
         return;
     }
     node_changed(c->model->models);
-    (void)lr_fail(&err, LR_INTERNAL, "the engine %s when it counted tokens", how);
+    (void)lr_fail_as(&err, engine_died_counting, how);
     if (was_asked && (c->first->has_start || c->first->req == NULL))
         counter_finish(c, 0, &err);
     pump(c);
@@ -250,8 +250,7 @@ static void pump(struct node_counter *c)
     while (c->model != NULL && c->first != NULL &&
            (c->state == NODE_COUNTER_NONE || c->state == NODE_COUNTER_READY)) {
         if (!can_count(c->model)) {
-            (void)lr_fail(&err, LR_UNAVAILABLE,
-                          "the files of \"%s\" are not ready on this node", c->model->id);
+            (void)lr_fail_as(&err, files_not_ready, c->model->id);
             fail_all(c, &err);
         } else if (c->state == NODE_COUNTER_READY && (c->library != c->model->engine->library ||
                                                       c->described != c->model->described)) {
@@ -280,13 +279,10 @@ lr_code node_counter_ask(struct node_model *model, struct net_request *req,
                          const struct lr_segment *segments, size_t count, struct lr_error *err)
 {
     if (!can_count(model) || model->models->is_draining)
-        return lr_fail(err, LR_UNAVAILABLE, "the files of \"%s\" are not ready on this node",
-                       model->id);
+        return lr_fail_as(err, files_not_ready, model->id);
     struct node_counter *c = counter_of(model);
     if (c != NULL && c->waiting >= WAITING_MAX)
-        return lr_fail(err, LR_UNAVAILABLE,
-                       "%d prompts for \"%s\" wait to be counted: try again", WAITING_MAX,
-                       model->id);
+        return lr_fail_as(err, counts_waiting, WAITING_MAX, model->id);
     struct question *q = calloc(1, sizeof(*q));
     if (c == NULL || q == NULL) {
         free(q);
@@ -307,8 +303,7 @@ void node_counter_end(struct node_model *model)
     struct lr_error err;
     if (c == NULL)
         return;
-    (void)lr_fail(&err, LR_UNAVAILABLE, "the files of \"%s\" are not ready on this node",
-                  model->id);
+    (void)lr_fail_as(&err, files_not_ready, model->id);
     fail_all(c, &err);
     end_process(c);
 }

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "base/clock.h"
+#include "base/errors.h"
 #include "base/log.h"
 #include "node/host/reload.h"
 #include "node/models/models.h"
@@ -165,7 +166,7 @@ static void done(struct node_worker *w, const struct wire_frame *frame)
     model->is_caching = model->is_caching || m.cached_tokens != 0;
     if (m.reason == LR_FINISH_ERROR) {
         if (m.error.code == LR_OK)
-            (void)lr_fail(&m.error, LR_INTERNAL, "the engine gave up without a reason");
+            (void)lr_fail_plain(&m.error, engine_gave_up);
         bool retryable = m.error.code == LR_OUT_OF_VRAM || m.error.code == LR_OUT_OF_RAM;
         node_generation_fail(g, &m.error, retryable);
     } else {

@@ -8,6 +8,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 
+#include "base/errors.h"
 #include "node/fetch/storage.h"
 #include "node/models/models.h"
 
@@ -20,18 +21,13 @@ static bool is_memory(lr_code code)
 
 static void tell_waiting(struct node_model *model)
 {
-    struct lr_error err = {.code = model->reason_code};
+    struct lr_error err = model->reason;
     uint64_t now = node_now(model->models);
     if (model->queue == NULL)
         return;
-    if (is_memory(model->reason_code))
-        (void)snprintf(err.text, sizeof(err.text), "%s", model->reason);
-    else
-        (void)lr_fail(&err, LR_UNAVAILABLE,
-                      "model \"%s\" cannot be loaded at the moment: %.350s (%u failures in a "
-                      "row; tried again in %" PRIu64 " s)",
-                      model->id, model->reason, model->breaker.failures,
-                      (node_breaker_wait_ms(&model->breaker, now) + 999) / 1000);
+    if (!is_memory(err.code))
+        (void)lr_fail_as(&err, cannot_load, model->id, &model->reason, model->breaker.failures,
+                         (node_breaker_wait_ms(&model->breaker, now) + 999) / 1000);
     node_model_fail_waiting(model, &err);
 }
 

@@ -3,10 +3,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "base/errors.h"
 #include "base/log.h"
 #include "node/fetch/storage.h"
 #include "node/models/models.h"
 #include "wire/event.h"
+#include "wire/fleet.h"
 #include "wire/open.h"
 
 enum { RETRY_MS = 5000 };
@@ -145,7 +147,7 @@ static void take_over(struct node_reload *r)
     plugin_manifest_free(&e->manifest);
     e->manifest = r->manifest;
     r->manifest = (struct plugin_manifest){0};
-    e->reason[0] = '\0';
+    e->refusal.text[0] = '\0';
     e->is_told = false;
     if (e->previous == NULL)
         reload_tell(r->models, "reloaded", e->library, "", "");
@@ -195,8 +197,7 @@ static void on_check_exit(void *arg, const char *how)
 {
     struct node_reload *r = arg;
     if (!r->answer.has_need && r->answer.error.code == LR_OK)
-        (void)lr_fail(&r->answer.error, LR_INTERNAL, "the new library %s when it was opened",
-                      how);
+        (void)lr_fail_as(&r->answer.error, library_died, how);
     reload_finish(r);
 }
 
@@ -249,9 +250,10 @@ void node_reload_tell_refused(struct node_models *models)
         if (e->library != NULL || e->is_told)
             continue;
         e->is_told = true;
-        LR_JSON_MEMBERS(net_bus_begin(models->events, "engine_refused"),
-                        LR_TEXT("engine", e->name), LR_TEXT("reason", e->reason),
-                        LR_TEXT("code", lr_code_name(e->reason_code)));
+        struct lr_json_writer *w = net_bus_begin(models->events, "engine_refused");
+        lr_json_member_z(w, "engine", e->name);
+        wire_event_put_error(w, &e->refusal);
+        lr_json_member_z(w, "code", lr_code_name(e->refusal.code));
         net_bus_send(models->events);
     }
 }
@@ -260,9 +262,9 @@ void node_reload_tell_refused(struct node_models *models)
  * again though its folder has not changed. */
 static bool is_worth_a_look(const struct node_models *models, const struct node_engine *e)
 {
-    bool is_judged = e->reason_code == LR_ABI_MISMATCH || e->reason_code == LR_UNSUPPORTED ||
-                     e->reason_code == LR_INVALID_ARGUMENT ||
-                     e->reason_code == LR_PERMISSION_DENIED || e->reason_code == LR_CONFLICT;
+    bool is_judged = e->refusal.code == LR_ABI_MISMATCH || e->refusal.code == LR_UNSUPPORTED ||
+                     e->refusal.code == LR_INVALID_ARGUMENT ||
+                     e->refusal.code == LR_PERMISSION_DENIED || e->refusal.code == LR_CONFLICT;
     return e->library == NULL && !is_judged && node_now(models) >= e->retry_ms;
 }
 
@@ -281,11 +283,11 @@ void node_reload_watch(struct node_models *models)
         }
         e->retry_ms = node_now(models) + RETRY_MS;
         lr_code code = node_reload(models, e, false, NULL, NULL, &err);
-        if (code != LR_OK && strcmp(err.text, e->reason) != 0)
-            lr_log_warn(NULL, "engine.reload_refused engine=%s reason=%s", e->name, err.text);
+        if (code != LR_OK && !lr_error_same(&err, &e->refusal))
+            lr_log_warn(LR_LOG_OF(&err), "engine.reload_refused engine=%s reason=%s", e->name,
+                        err.text);
         if (code != LR_OK && e->library == NULL) {
-            (void)snprintf(e->reason, sizeof(e->reason), "%s", err.text);
-            e->reason_code = err.code;
+            e->refusal = err;
         }
         if (code == LR_UNAVAILABLE)
             e->signature = 0; /* half copied: look again */

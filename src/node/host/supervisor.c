@@ -9,6 +9,7 @@
 #include <stdlib.h>
 
 #include "base/clock.h"
+#include "base/errors.h"
 #include "base/list.h"
 #include "base/log.h"
 #include "base/machine.h"
@@ -59,7 +60,7 @@ static const char *scratch_of(const struct node_launcher *launcher, const char *
         return NULL;
     (void)snprintf(out, LR_PATH_MAX, "%.4000s/%.64s", launcher->scratch_dir, engine_id);
     if (lr_dir_create(out, &err) != LR_OK) /* the engine is confined all the same */
-        lr_log_warn(NULL, "engine.no_scratch folder=%s reason=%s", out, err.text);
+        lr_log_warn(LR_LOG_OF(&err), "engine.no_scratch folder=%s reason=%s", out, err.text);
     return out;
 }
 
@@ -215,7 +216,7 @@ static void load_failed(struct node_model *model, const struct node_worker *w, c
         return;
     }
     if (!was_told)
-        (void)lr_fail(&err, LR_INTERNAL, "the engine %s while it loaded the model", how);
+        (void)lr_fail_as(&err, engine_died_loading, how);
     if (w->replica->is_swapping && node_reload_revert(w->replica, &err)) {
         node_model_move(model, NODE_MODEL_PRESENT, &err);
         return;
@@ -309,7 +310,8 @@ static void on_exit_of(void *arg, const char *how)
     if (!expected) {
         models->count.worker_deaths++;
         model->deaths++;
-        lr_log_error(NULL, "worker.died model=%s engine=%s how=%s reason=%s live=%u", model->id,
+        lr_log_error(LR_LOG_OF(&w->failure),
+                     "worker.died model=%s engine=%s how=%s reason=%s live=%u", model->id,
                      w->library->engine_id, how, w->failure.text, w->live_count);
         LR_JSON_MEMBERS(net_bus_begin(models->events, "worker_died"),
                         LR_TEXT("model", model->id), LR_TEXT("how", how));
@@ -319,7 +321,7 @@ static void on_exit_of(void *arg, const char *how)
     }
     struct lr_error why = w->failure;
     if (why.code == LR_OK)
-        (void)lr_fail(&why, LR_INTERNAL, "its worker %s", how);
+        (void)lr_fail_as(&why, worker_ended, how);
     lose_all(w, &why);
     if (was_candidate && !expected)
         node_reload_failed(model, w, how);

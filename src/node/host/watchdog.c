@@ -3,6 +3,7 @@
  */
 #include <inttypes.h>
 
+#include "base/errors.h"
 #include "base/log.h"
 #include "node/models/models.h"
 
@@ -19,11 +20,9 @@ static void watch_worker(struct node_models *models, struct node_worker *w, uint
     bool has_work = is_loading || w->live_count != 0;
     if (node_worker_is_ending(w) || !has_work || silent < limit)
         return;
-    (void)lr_fail(&why, LR_TIMEOUT,
-                  "the engine \"%s\" made no progress for %" PRIu64
-                  " ms %s model \"%s\" and was killed (setting %s)",
-                  w->library->engine_id, silent, is_loading ? "loading" : "running",
-                  w->model->id, is_loading ? "load-timeout" : "step-timeout");
+    (void)lr_fail_as(&why, engine_stuck, w->library->engine_id, silent,
+                     is_loading ? "loading" : "running", w->model->id,
+                     is_loading ? "load-timeout" : "step-timeout");
     lr_log_error(NULL, "watchdog.kill model=%s pid=%d silent_ms=%" PRIu64 " live=%u",
                  w->model->id, (int)node_proc_pid(w->proc), silent, w->live_count);
     LR_JSON_MEMBERS(net_bus_begin(models->events, "watchdog_kill"),
@@ -83,10 +82,7 @@ static void check_overuse(struct node_models *models, struct node_worker *w)
         w->reserved + w->reserved / 100 * models->limits.overuse_percent + OVERUSE_SLACK;
     if (w->measured <= allowed)
         return;
-    (void)lr_fail(&why, LR_INTERNAL,
-                  "the engine uses %" PRIu64 " bytes, its allotment is %" PRIu64
-                  " (setting overuse-percent): it is restarted",
-                  w->measured, w->reserved);
+    (void)lr_fail_as(&why, engine_overuse, w->measured, w->reserved);
     lr_log_error(NULL,
                  "memory.overuse model=%s pid=%d measured=%" PRIu64 " reserved=%" PRIu64
                  " allowed=%" PRIu64,

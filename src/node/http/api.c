@@ -1,5 +1,6 @@
 #include "node/http/api.h"
 
+#include "base/errors.h"
 #include "chat/codec.h"
 #include "net/guard.h"
 
@@ -58,12 +59,9 @@ static lr_code check_caller(const struct node *node, struct net_request *req,
         if (net_request_header(req, "Authorization", &given) && lr_str_starts(given, "Bearer "))
             given = lr_str_sub(given, sizeof("Bearer ") - 1, given.len);
         else if (!net_request_header(req, "x-api-key", &given))
-            return lr_fail(
-                err, LR_UNAUTHENTICATED,
-                "this node wants its secret (setting node-secret) as a bearer token");
+            return lr_fail_plain(err, node_secret_wanted);
         if (given.len != secret.len || !lr_str_eq_secret(given, secret))
-            return lr_fail(err, LR_UNAUTHENTICATED,
-                           "the bearer token is not this node's secret");
+            return lr_fail_plain(err, node_secret_wrong);
     }
     return node->is_loopback ? net_guard_request(req, &rules, err) : LR_OK;
 }
@@ -102,9 +100,8 @@ struct node_model *node_need_model(struct node *node, struct lr_str id, struct l
     lr_buf_init(&list, 300);
     for (const struct node_model *o = node->models.first; o != NULL; o = o->next)
         lr_buf_addf(&list, "%s%s", list.len != 0 ? ", " : "", o->id);
-    (void)lr_fail(err, LR_NOT_FOUND, "there is no model \"" LR_STR_FMT "\" on this node; %s%s",
-                  LR_STR_ARG(lr_str_sub(id, 0, 100)),
-                  list.len != 0 ? "it has: " : "it has none", lr_buf_z(&list));
+    (void)lr_fail_as(err, no_model_on_node, id, list.len != 0 ? "it has: " : "it has none",
+                     lr_buf_z(&list));
     lr_buf_free(&list);
     return NULL;
 }

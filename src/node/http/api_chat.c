@@ -59,8 +59,8 @@ static void api_chat_finish(void *owner, lr_code status, struct lr_str bytes)
 static void end_with_error(struct call *call, const struct lr_error *err, struct lr_str bytes)
 {
     if (err->code == LR_REQUEST_TIMEOUT)
-        lr_log_warn(NULL, "request.unread bytes=%zu reason=%s", net_stream_queued(call->req),
-                    err->text);
+        lr_log_warn(LR_LOG_OF(err), "request.unread bytes=%zu reason=%s",
+                    net_stream_queued(call->req), err->text);
     (void)net_stream_finish(call->req, bytes); /* whether the client takes it or not */
 }
 

@@ -2,6 +2,7 @@
  * other people; DELETE /v0/generate/{request_id} ends one early.  Routers ask over their link
  * (link.c).
  */
+#include "base/errors.h"
 #include "base/log.h"
 #include "node/http/api.h"
 
@@ -41,12 +42,9 @@ static void api_generate_give_up(struct call *call)
     struct wire_frame frame;
     struct lr_buf event;
     bool has;
-    (void)lr_fail(&m.error, LR_REQUEST_TIMEOUT,
-                  "the client reads so slowly that %zu bytes wait for it, more than the node "
-                  "holds",
-                  net_stream_queued(call->req) + call->out.len);
-    lr_log_warn(NULL, "request.unread bytes=%zu reason=%s", net_stream_queued(call->req),
-                m.error.text);
+    (void)lr_fail_as(&m.error, reader_slow, net_stream_queued(call->req) + call->out.len);
+    lr_log_warn(LR_LOG_OF(&m.error), "request.unread bytes=%zu reason=%s",
+                net_stream_queued(call->req), m.error.text);
     lr_buf_init(&event, EVENT_BYTES);
     wire_error_encode(&event, WIRE_ERROR, &m);
     struct lr_str bytes = lr_buf_str(&event);
@@ -141,7 +139,7 @@ lr_code node_api_generate_stop(struct node *node, struct net_request *req, struc
         found = true;
     }
     if (!found)
-        return lr_fail(err, LR_NOT_FOUND, "no generation with this request_id runs here");
+        return lr_fail_plain(err, no_generation);
     net_respond(req, 200, "application/json", LR_STR_LIT("{\"stopped\":true}"));
     return LR_OK;
 }

@@ -1,6 +1,7 @@
 /* node/http/api_info.c - what the node knows: models, engines, events. */
 #include <inttypes.h>
 
+#include "base/errors.h"
 #include "net/logs.h"
 #include "node/fetch/fetch.h"
 #include "node/host/reload.h"
@@ -79,7 +80,7 @@ static void put_model(struct lr_json_writer *w, const struct node_model *m)
 {
     const struct model_descriptor *d = m->descriptor;
     LR_JSON_MEMBERS(w, LR_TEXT("id", m->id), LR_TEXT("state", node_model_state_name(m->state)),
-                    LR_TEXT("reason", m->reason[0] != '\0' ? m->reason : NULL),
+                    LR_TEXT("reason", m->reason.text[0] != '\0' ? m->reason.text : NULL),
                     LR_TEXT("engine", m->engine != NULL ? m->engine->name : NULL));
     if (d != NULL)
         LR_JSON_MEMBERS(
@@ -179,10 +180,7 @@ lr_code node_api_model_action(struct node *node, struct net_request *req, struct
         if (set_replicas(m, req, err) != LR_OK)
             return err->code;
     } else {
-        return lr_fail(err, LR_NOT_FOUND,
-                       "a model can be asked to load, unload, pin or unpin, or for replicas, "
-                       "not to \"" LR_STR_FMT "\"",
-                       LR_STR_ARG(lr_str_sub(action, 0, 64)));
+        return lr_fail_as(err, model_action, action);
     }
     return node_api_put_model(req, m, err);
 }
@@ -199,7 +197,7 @@ lr_code node_api_inspect(struct node *node, struct net_request *req, struct lr_e
     for (size_t i = 0; code == LR_OK && i < 3; i++) {
         const struct lr_json *v = lr_json_get(body, keys[i]);
         if (v != NULL && !lr_json_str(v, &texts[i]))
-            code = lr_fail(err, LR_INVALID_ARGUMENT, "\"%s\" must be a string", keys[i]);
+            code = lr_fail_as(err, text_wanted, keys[i]);
     }
     if (code == LR_OK)
         code = node_storage_inspect(&node->storage, texts[0], texts[1], texts[2], &m, err);
@@ -214,8 +212,7 @@ lr_code node_api_model_delete(struct node *node, struct net_request *req, struct
     if (m == NULL)
         return err->code;
     if (!net_request_query_get(req, "purge", &purge) || !lr_str_eq_z(purge, "true"))
-        return lr_fail(err, LR_INVALID_ARGUMENT,
-                       "a node deletes a model's files or nothing: say ?purge=true");
+        return lr_fail_plain(err, node_purge);
     return node_storage_purge(m, req, err);
 }
 
@@ -244,7 +241,7 @@ lr_code node_api_engines(struct node *node, struct net_request *req, struct lr_e
     for (const struct node_engine *e = node->engines.first; e != NULL; e = e->next) {
         lr_json_begin_object(w);
         LR_JSON_MEMBERS(w, LR_TEXT("id", e->name), LR_FLAG("usable", e->library != NULL),
-                        LR_TEXT("reason", e->reason[0] != '\0' ? e->reason : NULL),
+                        LR_TEXT("reason", e->refusal.text[0] != '\0' ? e->refusal.text : NULL),
                         LR_TEXT("folder", e->folder));
         if (e->library != NULL) {
             LR_JSON_MEMBERS(w, LR_TEXT("version", e->library->version),
@@ -283,8 +280,7 @@ lr_code node_api_engine_reload(struct node *node, struct net_request *req, struc
     struct node_engine *engine = node_engines_find(&node->engines, id);
     bool forced = net_request_query_get(req, "force", &force) && lr_str_eq_z(force, "true");
     if (engine == NULL)
-        return lr_fail(err, LR_NOT_FOUND, "there is no engine \"" LR_STR_FMT "\"",
-                       LR_STR_ARG(lr_str_sub(id, 0, 64)));
+        return lr_fail_as(err, no_such_engine, id);
     return node_reload(&node->models, engine, forced, on_reloaded, req, err);
 }
 

@@ -9,9 +9,11 @@
  */
 #include <stdlib.h>
 
+#include "base/errors.h"
 #include "base/list.h"
 #include "base/log.h"
 #include "node/http/api.h"
+#include "wire/error.h"
 #include "wire/link.h"
 #include "wire/reader.h"
 #include "wire/seal.h"
@@ -153,7 +155,10 @@ static void link_on_event(void *ctx, const struct wire_frame *frame)
     struct node_link *l = s->owner;
     if (s->index != 0 && s->last_at >= l->out_from && is_awaited(frame->type) && !l->out.failed)
         wire_event_has_more(&l->out, (size_t)(s->last_at - l->out_from));
-    s->last_at = l->out_from + wire_event_relay(&l->out, frame, s->number, s->index++);
+    size_t start = wire_event_relay(&l->out, frame, s->number, s->index++);
+    if (l->protocol < WIRE_SINCE_ERRORS)
+        wire_error_cut(&l->out, start);
+    s->last_at = l->out_from + start;
     if (wire_event_is_last(frame->type)) {
         s->request = NULL;
         drop(s);
@@ -197,7 +202,10 @@ static struct stream *add_stream(struct node_link *l, uint64_t number)
 
 static void link_refuse(struct node_link *l, uint64_t number, const struct lr_error *err)
 {
+    size_t start = l->out.len;
     wire_refused_encode(&l->out, number, err);
+    if (l->protocol < WIRE_SINCE_ERRORS)
+        wire_error_cut(&l->out, start);
     send_later(l);
 }
 
@@ -273,8 +281,8 @@ static void link_on_data(void *arg, struct lr_str bytes)
             code = link_on_frame(l, &frame, &err);
     }
     if (code != LR_OK && l->state == LINK_OPEN) {
-        lr_log_warn(NULL, "link.broken from=%s reason=%s", net_request_remote(l->req),
-                    err.text);
+        lr_log_warn(LR_LOG_OF(&err), "link.broken from=%s reason=%s",
+                    net_request_remote(l->req), err.text);
         link_on_gone(l);
     }
     node_batch_end(batch);
@@ -289,16 +297,13 @@ static lr_code agree(struct node *node, struct net_request *req, uint32_t *commo
     struct lr_str name;
     uint32_t theirs;
     if (!net_request_wants_upgrade(req, &name) || !wire_link_parse(name, &theirs, NULL))
-        return lr_fail(err, LR_INVALID_ARGUMENT,
-                       "this is for routers, which ask with \"Upgrade: llm-router-link/%d\"",
-                       WIRE_PROTOCOL);
+        return lr_fail_as(err, link_for_routers, WIRE_PROTOCOL);
     *common = wire_protocol_common(theirs);
     if (*common == 0)
-        return lr_fail(err, LR_UNSUPPORTED,
-                       "the router speaks protocol %u, this node protocol %d: upgrade the %s",
-                       theirs, WIRE_PROTOCOL, theirs < WIRE_PROTOCOL ? "router" : "node");
+        return lr_fail_as(err, link_protocol_differs, theirs, WIRE_PROTOCOL,
+                          theirs < WIRE_PROTOCOL ? "router" : "node");
     if (node->models.is_draining)
-        return lr_fail(err, LR_UNAVAILABLE, "this node is shutting down");
+        return lr_fail_plain(err, node_stops);
     return LR_OK;
 }
 

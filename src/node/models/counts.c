@@ -77,7 +77,8 @@ void node_counts_open(struct node_counts *counts, const char *data_dir)
     lr_arena_init(&arena, 4 * FILE_BYTES);
     if (counts_read_file(counts, &arena, &err) != LR_OK) {
         node_counts_close(counts);
-        lr_log_warn(NULL, "node.replicas_not_read file=%s reason=%s (set the numbers again)",
+        lr_log_warn(LR_LOG_OF(&err),
+                    "node.replicas_not_read file=%s reason=%s (set the numbers again)",
                     counts->file, err.text);
     }
     lr_arena_free(&arena);

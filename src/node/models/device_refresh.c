@@ -30,7 +30,7 @@ static void on_list(uv_work_t *work, int status)
     if (models != NULL) {
         models->refresh.work = NULL;
         if (w->err.code != LR_OK)
-            lr_log_warn(NULL, "memory.devices_not_listed reason=%s", w->err.text);
+            lr_log_warn(LR_LOG_OF(&w->err), "memory.devices_not_listed reason=%s", w->err.text);
         node_device_refreshed(models, w->devices, status == 0 ? w->count : 0);
     }
     free(w);

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "base/errors.h"
 #include "base/list.h"
 #include "base/log.h"
 #include "base/machine.h"
@@ -270,32 +271,33 @@ static lr_code check_weights(const struct node_model *model, struct lr_str weigh
     if (tokens == 0 || weights.len == 0 || model->weights[0] == '\0' ||
         lr_str_eq_z(weights, model->weights))
         return LR_OK;
-    return lr_fail(err, LR_CONFLICT,
-                   "the answer was begun with other files of model \"%s\" (fingerprint "
-                   "" LR_STR_FMT "; here they have %s): another model has the name now",
-                   model->id, LR_STR_ARG(weights), model->weights);
+    return lr_fail_as(err, other_weights, model->id, weights, model->weights);
+}
+
+static lr_code fail_cannot_run(const struct node_model *model, struct lr_error *err)
+{
+    (void)lr_fail_as(err, cannot_run, model->id, &model->reason);
+    if (model->reason.code != LR_OK)
+        err->code = model->reason.code;
+    return err->code;
 }
 
 static lr_code check_admission(const struct node_model *model, const struct wire_submit *ask,
                                const struct node_generation *leaves, struct lr_error *err)
 {
     if (model->models->is_draining)
-        return lr_fail(err, LR_UNAVAILABLE, "this node is shutting down");
+        return lr_fail_plain(err, node_stops);
     if (model->is_purging)
-        return lr_fail(err, LR_NOT_FOUND, "model \"%s\" is being deleted", model->id);
+        return lr_fail_as(err, being_deleted, model->id);
     if (model->state == NODE_MODEL_FAILED || model->state == NODE_MODEL_ABSENT ||
         model->engine == NULL)
-        return lr_fail(err, model->reason_code != LR_OK ? model->reason_code : LR_UNAVAILABLE,
-                       "model \"%s\" cannot be run: %s", model->id, model->reason);
+        return fail_cannot_run(model, err);
     if (node_gpus_check(model, err) != LR_OK)
         return err->code;
     if (model->queue_count >= model->models->limits.queue)
-        return lr_fail(err, LR_RATE_LIMITED,
-                       "%u requests wait for model \"%s\" already (setting node-queue)",
-                       model->queue_count, model->id);
+        return lr_fail_as(err, node_queue, model->queue_count, model->id);
     if (ask->no_queue && is_full(model, leaves))
-        return lr_fail(err, LR_RATE_LIMITED, "busy: all %u slots of model \"%s\" are taken",
-                       node_replicas_slots(model), model->id);
+        return lr_fail_as(err, node_busy, node_replicas_slots(model), model->id);
     return check_weights(model, ask->weights, ask->generated_count, err);
 }
 
@@ -575,8 +577,9 @@ void node_generation_lost(struct node_generation *g, const struct node_victim *v
         generation_release(g);
         return;
     }
-    lr_log_warn(NULL, "request.lost request=%s model=%s strike=%d entry=%s how=%s", g->name,
-                model->id, verdict->has_strike, wire_entry_name(verdict->entry), how->text);
+    lr_log_warn(LR_LOG_OF(how), "request.lost request=%s model=%s strike=%d entry=%s how=%s",
+                g->name, model->id, verdict->has_strike, wire_entry_name(verdict->entry),
+                how->text);
     if (g->sink.takes_lost) {
         tell_lost(g, verdict, how);
         return;
@@ -584,11 +587,11 @@ void node_generation_lost(struct node_generation *g, const struct node_victim *v
     g->strikes += verdict->has_strike;
     if (g->strikes >= WIRE_STRIKES_MAX) {
         (void)wire_lost_fail(&err, how);
-        lr_log_error(NULL, "request.poison request=%s model=%s how=%s", g->name, model->id,
-                     how->text);
+        lr_log_error(LR_LOG_OF(how), "request.poison request=%s model=%s how=%s", g->name,
+                     model->id, how->text);
         node_generation_fail(g, &err, false);
     } else if (model->models->is_draining) {
-        (void)lr_fail(&err, LR_UNAVAILABLE, "this node is shutting down");
+        (void)lr_fail_plain(&err, node_stops);
         node_generation_fail(g, &err, true);
     } else {
         g->ask.entry = verdict->entry;
@@ -607,10 +610,7 @@ static void tick(struct node_generation *g, uint64_t now)
     struct lr_error err;
     if (g->state == NODE_GENERATION_QUEUED && g->deadline_at_ms != 0 &&
         now >= g->deadline_at_ms) {
-        (void)lr_fail(&err, LR_TIMEOUT,
-                      "model \"%s\" was not there to begin within %" PRIu64
-                      " ms, the request's deadline (setting queue-timeout of the router)",
-                      g->model->id, g->ask.deadline_ms);
+        (void)lr_fail_as(&err, deadline_passed, g->model->id, g->ask.deadline_ms);
         node_generation_abandon(g, &err, false);
     } else if (now - g->last_event_ms >= TICK_MS) {
         lr_buf_clear(buf);

@@ -2,9 +2,11 @@
 
 #include <stdio.h>
 
+#include "base/errors.h"
 #include "base/log.h"
 #include "base/machine.h"
 #include "node/models/models.h"
+#include "wire/fleet.h"
 
 #define TO(name) LR_STATE(NODE_MODEL_##name)
 static const struct lr_machine machine = {
@@ -46,15 +48,14 @@ static void set_state(struct node_model *model, enum node_model_state state,
                     LR_TEXT("from", node_model_state_name(model->state)),
                     LR_TEXT("state", node_model_state_name(state)));
     if (reason != NULL)
-        LR_JSON_MEMBERS(w, LR_TEXT("reason", reason->text),
-                        LR_TEXT("code", lr_code_name(reason->code)));
+        wire_event_put_error(w, reason);
+    if (reason != NULL)
+        lr_json_member_z(w, "code", lr_code_name(reason->code));
     net_bus_send(models->events);
     model->state = state;
     if (state == NODE_MODEL_READY || state == NODE_MODEL_DRAINING || state == NODE_MODEL_FAILED)
         model->is_wanted = false;
-    model->reason_code = reason != NULL ? reason->code : LR_OK;
-    (void)snprintf(model->reason, sizeof(model->reason), "%s",
-                   reason != NULL ? reason->text : "");
+    model->reason = reason != NULL ? *reason : (struct lr_error){0};
 }
 
 static void refuse_move(struct node_model *model, enum node_model_state state)
@@ -172,7 +173,7 @@ void node_model_pump(struct node_model *model)
     switch (model->state) {
     case NODE_MODEL_PRESENT:
         if (model->queue != NULL && model->models->is_draining) {
-            (void)lr_fail(&leaving, LR_UNAVAILABLE, "this node is shutting down");
+            (void)lr_fail_plain(&leaving, node_stops);
             node_model_fail_waiting(model, &leaving);
         } else if (node_model_has_demand(model) && !model->models->is_draining) {
             node_admit(model);

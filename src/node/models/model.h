@@ -56,8 +56,7 @@ struct node_model {
     struct node_models *models; /* whose list the model is in */
     char *id;                   /* owned */
     enum node_model_state state;
-    char reason[NODE_REASON_MAX];
-    lr_code reason_code;                     /* of the reason */
+    struct lr_error reason; /* why it is in this state; its text "": none is needed */
     struct model_descriptor *descriptor;     /* owned; NULL for an engine without a model */
     uint64_t described;                      /* how often it was: routers are told anew */
     char weights[MODEL_FINGERPRINT_LEN + 1]; /* of the described files; "": not known */

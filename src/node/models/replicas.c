@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/errors.h"
 #include "base/log.h"
 #include "base/settings.h"
 #include "node/models/models.h"
@@ -25,9 +26,7 @@ lr_code node_replicas_parse(struct lr_str text, uint32_t *out, struct lr_error *
     uint64_t count = NODE_REPLICAS_AUTO;
     if (!lr_str_eq_z(text, "auto") &&
         (!lr_str_u64(text, &count) || count < 1 || count > NODE_REPLICAS))
-        return lr_fail(err, LR_INVALID_ARGUMENT,
-                       "replicas is \"auto\" or a number from 1 to %d, not \"" LR_STR_FMT "\"",
-                       NODE_REPLICAS, LR_STR_ARG(lr_str_sub(text, 0, 40)));
+        return lr_fail_as(err, replicas_number, NODE_REPLICAS, text);
     *out = (uint32_t)count;
     return LR_OK;
 }
@@ -424,8 +423,8 @@ static void replicas_grow(struct node_model *m, uint32_t missing, uint64_t now,
         node_breaker_try(&r->breaker);
         if (node_replica_load(r, pool, &err) != LR_OK) {
             node_breaker_failed(&r->breaker, now);
-            lr_log_warn(NULL, "replica.not_started model=%s pool=%s reason=%s", m->id,
-                        m->models->pools.pool[pool].name, err.text);
+            lr_log_warn(LR_LOG_OF(&err), "replica.not_started model=%s pool=%s reason=%s",
+                        m->id, m->models->pools.pool[pool].name, err.text);
             (void)snprintf(m->lost_reason, sizeof(m->lost_reason), "%s", err.text);
             (void)snprintf(why, NODE_REASON_MAX,
                            "a replica failed and waits for its next try: %s", m->lost_reason);

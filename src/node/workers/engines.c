@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "base/errors.h"
 #include "base/log.h"
 #include "base/random.h"
 #include "base/strmap.h"
@@ -169,7 +170,7 @@ static void discard(const char *folder)
 {
     struct lr_error err;
     if (lr_dir_remove(folder, &err) != LR_OK)
-        lr_log_warn(NULL, "engine.cache_left reason=%s", err.text);
+        lr_log_warn(LR_LOG_OF(&err), "engine.cache_left reason=%s", err.text);
 }
 
 static lr_code copy_folder(const char *folder, const struct file_list *list, const char *target,
@@ -197,10 +198,7 @@ static lr_code check_hash(const struct plugin_manifest *m, const char *own,
         return lr_fail(err, LR_NOT_FOUND, "%s/%s has gone", m->folder, m->library);
     if (m->library_sha256 == NULL || strcmp(m->library_sha256, own) == 0)
         return LR_OK;
-    return lr_fail(err, LR_UNAVAILABLE,
-                   "%s/%s has sha256 %.12s..., its manifest says %.12s...: it is still being "
-                   "copied, or one of the two is old",
-                   m->folder, m->library, own, m->library_sha256);
+    return lr_fail_as(err, library_differs, m->folder, m->library, own, m->library_sha256);
 }
 
 /* The copy has every file, as it was when the engine's folder was hashed. */
@@ -319,9 +317,8 @@ void node_library_unref(struct node_library *library)
 
 static void engines_refuse(struct node_engine *e, const struct lr_error *err)
 {
-    (void)snprintf(e->reason, sizeof(e->reason), "%s", err->text);
-    e->reason_code = err->code;
-    lr_log_warn(NULL, "engine.refused folder=%s code=%s reason=%s", e->folder,
+    e->refusal = *err;
+    lr_log_warn(LR_LOG_OF(err), "engine.refused folder=%s code=%s reason=%s", e->folder,
                 lr_code_name(err->code), err->text);
 }
 
@@ -330,9 +327,7 @@ static lr_code check_duplicate(const struct node_engines *engines, const struct 
 {
     for (const struct node_engine *o = engines->first; o != NULL; o = o->next)
         if (o->library != NULL && strcmp(o->manifest.engine_id, e->manifest.engine_id) == 0)
-            return lr_fail(err, LR_CONFLICT,
-                           "engine id \"%s\" is already taken by %s: remove one of the two",
-                           e->manifest.engine_id, o->folder);
+            return lr_fail_as(err, engine_taken, e->manifest.engine_id, o->folder);
     return LR_OK;
 }
 
@@ -423,13 +418,13 @@ static lr_code explain_missing(const struct node_engines *engines, const char *r
     lr_buf_init(&list, 1024);
     for (const struct node_engine *e = engines->first; e != NULL; e = e->next)
         lr_buf_addf(&list, "%s%s", list.len != 0 ? ", " : "", e->name);
-    lr_code code = lr_fail(
-        err, LR_UNSUPPORTED, "no engine for runtime \"%s\"; engines here: %s; %s", runtime,
-        list.len != 0 ? lr_buf_z(&list) : "none",
-        is_gguf
-            ? "llama.cpp's engine for GGUF comes with \"tools/setup llama && tools/build "
-              "release\" in the source folder, and is in the package and the archives"
-            : "GGUF weights of such a model may run by llama.cpp's engine (llm-router search)");
+    lr_buf_addf(&list, "%s; %s", list.len != 0 ? "" : "none",
+                is_gguf ? "llama.cpp's engine for GGUF comes with \"tools/setup llama && "
+                          "tools/build release\" in the source folder, and is in the package "
+                          "and the archives"
+                        : "GGUF weights of such a model may run by llama.cpp's engine "
+                          "(llm-router search)");
+    lr_code code = lr_fail_as(err, no_engine, runtime, lr_buf_z(&list));
     lr_buf_free(&list);
     return code;
 }
@@ -442,34 +437,24 @@ static lr_code explain_backend(const struct node_engine *e, const char *device,
     for (const char *const *b = e->manifest.backends; *b != NULL && at < sizeof(list); b++)
         at += (size_t)snprintf(list + at, sizeof(list) - at, "%s%s", at != 0 ? ", " : "", *b);
     if (plugin_list_has(e->manifest.trial_backends, device))
-        return lr_fail(
-            err, LR_UNSUPPORTED,
-            "engine \"%s\" has not been run on a GPU with %s yet, so no node uses it "
-            "there by itself: start the node with --device %s to try it, or with "
-            "another device (it has %s)",
-            e->name, device, device, list);
-    return lr_fail(err, LR_UNSUPPORTED,
-                   "engine \"%s\" has no %s backend in this build (it has %s): choose another "
-                   "--device, or install a build of the engine with that backend",
-                   e->name, device, list);
+        return lr_fail_as(err, engine_trial, e->name, device, device, list);
+    return lr_fail_as(err, engine_no_backend, e->name, device, list);
 }
 
 static lr_code check_fit(const struct node_engine *e, const struct node_wish *wish,
                          struct lr_error *err)
 {
+    char names[200];
     if (e->library == NULL)
-        return lr_fail(err, LR_UNSUPPORTED, "engine \"%s\" is refused: %s", e->name, e->reason);
+        return lr_fail_as(err, engine_refused, e->name, &e->refusal);
     if (!plugin_list_has(e->manifest.formats, wish->format))
-        return lr_fail(err, LR_UNSUPPORTED, "engine \"%s\" does not run format %s", e->name,
-                       wish->format);
+        return lr_fail_as(err, engine_no_format, e->name, wish->format);
     if (wish->architecture != NULL &&
-        !plugin_list_has(e->manifest.architectures, wish->architecture))
-        return lr_fail(
-            err, LR_UNSUPPORTED,
-            "engine \"%s\" does not run architecture \"%s\" (its manifest.json names "
-            "%s%s)",
-            e->name, wish->architecture, e->manifest.architectures[0],
-            e->manifest.architectures[1] != NULL ? " and others" : "");
+        !plugin_list_has(e->manifest.architectures, wish->architecture)) {
+        (void)snprintf(names, sizeof(names), "%.160s%s", e->manifest.architectures[0],
+                       e->manifest.architectures[1] != NULL ? " and others" : "");
+        return lr_fail_as(err, engine_no_architecture, e->name, wish->architecture, names);
+    }
     if (!plugin_manifest_computes_on(&e->manifest, wish->device, wish->is_named))
         return explain_backend(e, wish->device, err);
     return LR_OK;

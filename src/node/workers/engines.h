@@ -41,11 +41,10 @@ struct node_engine {
     struct node_library *previous; /* what ran before the last reload; to go back to */
     struct node_reload *reload;    /* under way; NULL: none */
     uint64_t seen_signature;       /* at the last look, if it differed: waits for quiet */
-    char reason[NODE_REASON_MAX];  /* why it is refused; "" when it is not */
-    lr_code reason_code;
-    uint64_t retry_ms;  /* refused for what may pass: looked at again then */
-    bool is_told;       /* the event of its refusal was sent */
-    uint64_t signature; /* of the folder's files when it was last read */
+    struct lr_error refusal;       /* why it is refused; its text "": it is not */
+    uint64_t retry_ms;             /* refused for what may pass: looked at again then */
+    bool is_told;                  /* the event of its refusal was sent */
+    uint64_t signature;            /* of the folder's files when it was last read */
 };
 
 struct node_engines {

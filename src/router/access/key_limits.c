@@ -1,5 +1,7 @@
 #include "router/access/key_limits.h"
 
+#include "base/errors.h"
+
 #include <stdio.h>
 
 /* ---- budgets and concurrency ---- */
@@ -23,21 +25,14 @@ lr_code router_key_check_month(struct router_key *key, int64_t wall_ms, uint32_t
                            wall_ms) /
                           1000) +
                1;
-    return lr_fail(err, LR_RATE_LIMITED,
-                   "key %s has used %lld of its %llu tokens per month; the next month begins "
-                   "on %s 00:00 UTC, and an admin can raise \"tokens_per_month\"",
-                   key->id, (long long)used, (unsigned long long)key->tokens_per_month, next);
+    return lr_fail_as(err, key_month, key->id, used, key->tokens_per_month, next);
 }
 
 lr_code router_key_enter(struct router_key *key, uint32_t share, struct lr_error *err)
 {
     uint64_t part = key->concurrent_requests / share;
     if (key->concurrent_requests != 0 && key->running >= (part != 0 ? part : 1))
-        return lr_fail(err, LR_RATE_LIMITED,
-                       "key %s runs %llu requests, and may have %llu at once; try again when "
-                       "one has ended",
-                       key->id, (unsigned long long)key->running,
-                       (unsigned long long)key->concurrent_requests);
+        return lr_fail_as(err, key_together, key->id, key->running, key->concurrent_requests);
     key->running++;
     return LR_OK;
 }
@@ -65,18 +60,14 @@ lr_code router_key_take(struct router_key *key, uint64_t now_ms, uint32_t share,
         double level = lr_bucket_refill(&key->tokens, tokens, now_ms);
         if (level <= 0) {
             *retry_s = seconds_until(1 - level, tokens);
-            return lr_fail(err, LR_RATE_LIMITED,
-                           "key %s has used its %llu tokens per minute; try again in %u s",
-                           key->id, (unsigned long long)key->tokens_per_minute, *retry_s);
+            return lr_fail_as(err, key_tokens, key->id, key->tokens_per_minute, *retry_s);
         }
     }
     if (key->requests_per_minute != 0) {
         double level = lr_bucket_refill(&key->requests, requests, now_ms);
         if (level < 1) {
             *retry_s = seconds_until(1 - level, requests);
-            return lr_fail(err, LR_RATE_LIMITED,
-                           "key %s has used its %llu requests per minute; try again in %u s",
-                           key->id, (unsigned long long)key->requests_per_minute, *retry_s);
+            return lr_fail_as(err, key_requests, key->id, key->requests_per_minute, *retry_s);
         }
         key->requests.level -= 1;
     }

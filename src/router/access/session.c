@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "base/errors.h"
 #include "base/machine.h"
 #include "base/random.h"
 
@@ -165,9 +166,7 @@ lr_code router_session_take(struct router_key *key, uint64_t now_ms, uint32_t *r
         return LR_OK;
     }
     *retry_s = (uint32_t)((1 - level) * 60 / ROUTER_SIGN_INS_PER_MINUTE) + 1;
-    return lr_fail(err, LR_RATE_LIMITED,
-                   "%s may sign in %d times a minute: wait %u s and try again", key->id,
-                   ROUTER_SIGN_INS_PER_MINUTE, *retry_s);
+    return lr_fail_as(err, sign_ins_many, key->id, ROUTER_SIGN_INS_PER_MINUTE, *retry_s);
 }
 
 struct router_session *router_session_make(struct router_sessions *s, struct router_key *key,

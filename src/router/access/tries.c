@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/errors.h"
 #include "base/os/socket.h"
 
 static void network_of(const char *address, char out[48])
@@ -50,6 +51,5 @@ lr_code router_try(struct router_tries *tries, const char *address, uint64_t now
         return LR_OK;
     }
     *retry_s = (uint32_t)((1 - level) * 60 / tries->per_minute) + 1;
-    return lr_fail(err, LR_RATE_LIMITED, "%u %s a minute came from %s: wait %u s and try again",
-                   tries->per_minute, tries->what, address, *retry_s);
+    return lr_fail_as(err, tries_many, tries->per_minute, tries->what, address, *retry_s);
 }

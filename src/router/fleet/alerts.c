@@ -11,6 +11,7 @@
 #include "router/fleet/reasons.h"
 #include "router/fleet/registry.h"
 #include "router/store/clock.h"
+#include "wire/error.h"
 
 enum { NODES_SHOWN = 100 };
 
@@ -88,7 +89,7 @@ void router_alert_put(const struct router_alerts *alerts, const struct router_al
                     LR_INT("first", a->first_ms / 1000), LR_INT("last", a->last_ms / 1000),
                     LR_INT("silenced_until", silence != NULL ? silence->until_ms / 1000 : 0),
                     LR_TEXT("silence_comment", silence != NULL ? silence->comment : ""));
-    router_reason_put(w, "message", lr_str_z(a->message));
+    router_reason_put_text(w, "message", a->message, sizeof(a->message));
     put_link(w, a, base);
     lr_json_member_u64(w, "node_count", a->node_count);
     lr_json_member_array(w, "nodes");
@@ -189,7 +190,7 @@ static void drop_node(struct router_alert *a, struct router_alert_node *node)
 
 /* The node becomes the newest.  False: there is no memory. */
 static bool alerts_add_node(struct router_alert *a, const struct router_node *node,
-                            struct lr_str message, int64_t now)
+                            const struct lr_error *why, int64_t now)
 {
     struct router_alert_node *known = find_node(a, node->id);
     struct router_alert_node added = {.since_ms = known != NULL ? known->since_ms : now};
@@ -205,7 +206,7 @@ static bool alerts_add_node(struct router_alert *a, const struct router_node *no
     }
     LR_COPY(added.id, lr_str_z(node->id));
     LR_COPY(added.name, lr_str_z(node->name));
-    LR_COPY(added.message, message);
+    lr_error_copy_text(added.message, sizeof(added.message), why->text, sizeof(why->text));
     a->nodes[a->node_count++] = added;
     show_newest(a);
     return true;
@@ -213,7 +214,7 @@ static bool alerts_add_node(struct router_alert *a, const struct router_node *no
 
 void router_alert_raise(struct router_alerts *alerts, enum router_alert_kind kind,
                         const struct router_node *node, struct lr_str subject,
-                        struct lr_str message)
+                        const struct lr_error *why)
 {
     struct router_alert *a = alerts_find(alerts, kind, node == NULL, subject);
     int64_t now = lr_clock_wall_ms(&router_clock);
@@ -223,12 +224,12 @@ void router_alert_raise(struct router_alerts *alerts, enum router_alert_kind kin
         LR_COPY(a->subject, subject);
         a->id = alerts_number_of(kind, a->is_own, lr_str_z(a->subject));
     }
-    LR_COPY(a->message, message);
+    lr_error_copy_text(a->message, sizeof(a->message), why->text, sizeof(why->text));
     a->count++;
     a->last_ms = now;
     a->ended_ms = kinds[kind].is_state ? 0 : now;
     /* Without memory for its node the alert ends when it is settled the next time. */
-    if (node != NULL && !alerts_add_node(a, node, message, now))
+    if (node != NULL && !alerts_add_node(a, node, why, now))
         lr_log_warn(NULL, "alert.node_lost kind=%s node=%s reason=no memory", kinds[kind].name,
                     node->id);
     if (!kinds[kind].is_state)
@@ -293,26 +294,27 @@ static bool alerts_has_room(const struct router_alerts *alerts)
 
 bool router_alert_is_told(struct router_alerts *alerts, enum router_alert_kind kind,
                           const struct router_node *node, struct lr_str subject,
-                          struct lr_str message)
+                          const struct lr_error *why)
 {
+    char shown[ROUTER_REASON_MAX];
     const struct router_alert *a = alerts_find(alerts, kind, node == NULL, subject);
     if (a == NULL)
         return !alerts_has_room(alerts);
     const struct router_alert_node *on = node != NULL ? find_node(a, node->id) : NULL;
     const char *told = node == NULL ? a->message : on != NULL ? on->message : "";
-    if (message.len == 0)
+    if (why == NULL)
         return router_alert_is_open(a) && (node == NULL || on != NULL);
-    return router_alert_is_open(a) &&
-           lr_str_eq_z(lr_str_sub(message, 0, ROUTER_REASON_MAX - 1), told);
+    LR_COPY(shown, lr_str_z(why->text));
+    return router_alert_is_open(a) && strcmp(shown, told) == 0;
 }
 
 bool router_alert_watch(struct router_alerts *alerts, enum router_alert_kind kind,
-                        bool is_wrong, const char *message)
+                        bool is_wrong, const struct lr_error *why)
 {
     struct router_alert *a = alerts_find(alerts, kind, true, lr_str_z(""));
     bool is_open = a != NULL && router_alert_is_open(a);
     if (is_wrong && !is_open)
-        router_alert_raise(alerts, kind, NULL, lr_str_z(""), lr_str_z(message));
+        router_alert_raise(alerts, kind, NULL, lr_str_z(""), why);
     else if (!is_wrong && is_open)
         alerts_settle(alerts, a);
     return is_wrong && !is_open;
@@ -336,27 +338,36 @@ static struct lr_str alerts_text_of(const struct lr_json *event, const char *nam
     return text;
 }
 
+/* The error that a member of an event says; its identity stands beside it. */
+static struct lr_error told_by(const struct lr_json *event, const char *name)
+{
+    struct lr_error told;
+    wire_error_heard(&told, LR_UNAVAILABLE, alerts_text_of(event, name),
+                     alerts_text_of(event, WIRE_EVENT_ERROR_ID));
+    return told;
+}
+
 /* A model that is to be fetched and is not.  Without an engine the node does not even begin: no
  * disk and no network would help. */
 static void hear_absence(struct router_alerts *alerts, const struct router_node *node,
                          const struct lr_json *event)
 {
     struct lr_str model = alerts_text_of(event, "model"),
-                  state = alerts_text_of(event, "state"), from = alerts_text_of(event, "from"),
-                  reason = alerts_text_of(event, "reason");
+                  state = alerts_text_of(event, "state"), from = alerts_text_of(event, "from");
+    struct lr_error why = told_by(event, "reason");
     bool is_absent = lr_str_eq_z(state, "absent");
     bool is_trying = lr_str_eq_z(state, "fetching") || lr_str_eq_z(state, "verifying");
     bool is_wanted =
         alerts->registry == NULL || router_registry_find(alerts->registry, model) != NULL;
-    bool is_trouble = is_absent && reason.len != 0 && is_wanted;
+    bool is_trouble = is_absent && why.text[0] != '\0' && is_wanted;
     bool lacks_engine = lr_str_eq_z(alerts_text_of(event, "code"), "UNSUPPORTED");
     if (is_trouble && lacks_engine)
-        router_alert_raise(alerts, ROUTER_ALERT_NO_ENGINE, node, model, reason);
+        router_alert_raise(alerts, ROUTER_ALERT_NO_ENGINE, node, model, &why);
     else
         router_alert_settle(alerts, ROUTER_ALERT_NO_ENGINE, node, model);
     if (is_trouble && !lacks_engine &&
         (lr_str_eq_z(from, "fetching") || lr_str_eq_z(from, "absent")))
-        router_alert_raise(alerts, ROUTER_ALERT_DOWNLOAD_FAILED, node, model, reason);
+        router_alert_raise(alerts, ROUTER_ALERT_DOWNLOAD_FAILED, node, model, &why);
     else if (!is_wanted || (!is_trying && !is_absent)) /* trying again is not yet success */
         router_alert_settle(alerts, ROUTER_ALERT_DOWNLOAD_FAILED, node, model);
 }
@@ -365,14 +376,14 @@ static void hear_model(struct router_alerts *alerts, const struct router_node *n
                        const struct lr_json *event)
 {
     struct lr_str model = alerts_text_of(event, "model"),
-                  state = alerts_text_of(event, "state"),
-                  reason = alerts_text_of(event, "reason");
+                  state = alerts_text_of(event, "state");
+    struct lr_error why = told_by(event, "reason");
     if (lr_str_eq_z(state, "failed"))
-        router_alert_raise(alerts, ROUTER_ALERT_MODEL_FAILED, node, model, reason);
+        router_alert_raise(alerts, ROUTER_ALERT_MODEL_FAILED, node, model, &why);
     else
         router_alert_settle(alerts, ROUTER_ALERT_MODEL_FAILED, node, model);
     if (lr_str_eq_z(state, "waiting"))
-        router_alert_raise(alerts, ROUTER_ALERT_MODEL_WAITING, node, model, reason);
+        router_alert_raise(alerts, ROUTER_ALERT_MODEL_WAITING, node, model, &why);
     else if (!lr_str_eq_z(state, "starting") && !lr_str_eq_z(state, "loading"))
         router_alert_settle(alerts, ROUTER_ALERT_MODEL_WAITING, node,
                             model);     /* a try is no success */
@@ -386,37 +397,36 @@ static void hear_model(struct router_alerts *alerts, const struct router_node *n
 static void hear_memory(struct router_alerts *alerts, const struct router_node *node,
                         const struct lr_json *event)
 {
-    char text[160], used_text[32], total_text[32];
+    struct lr_error why;
+    char used_text[32], total_text[32];
     uint64_t used = 0, total = 0;
     struct lr_str pool = alerts_text_of(event, "pool");
     (void)lr_json_u64(lr_json_get(event, "used"), &used);
     (void)lr_json_u64(lr_json_get(event, "total"), &total);
     lr_format_size(used, used_text);
     lr_format_size(total, total_text);
-    (void)snprintf(text, sizeof(text), "%s of %s in use on %.60s", used_text, total_text,
-                   node->name);
-    router_alert_raise(alerts, ROUTER_ALERT_MEMORY_ALERT, node, pool, lr_str_z(text));
+    (void)lr_fail_as(&why, memory_full, used_text, total_text, node->name);
+    router_alert_raise(alerts, ROUTER_ALERT_MEMORY_ALERT, node, pool, &why);
 }
 
 static void hear_kill(struct router_alerts *alerts, const struct router_node *node,
                       const struct lr_json *event)
 {
-    char text[160];
+    struct lr_error why;
     uint64_t silent = 0;
     (void)lr_json_u64(lr_json_get(event, "silent_ms"), &silent);
-    (void)snprintf(text, sizeof(text), "the engine made no progress for %llu ms and was killed",
-                   (unsigned long long)silent);
+    (void)lr_fail_as(&why, no_progress, silent);
     router_alert_raise(alerts, ROUTER_ALERT_WATCHDOG_KILL, node, alerts_text_of(event, "model"),
-                       lr_str_z(text));
+                       &why);
 }
 
 /* The event and the heartbeat's figures both say it; once is enough. */
 static void hear_fault(struct router_alerts *alerts, const struct router_node *node,
-                       struct lr_str pool, struct lr_str reason)
+                       struct lr_str pool, const struct lr_error *why)
 {
     const struct router_alert *a = alerts_find(alerts, ROUTER_ALERT_GPU_FAULTY, false, pool);
     if (a == NULL || !router_alert_is_open(a) || find_node(a, node->id) == NULL)
-        router_alert_raise(alerts, ROUTER_ALERT_GPU_FAULTY, node, pool, reason);
+        router_alert_raise(alerts, ROUTER_ALERT_GPU_FAULTY, node, pool, why);
 }
 
 /* A disk that is full or broken is no fault of the engine's build.  A node of an older release
@@ -425,11 +435,12 @@ static void hear_refused(struct router_alerts *alerts, const struct router_node 
                          const struct lr_json *event)
 {
     struct lr_str engine = alerts_text_of(event, "engine");
+    struct lr_error why = told_by(event, "reason");
     bool is_disk = lr_str_eq_z(alerts_text_of(event, "code"), lr_code_name(LR_IO));
     router_alert_settle(
         alerts, is_disk ? ROUTER_ALERT_ENGINE_REFUSED : ROUTER_ALERT_ENGINE_DISK, node, engine);
     router_alert_raise(alerts, is_disk ? ROUTER_ALERT_ENGINE_DISK : ROUTER_ALERT_ENGINE_REFUSED,
-                       node, engine, alerts_text_of(event, "reason"));
+                       node, engine, &why);
 }
 
 /* Events with one meaning, and which of their members hold the alert's subject and message. */
@@ -455,6 +466,7 @@ static void alerts_hear(struct router_alerts *alerts, const struct router_node *
                         const struct lr_json *event)
 {
     struct lr_str name = alerts_text_of(event, "event");
+    struct lr_error why;
     if (lr_str_eq_z(name, "model"))
         hear_model(alerts, node, event);
     else if (lr_str_eq_z(name, "memory_alert"))
@@ -463,18 +475,20 @@ static void alerts_hear(struct router_alerts *alerts, const struct router_node *
         hear_kill(alerts, node, event);
     else if (lr_str_eq_z(name, "engine_refused"))
         hear_refused(alerts, node, event);
-    else if (lr_str_eq_z(name, "gpu_faulty"))
-        hear_fault(alerts, node, alerts_text_of(event, "pool"),
-                   alerts_text_of(event, "reason"));
+    else if (lr_str_eq_z(name, "gpu_faulty")) {
+        why = told_by(event, "reason");
+        hear_fault(alerts, node, alerts_text_of(event, "pool"), &why);
+    }
     for (size_t i = 0; i < sizeof(meanings) / sizeof(meanings[0]); i++) {
         if (!lr_str_eq_z(name, meanings[i].event))
             continue;
         struct lr_str subject = alerts_text_of(event, meanings[i].subject);
-        if (meanings[i].message != NULL)
-            router_alert_raise(alerts, meanings[i].kind, node, subject,
-                               alerts_text_of(event, meanings[i].message));
-        else
+        if (meanings[i].message == NULL) {
             router_alert_settle(alerts, meanings[i].kind, node, subject);
+            continue;
+        }
+        why = told_by(event, meanings[i].message);
+        router_alert_raise(alerts, meanings[i].kind, node, subject, &why);
     }
 }
 
@@ -499,15 +513,13 @@ void router_alerts_tell(struct router_alerts *alerts, const struct router_node *
 void router_alerts_silent(struct router_alerts *alerts, const struct router_node *node,
                           uint64_t silent_ms)
 {
-    char text[160];
-    (void)snprintf(text, sizeof(text), "node %.60s has been silent for %llu ms", node->name,
-                   (unsigned long long)silent_ms);
+    struct lr_error why;
+    (void)lr_fail_as(&why, node_silent, node->name, silent_ms);
     /* A node that said it would leave is not missed, nor is what was wrong with it. */
     if (node->is_draining)
         router_alerts_settle_node(alerts, node);
     else
-        router_alert_raise(alerts, ROUTER_ALERT_NODE_OFFLINE, node, lr_str_z(""),
-                           lr_str_z(text));
+        router_alert_raise(alerts, ROUTER_ALERT_NODE_OFFLINE, node, lr_str_z(""), &why);
 }
 
 /* "model" of a node becomes "node.model" of ours, with the node named. */
@@ -523,7 +535,7 @@ static void pass_on(struct router_alerts *alerts, const struct router_node *node
     for (uint32_t i = 0; i < event->count; i++) {
         struct lr_str key = event->members[i].key;
         if (lr_str_eq_z(key, "event") || lr_str_eq_z(key, "time") || lr_str_eq_z(key, "node") ||
-            lr_str_eq_z(key, "name"))
+            lr_str_eq_z(key, "name") || lr_str_eq_z(key, WIRE_EVENT_ERROR_ID))
             continue;
         lr_json_key_str(w, key);
         lr_json_put_value(w, &event->members[i].value);
@@ -594,6 +606,7 @@ static void follow_faults(struct router_alerts *alerts, const struct router_node
                           const struct wire_heartbeat *heartbeat)
 {
     char reason[ROUTER_REASON_MAX];
+    struct lr_error told;
     for (size_t i = 0; i < ROUTER_ALERTS_MAX; i++) {
         struct router_alert *a = &alerts->all[i];
         if (a->id != 0 && a->kind == ROUTER_ALERT_GPU_FAULTY &&
@@ -611,7 +624,8 @@ static void follow_faults(struct router_alerts *alerts, const struct router_node
             continue;
         (void)snprintf(reason, sizeof(reason), LR_STR_FMT " (" LR_STR_FMT "): " LR_STR_FMT,
                        LR_STR_ARG(pool->title), LR_STR_ARG(pool->name), LR_STR_ARG(why));
-        hear_fault(alerts, node, pool->name, lr_str_z(reason));
+        wire_error_heard(&told, LR_UNAVAILABLE, lr_str_z(reason), (struct lr_str){0});
+        hear_fault(alerts, node, pool->name, &told);
     }
 }
 

@@ -128,22 +128,21 @@ void router_alerts_free(struct router_alerts *alerts);
 /* Keeps the alert and tells it.  node NULL: the alert is about the router itself. */
 void router_alert_raise(struct router_alerts *alerts, enum router_alert_kind kind,
                         const struct router_node *node, struct lr_str subject,
-                        struct lr_str message);
+                        const struct lr_error *why);
 /* The state is over on this node, and on all nodes where this was the last one. */
 void router_alert_settle(struct router_alerts *alerts, enum router_alert_kind kind,
                          const struct router_node *node, struct lr_str subject);
 /* Alerts of this kind about models that are not registered any more are over. */
 void router_alerts_settle_gone(struct router_alerts *alerts, enum router_alert_kind kind);
-/* Whether the alert is open on the node (NULL: about the router) with these words (empty: with
- * any), or the table
- * is full of others: raising it tells nothing new. */
+/* Whether the alert is open on the node (NULL: about the router) with these words (NULL: with
+ * any), or the table is full of others: raising it tells nothing new. */
 bool router_alert_is_told(struct router_alerts *alerts, enum router_alert_kind kind,
                           const struct router_node *node, struct lr_str subject,
-                          struct lr_str message);
+                          const struct lr_error *why);
 /* About the router itself: raised when it begins and settled when it ends.  True: it has begun
  * now. */
 bool router_alert_watch(struct router_alerts *alerts, enum router_alert_kind kind,
-                        bool is_wrong, const char *message);
+                        bool is_wrong, const struct lr_error *why);
 /* The node was restarted or removed: whatever was open on it is over. */
 void router_alerts_settle_node(struct router_alerts *alerts, const struct router_node *node);
 

@@ -1,5 +1,7 @@
 #include "router/fleet/differ.h"
 
+#include "base/errors.h"
+
 #include <stdio.h>
 
 /* ---- one name, two models ---- */
@@ -49,22 +51,17 @@ static void differ_compare(const struct router_nodes *nodes, const struct router
     struct kind usual = most_common(nodes, model);
     struct lr_str subject = lr_str_z(model->id);
     const struct router_node *node;
-    char message[ROUTER_REASON_MAX];
+    struct lr_error why;
     for (size_t at = 0; (node = router_nodes_next(nodes, &at)) != NULL;) {
         const char *weights = weights_on(node, model);
         if (weights == NULL || strcmp(weights, usual.weights) == 0) {
             router_alert_settle(alerts, ROUTER_ALERT_MODEL_DIFFERS, node, subject);
             continue;
         }
-        (void)snprintf(message, sizeof(message),
-                       "one name, two models: the files of \"%.100s\" on node %.64s have "
-                       "fingerprint %.8s, on node %.64s (and %zu more) %.8s",
-                       model->id, node->name, weights, usual.node, usual.count - 1,
-                       usual.weights);
-        if (!router_alert_is_told(alerts, ROUTER_ALERT_MODEL_DIFFERS, node, subject,
-                                  lr_str_z(message)))
-            router_alert_raise(alerts, ROUTER_ALERT_MODEL_DIFFERS, node, subject,
-                               lr_str_z(message));
+        (void)lr_fail_as(&why, model_differs, model->id, node->name, weights, usual.node,
+                         usual.count - 1, usual.weights);
+        if (!router_alert_is_told(alerts, ROUTER_ALERT_MODEL_DIFFERS, node, subject, &why))
+            router_alert_raise(alerts, ROUTER_ALERT_MODEL_DIFFERS, node, subject, &why);
     }
 }
 
@@ -111,41 +108,37 @@ static double seconds(int64_t ahead_ms)
 static void watch_node(const struct router_node *node, struct router_alerts *alerts)
 {
     const struct lr_str nothing = lr_str_z("");
-    char message[ROUTER_REASON_MAX];
+    struct lr_error why;
+    char off[32];
     int64_t ahead;
     bool is_told =
-        router_alert_is_told(alerts, ROUTER_ALERT_CLOCK_DIFFERS, node, nothing, nothing);
+        router_alert_is_told(alerts, ROUTER_ALERT_CLOCK_DIFFERS, node, nothing, NULL);
     if (!clock_of(node, &ahead) || !is_off(ahead, is_told)) {
         router_alert_settle(alerts, ROUTER_ALERT_CLOCK_DIFFERS, node, nothing);
         return;
     }
-    (void)snprintf(message, sizeof(message),
-                   "the clock of node %.64s is %.1f s %s this router's; %d s are allowed",
-                   node->name, seconds(ahead), side(ahead), CLOCK_MS / 1000);
+    (void)snprintf(off, sizeof(off), "%.1f", seconds(ahead));
+    (void)lr_fail_as(&why, clock_differs, node->name, off, side(ahead), CLOCK_MS / 1000);
     if (!is_told)
-        router_alert_raise(alerts, ROUTER_ALERT_CLOCK_DIFFERS, node, nothing,
-                           lr_str_z(message));
+        router_alert_raise(alerts, ROUTER_ALERT_CLOCK_DIFFERS, node, nothing, &why);
 }
 
 /* Our clock before that of `which`: the subject of the alert. */
 static void watch_own(struct router_alerts *alerts, bool is_known, int64_t ahead_ms,
                       const char *what, struct lr_str which)
 {
-    const struct lr_str nothing = lr_str_z("");
-    char message[ROUTER_REASON_MAX];
-    bool is_told =
-        router_alert_is_told(alerts, ROUTER_ALERT_CLOCK_DIFFERS, NULL, which, nothing);
+    struct lr_error why;
+    char off[32];
+    bool is_told = router_alert_is_told(alerts, ROUTER_ALERT_CLOCK_DIFFERS, NULL, which, NULL);
     if (!is_known || !is_off(ahead_ms, is_told)) {
         router_alert_settle(alerts, ROUTER_ALERT_CLOCK_DIFFERS, NULL, which);
         return;
     }
-    (void)snprintf(message, sizeof(message),
-                   "this router's clock is %.1f s %s that of the %s" LR_STR_FMT
-                   "; %d s are allowed",
-                   seconds(ahead_ms), side(ahead_ms), what,
-                   LR_STR_ARG(lr_str_sub(which, 0, 200)), CLOCK_MS / 1000);
+    (void)snprintf(off, sizeof(off), "%.1f", seconds(ahead_ms));
+    (void)lr_fail_as(&why, own_clock_differs, off, side(ahead_ms), what, which,
+                     CLOCK_MS / 1000);
     if (!is_told)
-        router_alert_raise(alerts, ROUTER_ALERT_CLOCK_DIFFERS, NULL, which, lr_str_z(message));
+        router_alert_raise(alerts, ROUTER_ALERT_CLOCK_DIFFERS, NULL, which, &why);
 }
 
 static void watch_shared(const struct router_peers *peers, const char *own_url,

@@ -3,6 +3,7 @@
 #include <stddef.h>
 #include <stdlib.h>
 
+#include "base/errors.h"
 #include "net/loop.h"
 #include "router/fleet/refusal.h"
 
@@ -114,11 +115,7 @@ lr_code router_refuse_nobody(const struct router_dispatch *d, const struct route
 {
     if (!dispatch_is_replaced(d, model))
         return router_refusal_nobody(d->nodes, model, err);
-    return lr_fail(
-        err, LR_UNAVAILABLE,
-        "no node can serve deleted model \"%.100s\": another model was registered by "
-        "this name: send the request again",
-        model->id);
+    return lr_fail_as(err, nobody_deleted, model->id);
 }
 
 static void explain(const struct router_ticket *t, enum router_refusal why,
@@ -129,44 +126,28 @@ static void explain(const struct router_ticket *t, enum router_refusal why,
     switch (why) {
     case ROUTER_REFUSE_QUEUE:
     case ROUTER_REFUSE_WAIT:
-        (void)lr_fail(err, LR_RATE_LIMITED,
-                      "%zu requests wait for model \"%s\" already (setting %s): try again in "
-                      "%u s",
-                      queue->count, model->id,
-                      why == ROUTER_REFUSE_WAIT ? "queue-wait" : "queue", t->retry_s);
+        (void)lr_fail_as(err, queue_full, queue->count, model->id,
+                         why == ROUTER_REFUSE_WAIT ? "queue-wait" : "queue", t->retry_s);
         break;
     case ROUTER_REFUSE_OVERLOAD:
-        (void)lr_fail(
-            err, LR_RATE_LIMITED,
-            "more requests come for model \"%s\" than it can serve, %zu wait already: "
-            "try again in %u s",
-            model->id, queue->count, t->retry_s);
+        (void)lr_fail_as(err, overloaded, model->id, queue->count, t->retry_s);
         break;
     case ROUTER_REFUSE_BYTES:
-        (void)lr_fail(err, LR_RATE_LIMITED,
-                      "%zu requests that wait for model \"%s\" hold %zu bytes, and this one "
-                      "needs %zu (setting queue-bytes): try again in %u s",
-                      queue->count, model->id, queue->bytes, t->waiter.bytes, t->retry_s);
+        (void)lr_fail_as(err, queue_bytes, queue->count, model->id, queue->bytes,
+                         t->waiter.bytes, t->retry_s);
         break;
     case ROUTER_REFUSE_TIMEOUT:
-        (void)lr_fail(err, LR_UNAVAILABLE,
-                      "no slot for model \"%s\" became free within %llu s (setting "
-                      "queue-timeout)",
-                      model->id,
-                      (unsigned long long)(t->dispatch->sched.queue_timeout_ms / 1000));
+        (void)lr_fail_as(err, queue_timeout, model->id,
+                         t->dispatch->sched.queue_timeout_ms / 1000);
         break;
     case ROUTER_REFUSE_NOBODY:
         if (t->weights[0] != '\0' && count_able(t->dispatch, model) != 0)
-            (void)lr_fail(err, LR_UNAVAILABLE,
-                          "the answer cannot be continued: the files of model \"%.100s\" were "
-                          "replaced while it was made, and no node has those it was begun with "
-                          "(fingerprint %.8s): send the request again",
-                          model->id, t->weights);
+            (void)lr_fail_as(err, replaced, model->id, t->weights);
         else
             (void)router_refuse_nobody(t->dispatch, model, err);
         break;
     case ROUTER_REFUSE_DELETED:
-        (void)lr_fail(err, LR_NOT_FOUND, "model \"%s\" was deleted", model->id);
+        (void)lr_fail_as(err, model_deleted, model->id);
         break;
     case ROUTER_REFUSE_MEMORY:
         (void)lr_fail(err, LR_OUT_OF_RAM, "no memory for the queue");

@@ -4,9 +4,11 @@
 #include <stdlib.h>
 
 #include "base/clock.h"
+#include "base/errors.h"
 #include "base/log.h"
 #include "base/machine.h"
 #include "router/store/secrets.h"
+#include "wire/error.h"
 
 #define TO(name) LR_STATE(ROUTER_NODE_##name)
 static const struct lr_machine machine = {
@@ -185,7 +187,7 @@ static struct router_replica *need_replica(struct router_node *node, struct lr_s
 static void take_load(struct router_replica *replica, const struct wire_fleet_model *m)
 {
     LR_COPY(replica->state, m->state);
-    LR_COPY(replica->reason, m->reason);
+    wire_error_heard(&replica->reason, LR_UNAVAILABLE, m->reason, m->reason_id);
     LR_COPY(replica->weights, m->weights);
     replica->can_run = m->can_run;
     replica->is_loaded = m->is_loaded;
@@ -252,8 +254,8 @@ static lr_code nodes_take_model(struct router_nodes *nodes, struct router_node *
         return lr_fail(err, code, "%s", bad.text);
     if (code != LR_OK) {
         replica->can_run = false;
-        LR_COPY(replica->reason, lr_str_z(bad.text));
-        lr_log_warn(NULL, "node.bad_template node=%s model=%s reason=%s", node->name,
+        replica->reason = bad;
+        lr_log_warn(LR_LOG_OF(&bad), "node.bad_template node=%s model=%s reason=%s", node->name,
                     replica->id, bad.text);
     }
     router_prompt_info_unref(&nodes->infos, replica->info);
@@ -265,7 +267,7 @@ void router_replica_forget(struct router_replica *replica)
 {
     replica->can_run = replica->is_loaded = false;
     LR_COPY(replica->state, LR_STR_LIT("absent"));
-    LR_COPY(replica->reason, LR_STR_LIT("no longer on the node"));
+    (void)lr_fail_plain(&replica->reason, no_longer_on_node);
     replica->engine[0] = replica->runtime[0] = '\0';
     replica->architecture[0] = replica->format[0] = '\0';
     replica->context_tokens = replica->weight_bytes = replica->kv_bytes = 0;
@@ -421,20 +423,20 @@ const struct router_replica *router_nodes_listing(const struct router_nodes *nod
     return NULL;
 }
 
-bool router_node_serves(const struct router_node *node, const char **why_not)
+bool router_node_serves(const struct router_node *node, struct lr_error *why_not)
 {
-    static const char *const reasons[] = {
-        [ROUTER_NODE_OFFLINE] = "offline",
-        [ROUTER_NODE_UNREACHABLE] = "the router cannot reach it",
-        [ROUTER_NODE_REMOVED] = "removed",
+    static const enum lr_error_id ids[] = {
+        [ROUTER_NODE_OFFLINE] = LR_ERROR_offline,
+        [ROUTER_NODE_UNREACHABLE] = LR_ERROR_unreachable,
+        [ROUTER_NODE_REMOVED] = LR_ERROR_removed,
     };
-    const char *reason = !router_node_is_online(node) ? reasons[node->state]
-                         : node->is_drained           ? "taken out of service"
-                         : node->is_draining          ? "shutting down"
-                                                      : NULL;
-    if (why_not != NULL)
-        *why_not = reason;
-    return reason == NULL;
+    enum lr_error_id id = !router_node_is_online(node) ? ids[node->state]
+                          : node->is_drained           ? LR_ERROR_out_of_service
+                          : node->is_draining          ? LR_ERROR_shutting_down
+                                                       : LR_ERROR_NONE;
+    if (id != LR_ERROR_NONE)
+        (void)lr_fail_holes(why_not, id, NULL, 0);
+    return id == LR_ERROR_NONE;
 }
 
 struct router_prompt_info *router_nodes_info(const struct router_nodes *nodes,

@@ -180,8 +180,8 @@ bool router_nodes_heartbeat(struct router_node *node, const struct wire_heartbea
  * offline_ms, and is online again. */
 bool router_node_reached(struct router_node *node, uint64_t now_ms, uint64_t offline_ms);
 
-/* Whether the node may get work at all.  *why_not (NULL is fine) gets the reason, or NULL. */
-bool router_node_serves(const struct router_node *node, const char **why_not);
+/* Whether the node may get work at all; else *why_not (NULL is fine) gets the reason. */
+bool router_node_serves(const struct router_node *node, struct lr_error *why_not);
 
 /* The template of the first online node that can run the model; NULL: none. */
 struct router_prompt_info *router_nodes_info(const struct router_nodes *nodes,

@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "base/errors.h"
 #include "base/log.h"
 #include "router/fleet/dispatch.h"
 #include "wire/reply.h"
@@ -80,8 +81,7 @@ static void reach_on_reply(void *arg, const struct lr_error *err, const struct n
         return;
     }
     if (reply->status == 401 || reply->status == 403) {
-        (void)lr_fail(&refused, LR_UPSTREAM,
-                      "another program answers there: it does not know the node's secret");
+        (void)lr_fail_plain(&refused, wrong_program);
         dial->fn(dial->arg, &refused, 0);
         return;
     }
@@ -122,7 +122,7 @@ struct router_probe {
 static void reach_lose(struct router_reach *reach, struct router_node *node, const char *why,
                        uint64_t now)
 {
-    char text[ROUTER_REASON_MAX];
+    struct lr_error told;
     uint64_t limit = reach->offline_ms > LEAST_MS ? reach->offline_ms : LEAST_MS;
     /* Silent as well: the node is gone, or this process stood still. */
     if (lr_elapsed(node->heartbeat_ms, now) >= reach->offline_ms)
@@ -130,14 +130,10 @@ static void reach_lose(struct router_reach *reach, struct router_node *node, con
     if (!router_node_is_online(node) || lr_elapsed(node->reached_ms, now) < limit)
         return;
     router_node_move(node, ROUTER_NODE_UNREACHABLE);
-    (void)snprintf(text, sizeof(text),
-                   "node %.60s sends heartbeats, but the router cannot "
-                   "reach it at %.100s: %.180s",
-                   node->name, node->url, why);
+    (void)lr_fail_as(&told, node_unreachable, node->name, node->url, why);
     lr_log_warn(NULL, "node.unreachable node=%s url=%s reason=%s", node->name, node->url, why);
     router_alerts_tell(reach->alerts, node, "node.offline");
-    router_alert_raise(reach->alerts, ROUTER_ALERT_NODE_UNREACHABLE, node, lr_str_z(""),
-                       lr_str_z(text));
+    router_alert_raise(reach->alerts, ROUTER_ALERT_NODE_UNREACHABLE, node, lr_str_z(""), &told);
 }
 
 static void reach_find(struct router_reach *reach, struct router_node *node, uint64_t now)
@@ -255,19 +251,15 @@ void router_reach_second(struct router_reach *reach)
 void router_reach_twin(struct router_reach *reach, struct router_node *node, const char *url,
                        const char *from)
 {
-    char text[ROUTER_REASON_MAX];
+    struct lr_error told;
     bool is_new = node->twin_ms == 0;
     node->twin_ms = lr_clock_ms(NULL);
     if (!is_new)
         return;
-    (void)snprintf(text, sizeof(text),
-                   "two processes use the identity of node %.60s: the one at %.90s serves, one "
-                   "at %.90s (from %.46s) is refused",
-                   node->name, node->url, url, from);
+    (void)lr_fail_as(&told, node_cloned, node->name, node->url, url, from);
     lr_log_warn(NULL, "node.cloned node=%s url=%s refused=%s from=%s", node->name, node->url,
                 url, from);
-    router_alert_raise(reach->alerts, ROUTER_ALERT_NODE_CLONED, node, lr_str_z(""),
-                       lr_str_z(text));
+    router_alert_raise(reach->alerts, ROUTER_ALERT_NODE_CLONED, node, lr_str_z(""), &told);
 }
 
 /* ---- the registry has changed ---- */

@@ -1,20 +1,16 @@
 #include "router/fleet/refusal.h"
 
-#include "router/fleet/reasons.h"
+#include "base/errors.h"
 
 /* ---- for ever ---- */
 
 static bool lacks_engine(const struct router_replica *replica)
 {
-    static const struct {
-        const char *code, *hole;
-    } words[] = {{"no_engine", "runtime"},
-                 {"no_engine_here", "runtime"},
-                 {"engine_no_format", "format"},
-                 {"engine_no_architecture", "architecture"}};
-    struct lr_str hole;
-    for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++)
-        if (router_reason_find(lr_str_z(replica->reason), words[i].code, words[i].hole, &hole))
+    static const enum lr_error_id ids[] = {LR_ERROR_no_engine, LR_ERROR_no_engine_here,
+                                           LR_ERROR_engine_no_format,
+                                           LR_ERROR_engine_no_architecture};
+    for (size_t i = 0; i < sizeof(ids) / sizeof(ids[0]); i++)
+        if (lr_error_is(&replica->reason, ids[i]))
             return strcmp(replica->state, "absent") == 0;
     return false;
 }
@@ -48,12 +44,13 @@ static void explain_nobody(const struct router_nodes *nodes, struct lr_str folde
     bool any = false;
     for (size_t at = 0; (node = router_nodes_next(nodes, &at)) != NULL;) {
         const struct router_replica *replica = router_node_replica(node, folded);
-        const char *why_not;
-        if (router_node_serves(node, &why_not))
-            why_not = replica == NULL              ? "does not have it"
-                      : replica->can_run           ? "can run it"
-                      : replica->reason[0] != '\0' ? replica->reason
-                                                   : replica->state;
+        struct lr_error away;
+        const char *why_not = away.text;
+        if (router_node_serves(node, &away))
+            why_not = replica == NULL                   ? "does not have it"
+                      : replica->can_run                ? "can run it"
+                      : replica->reason.text[0] != '\0' ? replica->reason.text
+                                                        : replica->state;
         lr_buf_addf(out, "%s%s: %s", any ? "; " : "", node->name, why_not);
         any = true;
     }
@@ -68,15 +65,13 @@ lr_code router_refusal_nobody(const struct router_nodes *nodes,
     struct lr_str folded = lr_str_z(model->folded);
     const char *never = model->is_deleted ? NULL : final_word(nodes, folded);
     if (never != NULL) /* clients read this, so it names no node */
-        return lr_fail(err, LR_NOT_FOUND,
-                       "model \"%.100s\" cannot run on any node: %s; GET /v0/models has the "
-                       "reason of each node",
-                       model->id, never);
+        return lr_fail_as(err, never, model->id, never);
     lr_buf_init(&why, 380); /* a list that does not fit is cut where it stops fitting */
     explain_nobody(nodes, folded, &why);
-    (void)lr_fail(err, LR_UNAVAILABLE, "no node can serve %smodel \"%.100s\": %.*s",
-                  model->is_deleted ? "deleted " : "", model->id, (int)why.len,
-                  why.data != NULL ? why.data : "");
+    if (model->is_deleted)
+        (void)lr_fail_as(err, nobody_of_deleted, model->id, lr_buf_z(&why));
+    else
+        (void)lr_fail_as(err, nobody, model->id, lr_buf_z(&why));
     lr_buf_free(&why);
     return LR_UNAVAILABLE;
 }
@@ -85,10 +80,10 @@ lr_code router_refusal_nobody(const struct router_nodes *nodes,
 
 uint32_t router_refusal_pause(const struct lr_error *err)
 {
-    struct lr_str text = lr_str_z(err->text), seconds = {0};
-    uint64_t value = 0;
-    bool has_pause = err->code == LR_UNAVAILABLE &&
-                     router_reason_find(text, "cannot_load", "seconds", &seconds) &&
-                     lr_str_u64(seconds, &value) && value <= UINT32_MAX;
+    struct lr_str seconds;
+    uint64_t value;
+    bool has_pause = err->code == LR_UNAVAILABLE && lr_error_is(err, LR_ERROR_cannot_load) &&
+                     lr_error_hole(err, "seconds", &seconds) && lr_str_u64(seconds, &value) &&
+                     value <= UINT32_MAX;
     return has_pause ? (uint32_t)value : 0;
 }

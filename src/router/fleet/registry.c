@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "base/clock.h"
+#include "base/errors.h"
 #include "chat/codec.h"
 #include "router/store/clock.h"
 
@@ -33,10 +34,7 @@ lr_code router_check_model_id(struct lr_str id, struct lr_error *err)
     if (id.len > ID_BYTES_MAX || org.len == 0 || name.len == 0 || org.ptr[0] == '.' ||
         name.ptr[0] == '.' || lr_str_find(id, LR_STR_LIT("..")) != LR_STR_NONE ||
         !lr_str_is_plain(org, "-_.:") || !lr_str_is_plain(name, "-_.:"))
-        return lr_fail(err, LR_INVALID_ARGUMENT,
-                       "a model's id has 1 to %d letters, digits, '-', '_', '.', ':' and at "
-                       "most one '/', such as org/name",
-                       ID_BYTES_MAX);
+        return lr_fail_as(err, model_id, ID_BYTES_MAX);
     return LR_OK;
 }
 
@@ -77,10 +75,7 @@ static struct router_model *new_model(const struct router_new_model *m)
 
 lr_code router_fail_taken(struct lr_str id, struct lr_error *err)
 {
-    return lr_fail(err, LR_CONFLICT,
-                   "model \"" LR_STR_FMT "\" is registered already: delete it first, or give "
-                   "this one another name",
-                   LR_STR_ARG(lr_str_sub(id, 0, 200)));
+    return lr_fail_as(err, model_registered, id);
 }
 
 lr_code router_registry_add(struct router_registry *registry, const struct router_new_model *m,
@@ -127,12 +122,9 @@ lr_code router_registry_check_aliases(const struct router_registry *registry, st
     while (router_alias_next(&aliases, &name)) {
         const struct router_model *other = router_registry_resolve(registry, name);
         if (lr_str_eq_nocase(name, own))
-            return lr_fail(err, LR_CONFLICT, "the alias \"" LR_STR_FMT "\" is the model's id",
-                           LR_STR_ARG(lr_str_sub(name, 0, 200)));
+            return lr_fail_as(err, alias_is_id, name);
         if (other != NULL && other != self)
-            return lr_fail(err, LR_CONFLICT,
-                           "the alias \"" LR_STR_FMT "\" is a name of the model \"%s\"",
-                           LR_STR_ARG(lr_str_sub(name, 0, 200)), other->id);
+            return lr_fail_as(err, alias_taken, name, other->id);
     }
     return LR_OK;
 }

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "base/clock.h"
+#include "base/errors.h"
 #include "base/log.h"
 #include "router/access/session.h"
 #include "router/store/clock.h"
@@ -93,8 +94,7 @@ lr_code router_node_change(struct router_sync *sync, struct lr_str id,
     struct saving *saving = node != NULL ? sync_prepare(sync, node) : NULL;
     (void)pthread_mutex_unlock(sync->lock);
     if (node == NULL)
-        return lr_fail(err, LR_NOT_FOUND, "there is no node \"" LR_STR_FMT "\"",
-                       LR_STR_ARG(lr_str_sub(id, 0, 200)));
+        return lr_fail_as(err, no_node, id);
     if (saving == NULL)
         return lr_fail(err, LR_OUT_OF_RAM, "no memory for a change of a node");
     if (change == ROUTER_REMOVE_NODE)
@@ -381,7 +381,7 @@ void router_sync(void *arg, struct router_sql *sql)
     router_registry_free(&registry); /* new models are in the router's registry, too */
     (void)pthread_mutex_unlock(sync->lock);
     if (code != LR_OK)
-        lr_log_warn(NULL, "store.not_read reason=%s", err.text);
+        lr_log_warn(LR_LOG_OF(&err), "store.not_read reason=%s", err.text);
     router_keys_free(&keys);
     router_nodes_free(&nodes);
     lr_strmap_free(&sessions);

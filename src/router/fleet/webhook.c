@@ -405,8 +405,10 @@ void router_webhook_second(struct router_webhook *w)
     if (w->client == NULL)
         return;
     (void)pthread_mutex_lock(w->lock);
+    struct lr_error why;
+    (void)lr_fail(&why, LR_UPSTREAM, "%s", w->trouble);
     (void)router_alert_watch(w->alerts, ROUTER_ALERT_WEBHOOK_FAILED,
-                             w->failures >= BAD_FAILURES, w->trouble);
+                             w->failures >= BAD_FAILURES, &why);
     (void)pthread_mutex_unlock(w->lock);
     if (w->state == ROUTER_WEBHOOK_IDLE)
         step(w);

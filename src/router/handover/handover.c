@@ -164,7 +164,7 @@ void router_handover_leave(struct router_handover *h)
     if (h->folder == NULL)
         return;
     if (write_memory(h, &file, &err) != LR_OK) {
-        lr_log_warn(NULL, "router.memory_not_left reason=%s", err.text);
+        lr_log_warn(LR_LOG_OF(&err), "router.memory_not_left reason=%s", err.text);
         return;
     }
     lr_service_store(file);
@@ -189,8 +189,8 @@ static lr_code handover_give(struct router_handover *h, struct lr_error *err)
 static void handover_fail(struct router_handover *h, const struct lr_error *err, uint64_t now)
 {
     if (err->code != LR_CONFLICT) /* a start by mistake, whose operator reads the reason */
-        lr_log_warn(NULL, "router.handover_failed pid=%ld goes_on=true reason=%s", (long)h->pid,
-                    err->text);
+        lr_log_warn(LR_LOG_OF(err), "router.handover_failed pid=%ld goes_on=true reason=%s",
+                    (long)h->pid, err->text);
     handover_move(h, ROUTER_HANDOVER_ALONE, now);
 }
 
@@ -280,7 +280,7 @@ static void look_at_successor(struct router_handover *h, uint64_t now)
         lr_service_tell("MAINPID=%ld", (long)getpid());
         (void)close(h->listener);
         if (router_handover_start(h, &err) != LR_OK)
-            lr_log_warn(NULL, "router.no_handover reason=%s", err.text);
+            lr_log_warn(LR_LOG_OF(&err), "router.no_handover reason=%s", err.text);
     } else if (has_ended) {
         handover_move(h, ROUTER_HANDOVER_OVER, now);
         h->on_over(h->arg);

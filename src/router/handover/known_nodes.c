@@ -26,7 +26,7 @@ static void describe_model(const struct router_replica *replica, struct lr_arena
     *out = (struct wire_fleet_model){
         .id = lr_str_z(replica->id),
         .state = lr_str_z(replica->state),
-        .reason = lr_str_z(replica->reason),
+        .reason = lr_str_z(replica->reason.text),
         .can_run = replica->can_run,
         .is_loaded = replica->is_loaded,
         .is_pinned = replica->is_pinned,
@@ -149,7 +149,8 @@ static void read_node(const struct router_known_nodes *memory, struct lr_arena *
     if (code == LR_OK)
         node->must_join = true;
     else
-        lr_log_warn(NULL, "router.node_not_taken_over url=%s reason=%s", text, err.text);
+        lr_log_warn(LR_LOG_OF(&err), "router.node_not_taken_over url=%s reason=%s", text,
+                    err.text);
 }
 
 void router_known_nodes_read(const struct router_known_nodes *memory, struct lr_str text,

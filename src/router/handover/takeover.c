@@ -156,7 +156,7 @@ static void read_memory(const struct router_known_nodes *memory, int fd)
     struct lr_file_map map;
     struct lr_error err;
     if (lr_file_map_fd(fd, "the old router's memory", &map, &err) != LR_OK) {
-        lr_log_warn(NULL, "router.memory_not_taken reason=%s", err.text);
+        lr_log_warn(LR_LOG_OF(&err), "router.memory_not_taken reason=%s", err.text);
         return;
     }
     router_known_nodes_read(memory, lr_str((const char *)map.data, map.len), lr_clock_ms(NULL));

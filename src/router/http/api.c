@@ -2,6 +2,7 @@
 
 #include <stdio.h>
 
+#include "base/errors.h"
 #include "base/random.h"
 #include "chat/codec.h"
 #include "router/http/session_store.h"
@@ -53,15 +54,8 @@ bool router_wants(struct net_request *req, const char *name)
 lr_code router_body(struct net_request *req, const struct lr_json **out, struct lr_error *err)
 {
     lr_code code = lr_json_parse(net_request_arena(req), net_request_body(req), NULL, out, err);
-    return code != LR_OK || (*out)->type == LR_JSON_OBJECT
-               ? code
-               : lr_fail(err, LR_INVALID_ARGUMENT, "the body must be a JSON object");
-}
-
-lr_code router_fail_absent(const char *what, struct lr_str id, struct lr_error *err)
-{
-    return lr_fail(err, LR_NOT_FOUND, "there is no %s \"" LR_STR_FMT "\"", what,
-                   LR_STR_ARG(lr_str_sub(id, 0, 200)));
+    return code != LR_OK || (*out)->type == LR_JSON_OBJECT ? code
+                                                           : lr_fail_plain(err, body_no_object);
 }
 
 /* ---- what the database does for a request ---- */
@@ -182,9 +176,7 @@ static bool limit_bytes(struct net_request *req, const struct router_caller *cal
     uint64_t length = net_request_body_length(req);
     if (length == UINT64_MAX || length <= limit)
         return true;
-    (void)lr_fail(&err, LR_TOO_LARGE,
-                  "the body has %llu bytes, and key %s may send %llu (\"request_bytes\")",
-                  (unsigned long long)length, caller->key->id, (unsigned long long)limit);
+    (void)lr_fail_as(&err, body_over_key, length, caller->key->id, limit);
     router_answer_error(req, &err);
     return false;
 }
@@ -219,7 +211,7 @@ void router_api_head(void *arg, struct net_request *req)
         code = router_authenticate(r, req, access->route, &access->caller, &err);
     if (code == LR_OK && atomic_load(&r->is_draining) && access->route->role != ROUTER_PUBLIC &&
         access->route->role != ROUTER_NODE)
-        code = lr_fail(&err, LR_UNAVAILABLE, "this router is shutting down");
+        code = lr_fail_plain(&err, router_stops);
     if (code != LR_OK) {
         api_refuse(req, &err);
         return;

@@ -56,8 +56,6 @@ LR_MUST_USE lr_code router_body(struct net_request *req, const struct lr_json **
                                 struct lr_error *err);
 /* An error outside of a turn, in the form of the API that the client speaks. */
 void router_answer_error(struct net_request *req, const struct lr_error *err);
-/* NOT_FOUND: there is no such thing. */
-lr_code router_fail_absent(const char *what, struct lr_str id, struct lr_error *err);
 
 /* What the database does for a request: fn in a transaction, then done on the request's loop,
  * which answers (NULL: fn has written the answer).  Where either fails, its error is the

@@ -1,5 +1,6 @@
 /* router/http/api_alerts.c - alerts: the list, and silencing one for a time. */
 #include "base/arena.h"
+#include "base/errors.h"
 #include "router/http/api.h"
 #include "router/http/state.h"
 #include "router/store/clock.h"
@@ -24,12 +25,11 @@ static lr_code find_alert(struct router *r, struct net_request *req, uint64_t *i
 {
     struct lr_str text = router_access(req)->match.path.segments[2];
     if (!lr_str_u64(text, id))
-        return lr_fail(err, LR_INVALID_ARGUMENT,
-                       "an alert has a number, which GET /v0/alerts lists as \"id\"");
+        return lr_fail_plain(err, alert_number);
     router_lock(r);
     bool is_known = router_alerts_find(&r->alerts, *id) != NULL;
     router_unlock(r);
-    return is_known ? LR_OK : router_fail_absent("alert", text, err);
+    return is_known ? LR_OK : lr_fail_as(err, absent_alert, text);
 }
 
 static lr_code save(struct router_sql *sql, void *arg, struct lr_error *err)
@@ -62,12 +62,10 @@ static lr_code read_silence(const struct lr_json *body, struct router_silence *s
     uint64_t seconds = SILENCE_DEFAULT_S;
     if (time != NULL &&
         (!lr_json_u64(time, &seconds) || seconds < 1 || seconds > SILENCE_MAX_S))
-        return lr_fail(err, LR_INVALID_ARGUMENT, "\"seconds\" is a whole number from 1 to %d",
-                       SILENCE_MAX_S);
+        return lr_fail_as(err, silence_seconds, SILENCE_MAX_S);
     if (comment != NULL &&
         (!lr_json_str(comment, &text) || text.len >= sizeof(silence->comment)))
-        return lr_fail(err, LR_INVALID_ARGUMENT, "\"comment\" is a string of up to %zu bytes",
-                       sizeof(silence->comment) - 1);
+        return lr_fail_as(err, silence_comment, sizeof(silence->comment) - 1);
     LR_COPY(silence->comment, text);
     silence->until_ms = lr_clock_wall_ms(&router_clock) + (int64_t)seconds * 1000;
     return LR_OK;

@@ -7,6 +7,7 @@
  *
  * Thread: the request's loop.
  */
+#include "base/errors.h"
 #include "chat/codec.h"
 #include "chat/prompt.h"
 #include "hub/url.h"
@@ -184,10 +185,9 @@ static lr_code ask_node(struct router *r, struct count *c, const struct found *f
                                        .path = lr_buf_z(&path),
                                        .body = lr_buf_str(&body),
                                        .wait_ms = COUNT_MS};
-    lr_code code = body.failed
-                       ? lr_fail(err, LR_TOO_LARGE, "the prompt is over %d bytes", BODY_BYTES)
-                       : router_ask(router_loop_of(r, c->req)->client, &found->to, &question,
-                                    on_counted, c, err);
+    lr_code code = body.failed ? lr_fail_as(err, prompt_over, BODY_BYTES)
+                               : router_ask(router_loop_of(r, c->req)->client, &found->to,
+                                            &question, on_counted, c, err);
     lr_buf_free(&body);
     lr_buf_free(&path);
     return code;
@@ -204,9 +204,7 @@ static void go(void *arg)
     lr_code code = LR_OK;
     router_lock(r);
     if (c->ask.state == ROUTER_COUNT_REFUSED)
-        code = lr_fail(&err, LR_RATE_LIMITED,
-                       "too many requests wait to have their tokens counted: try again in a "
-                       "moment");
+        code = lr_fail_plain(&err, count_busy);
     else
         code = api_count_find(r, c, &found, &err);
     if (code == LR_UNAVAILABLE && c->entered != NULL)

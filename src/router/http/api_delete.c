@@ -7,6 +7,7 @@
  * answer says per node what became of the files.  A node that was busy is asked again by
  * the same words: files without a registration may be purged too.
  */
+#include "base/errors.h"
 #include "chat/codec.h"
 #include "hub/url.h"
 #include "router/fleet/reasons.h"
@@ -68,11 +69,13 @@ static void api_delete_on_answer(void *arg, const struct lr_error *err,
     LR_JSON_MEMBERS(a->w, LR_TEXT("node", order->to->id), LR_TEXT("name", order->to->name),
                     LR_FLAG("ok", ok));
     if (!ok) {
-        struct lr_str why = err != NULL
-                                ? lr_str_z(err->text)
-                                : wire_refusal_message(net_request_arena(a->req), reply->body);
-        lr_json_member_str(a->w, "reason", why);
-        router_reason_put(a->w, "reason", why);
+        struct lr_error said;
+        if (err == NULL) {
+            wire_refusal(net_request_arena(a->req), reply->status, reply->body, &said);
+            err = &said;
+        }
+        lr_json_member_z(a->w, "reason", err->text);
+        router_reason_put(a->w, "reason", err);
     }
     lr_json_end_object(a->w);
     if (--a->waits == 0)
@@ -101,7 +104,7 @@ static void tell_one(struct removing *a, const struct router_target *to)
     }
     a->waits += code == LR_OK && a->is_purge;
     if (code != LR_OK)
-        lr_log_warn(NULL, "model.not_told node=%s reason=%s", to->name, err.text);
+        lr_log_warn(LR_LOG_OF(&err), "model.not_told node=%s reason=%s", to->name, err.text);
     lr_buf_free(&path);
 }
 
@@ -156,7 +159,7 @@ static lr_code remove_model(struct router *r, struct net_request *req, struct lr
         router_describe_model(model, false, &values);
     router_unlock(r);
     if (model == NULL && !is_left)
-        return router_fail_absent("model", id, err);
+        return lr_fail_as(err, absent_model, id);
     struct router_action action = {"model.delete", a->id, is_purge ? "purge" : "",
                                    .change = &values};
     return router_act(req, &action, is_left ? NULL : erase, erased, a, err);
@@ -168,7 +171,7 @@ lr_code router_api_delete_model(struct router *r, struct net_request *req, struc
     bool is_purge = router_wants(req, "purge");
     if (net_request_query_get(req, "purge", &purge) && !is_purge &&
         !lr_str_eq_z(purge, "false"))
-        return lr_fail(err, LR_INVALID_ARGUMENT, "\"purge\" must be true or false");
+        return lr_fail_plain(err, purge_flag);
     return remove_model(r, req, router_access(req)->match.tail, is_purge, err);
 }
 

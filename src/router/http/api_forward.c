@@ -7,6 +7,7 @@
  */
 #include <stdio.h>
 
+#include "base/errors.h"
 #include "hub/url.h"
 #include "router/http/api.h"
 #include "router/http/state.h"
@@ -17,10 +18,14 @@ static void api_forward_on_reply(void *arg, const struct lr_error *err,
                                  const struct net_reply *reply)
 {
     struct net_request *req = arg;
-    if (err != NULL)
+    struct lr_str id;
+    if (err != NULL) {
         net_respond_error(req, err);
-    else
-        net_respond(req, reply->status, "application/json", reply->body);
+        return;
+    }
+    if (net_headers_get(reply->headers, NET_ERROR_HEADER, &id))
+        net_response_header(req, NET_ERROR_HEADER, id);
+    net_respond(req, reply->status, "application/json", reply->body);
 }
 
 static void add_segment(struct lr_buf *path, struct lr_str text)
@@ -39,8 +44,7 @@ static lr_code forward(struct router *r, struct net_request *req,
         .path = lr_buf_z(path),
         .wait_ms = FORWARD_MS,
     };
-    lr_code code = path->failed ? lr_fail(err, LR_INVALID_ARGUMENT,
-                                          "the address is over %d bytes", PATH_BYTES)
+    lr_code code = path->failed ? lr_fail_as(err, address_over, PATH_BYTES)
                                 : router_ask(router_loop_of(r, req)->client, to, &question,
                                              api_forward_on_reply, req, err);
     lr_buf_free(path);
@@ -60,10 +64,9 @@ lr_code router_api_node_forward(struct router *r, struct net_request *req, struc
         router_target_set(&to, node);
     router_unlock(r);
     if (node == NULL)
-        return router_fail_absent("node", id, err);
+        return lr_fail_as(err, no_node, id);
     if (!is_online)
-        return lr_fail(err, LR_UNAVAILABLE, "node \"" LR_STR_FMT "\" is offline",
-                       LR_STR_ARG(lr_str_sub(id, 0, 60)));
+        return lr_fail_as(err, node_offline, id);
     if (lr_str_eq_z(net_request_method(req), "POST"))
         router_store_audit(r->store, &(struct router_action){"engine.reload", to.name, "",
                                                              .by = router_actor(req)});
@@ -166,11 +169,9 @@ lr_code router_api_model_action(struct router *r, struct net_request *req, struc
     }
     router_unlock(r);
     if (model == NULL)
-        return router_fail_absent("model", access->match.tail, err);
+        return lr_fail_as(err, absent_model, access->match.tail);
     if (best.node == NULL)
-        return lr_fail(err, LR_UNAVAILABLE,
-                       "no node that serves can run \"" LR_STR_FMT "\" (see /v0/explain)",
-                       LR_STR_ARG(lr_str_sub(access->match.tail, 0, 200)));
+        return lr_fail_as(err, no_node_runs, access->match.tail);
     (void)snprintf(audited, sizeof(audited), "model." LR_STR_FMT,
                    LR_STR_ARG(lr_str_sub(action, 0, 20)));
     router_store_audit(

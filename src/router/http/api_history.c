@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "base/errors.h"
 #include "router/http/api.h"
 #include "router/http/state.h"
 #include "router/store/clock.h"
@@ -253,7 +254,7 @@ lr_code router_api_history(struct router *r, struct net_request *req, struct lr_
     const struct range *range = find_range(req);
     struct asking *a = range != NULL ? router_memory(req, sizeof(*a), err) : NULL;
     if (range == NULL)
-        return lr_fail(err, LR_INVALID_ARGUMENT, "\"range\" must be 15m, 1h, 24h or 7d");
+        return lr_fail_plain(err, history_range);
     if (a == NULL)
         return LR_OUT_OF_RAM;
     int64_t shortest = router_levels[0].slot_s, step = router_levels[range->level].slot_s;

@@ -1,6 +1,7 @@
 /* router/http/api_info.c - figures, events, usage over time, the audit log. */
 #include <stdio.h>
 
+#include "base/errors.h"
 #include "net/logs.h"
 #include "router/http/records.h"
 #include "router/http/state.h"
@@ -19,7 +20,7 @@ lr_code router_api_stats(struct router *r, struct net_request *req, struct lr_er
     uint64_t step = STEP_DEFAULT;
     if (net_request_query_get(req, "step", &text) &&
         (!lr_str_u64(text, &step) || step < 1 || step > STEP_MAX))
-        return lr_fail(err, LR_INVALID_ARGUMENT, "\"step\" is seconds, from 1 to %d", STEP_MAX);
+        return lr_fail_as(err, stats_step, STEP_MAX);
     /* Copied, since writing thousands of numbers takes longer than the lock is held. */
     struct router_stats *stats = router_memory(req, sizeof(*stats), err);
     if (stats == NULL)
@@ -66,14 +67,10 @@ static lr_code read_question(struct net_request *req, struct question *q, struct
     for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++)
         if (net_request_query_get(req, numbers[i].name, &text) &&
             (!lr_str_i64(text, numbers[i].out) || *numbers[i].out < 0))
-            return lr_fail(err, LR_INVALID_ARGUMENT, "\"%s\" must be a whole number",
-                           numbers[i].name);
+            return lr_fail_as(err, number_wanted, numbers[i].name);
     if (q->step_s == 0 || q->since_s > INT64_MAX / 1000 || q->until_s > INT64_MAX / 1000 ||
         q->step_s > INT64_MAX / 1000 || q->until_s < q->since_s)
-        return lr_fail(
-            err, LR_INVALID_ARGUMENT,
-            "\"since\" and \"until\" are seconds since 1970, in this order; \"step\" is "
-            "seconds, at least 1");
+        return lr_fail_plain(err, usage_times);
     q->limit = q->limit < ROWS_MAX ? q->limit : ROWS_MAX;
     q->zone_s %= 86400;
     (void)net_request_query_get(req, "key", &q->key);

@@ -7,6 +7,7 @@
  */
 #include <stdio.h>
 
+#include "base/errors.h"
 #include "net/settings.h"
 #include "net/url.h"
 #include "router/http/api.h"
@@ -36,20 +37,11 @@ static lr_code check_device(const struct router *r, const struct wire_join *join
     bool is_cpu = lr_str_eq_z(join->device, "cpu"), is_cuda = lr_str_eq_z(join->device, "cuda");
     bool is_vulkan = lr_str_eq_z(join->device, "vulkan");
     if (!is_cpu && !is_cuda && !is_vulkan && !lr_str_eq_z(join->device, "metal"))
-        return lr_fail(err, LR_INVALID_ARGUMENT,
-                       "\"device\" must be cuda, vulkan, metal or cpu, not \"" LR_STR_FMT "\"",
-                       LR_STR_ARG(lr_str_sub(join->device, 0, 30)));
+        return lr_fail_as(err, join_device, join->device);
     if (is_cpu && !r->allows_cpu_nodes)
-        return lr_fail(err, LR_PERMISSION_DENIED,
-                       "node " LR_STR_FMT
-                       " has no GPU (it computes on the processor): start the "
-                       "router with --allow-cpu-nodes to take it for development",
-                       LR_STR_ARG(name));
+        return lr_fail_as(err, join_no_gpu, name);
     if ((is_cuda || is_vulkan) && !has_gpu_memory(&join->state))
-        return lr_fail(err, LR_PERMISSION_DENIED,
-                       "node " LR_STR_FMT " says " LR_STR_FMT " but lists no GPU with memory: "
-                       "look at llm-router doctor there",
-                       LR_STR_ARG(name), LR_STR_ARG(join->device));
+        return lr_fail_as(err, join_gpus_missing, name, join->device);
     return LR_OK;
 }
 
@@ -66,7 +58,7 @@ static lr_code choose_url(const struct router *r, struct net_request *req,
         out[strlen(out) - 1] = '\0';
     lr_code code = net_url_parse(out, &url, err);
     if (code == LR_OK && (url.target.len > 1 || url.port == 0))
-        code = lr_fail(err, LR_INVALID_ARGUMENT, "\"%s\" must be a URL without a path", out);
+        code = lr_fail_as(err, join_url_path, out);
     if (code == LR_OK)
         return net_settings_check_url(r->settings, "the node", out, err);
     return lr_fail_prefix(err, "the node's url");
@@ -77,14 +69,12 @@ static lr_code check_join(const struct router *r, const struct wire_join *join,
 {
     struct lr_str id = join->node_id; /* becomes part of URLs */
     if (id.len < 8 || id.len > 40 || !lr_str_is_plain(id, "-_"))
-        return lr_fail(err, LR_INVALID_ARGUMENT,
-                       "\"node_id\" must have 8 to 40 letters, digits, '-' or '_'");
+        return lr_fail_plain(err, join_node_id);
     for (size_t i = 0; i < join->name.len; i++)
         if ((unsigned char)join->name.ptr[i] < 0x20 || join->name.ptr[i] == 0x7f)
-            return lr_fail(err, LR_INVALID_ARGUMENT, "\"name\" holds a control character");
+            return lr_fail_plain(err, join_name);
     if (join->secret.len < SECRET_LEAST || join->secret.len > 90)
-        return lr_fail(err, LR_INVALID_ARGUMENT, "\"secret\" must have %d to 90 letters",
-                       SECRET_LEAST);
+        return lr_fail_as(err, join_secret_short, SECRET_LEAST);
     return check_device(r, join, err);
 }
 
@@ -102,22 +92,13 @@ static lr_code check_identity(const struct router *r, const struct router_caller
 {
     const struct router_node *known = router_nodes_find(&r->nodes, join->node_id);
     if (known == NULL)
-        return caller->node == NULL
-                   ? LR_OK
-                   : lr_fail(err, LR_PERMISSION_DENIED,
-                             "this secret belongs to node %s: join with a token",
-                             caller->node->id);
+        return caller->node == NULL ? LR_OK
+                                    : lr_fail_as(err, join_secret_other, caller->node->id);
     if (caller->key != NULL && caller->key->is_own)
         return LR_OK;
     bool has_shown = caller->node != NULL ? holds_secret(caller, known)
                                           : router_node_has_secret(known, join->secret);
-    return has_shown
-               ? LR_OK
-               : lr_fail(err, LR_PERMISSION_DENIED,
-                         "node %s is known here and must show its own secret, which a token "
-                         "does not replace; where that secret is lost, remove the node first "
-                         "(llm-router nodes remove %s)",
-                         known->id, known->id);
+    return has_shown ? LR_OK : lr_fail_as(err, join_secret_missing, known->id, known->id);
 }
 
 /* To a join (`joined` is the node) or to a heartbeat, lock held.  Every router of the fleet is
@@ -162,7 +143,7 @@ struct joining {
 static void log_refusal(const struct net_request *req, const struct lr_error *err)
 {
     const struct router_access *access = net_request_user(req);
-    lr_log_warn(NULL, "node.refused from=%s reason=%s", access->from, err->text);
+    lr_log_warn(LR_LOG_OF(err), "node.refused from=%s reason=%s", access->from, err->text);
 }
 
 static void refuse_join(struct joining *a)
@@ -234,11 +215,7 @@ static lr_code take_join(struct joining *a, char id[48])
     struct lr_error *err = &a->refusal;
     if (a->has_twin && node != NULL && node->epoch == a->old_epoch) {
         router_reach_twin(&r->reach, node, a->url, router_access(a->req)->from);
-        return lr_fail(err, LR_CONFLICT,
-                       "another process serves as node %s at this moment: stop it, or, where "
-                       "this data folder is a copy of its folder, delete node-identity.json "
-                       "here and start this node with a join token",
-                       node->id);
+        return lr_fail_as(err, join_taken, node->id);
     }
     const struct router_caller *caller = &router_access(a->req)->caller;
     bool tells = !a->is_audited && is_news(a, node);
@@ -352,17 +329,10 @@ static void on_here(void *arg, const struct lr_error *err, uint64_t epoch)
                           ? "what answers there is no node: its /health names no process"
                           : "another process with its identity answers there";
     if (why != NULL && a->elsewhere[0] != '\0' && a->address[0] == '\0')
-        (void)lr_fail(&a->refusal, LR_PERMISSION_DENIED,
-                      "this node joins from %s, and %.120s is at %s: start the router with "
-                      "--node-network and the network of its nodes, or give both --tls-ca and "
-                      "the node a certificate of that CA",
-                      router_access(a->req)->from, a->url, a->elsewhere);
+        (void)lr_fail_as(&a->refusal, join_from_elsewhere, router_access(a->req)->from, a->url,
+                         a->elsewhere);
     else if (why != NULL)
-        (void)lr_fail(&a->refusal, LR_UPSTREAM,
-                      "the router cannot reach this node at %.120s (%.200s): open that port to "
-                      "the router, or start the node with --advertise and a URL where the "
-                      "router reaches it",
-                      a->url, why);
+        (void)lr_fail_as(&a->refusal, join_not_reached, a->url, why);
     answered(a);
 }
 
@@ -453,12 +423,11 @@ static lr_code check_heartbeat(const struct router_caller *caller,
                                const struct wire_heartbeat *heartbeat, struct lr_error *err)
 {
     if (node == NULL || (!holds_secret(caller, node) && caller->role != ROUTER_ADMIN))
-        return lr_fail(err, LR_NOT_FOUND, "this router does not know the node: join again");
+        return lr_fail_plain(err, join_again);
     if (node->version[0] == '\0')
-        return lr_fail(err, LR_NOT_FOUND, "this router was restarted: join again");
+        return lr_fail_plain(err, join_again_restarted);
     if (node->epoch != 0 && heartbeat->epoch != 0 && heartbeat->epoch != node->epoch)
-        return lr_fail(err, LR_CONFLICT,
-                       "another process has joined as node %s since: join again", node->id);
+        return lr_fail_as(err, join_again_replaced, node->id);
     return LR_OK;
 }
 

@@ -3,6 +3,7 @@
 #include <stddef.h>
 #include <stdio.h>
 
+#include "base/errors.h"
 #include "router/http/api.h"
 #include "router/http/state.h"
 #include "router/store/clock.h"
@@ -49,9 +50,7 @@ static lr_code api_keys_read_text(size_t which, const struct lr_json *v,
     for (size_t i = 0; is_text && i < text.len; i++)
         is_text = (unsigned char)text.ptr[i] >= ' ' && text.ptr[i] != 0x7f; /* terminals */
     if (!is_text)
-        return lr_fail(err, LR_INVALID_ARGUMENT,
-                       "\"%s\" must be a string of up to %d bytes without control characters",
-                       texts[which].name, TEXT_BYTES - 1);
+        return lr_fail_as(err, key_text, texts[which].name, TEXT_BYTES - 1);
     out->given |= texts[which].field;
     lr_str_copy((char *)&out->to + texts[which].offset, TEXT_BYTES, text);
     return LR_OK;
@@ -65,23 +64,17 @@ static lr_code read_addresses(const struct lr_json *v, struct router_key *key,
     struct lr_str one;
     size_t len = 0;
     if (v->type != LR_JSON_ARRAY || v->count > NET_CIDRS_MAX)
-        return lr_fail(err, LR_INVALID_ARGUMENT,
-                       "\"addresses\" must be an array of up to %d networks such as "
-                       "\"10.0.0.0/8\"; empty: any address",
-                       NET_CIDRS_MAX);
+        return lr_fail_as(err, key_addresses, NET_CIDRS_MAX);
     key->addresses[0] = '\0';
     for (uint32_t i = 0; i < v->count; i++) {
         if (!lr_json_str(&v->items[i], &one) || one.len >= sizeof(text) ||
             memchr(one.ptr, ' ', one.len) != NULL)
-            return lr_fail(err, LR_INVALID_ARGUMENT,
-                           "\"addresses\" must hold networks such as \"10.0.0.0/8\"");
+            return lr_fail_plain(err, key_address);
         LR_COPY(text, one);
         if (net_cidr_parse(text, &network, err) != LR_OK)
             return lr_fail_prefix(err, "\"addresses\"");
         if (len + one.len + 2 > sizeof(key->addresses))
-            return lr_fail(err, LR_INVALID_ARGUMENT,
-                           "\"addresses\" may have %zu bytes in all: name larger networks",
-                           sizeof(key->addresses) - 1);
+            return lr_fail_as(err, key_addresses_over, sizeof(key->addresses) - 1);
         len += (size_t)snprintf(key->addresses + len, sizeof(key->addresses) - len, "%s%s",
                                 i != 0 ? " " : "", text);
     }
@@ -94,20 +87,17 @@ static lr_code read_models(const struct lr_json *v, struct router_key *key,
 {
     size_t len = 0;
     if (v->type != LR_JSON_ARRAY)
-        return lr_fail(err, LR_INVALID_ARGUMENT,
-                       "\"models\" must be an array of model ids; empty: every model");
+        return lr_fail_plain(err, key_models);
     key->models[0] = '\0';
     for (uint32_t i = 0; i < v->count; i++) {
         struct lr_str id;
         if (!lr_json_str(&v->items[i], &id))
-            return lr_fail(err, LR_INVALID_ARGUMENT, "\"models\" must hold strings");
+            return lr_fail_plain(err, key_model);
         lr_code code = router_check_model_id(id, err);
         if (code != LR_OK)
             return lr_fail_prefix(err, "\"models\"");
         if (len + id.len + 2 > sizeof(key->models))
-            return lr_fail(err, LR_INVALID_ARGUMENT,
-                           "\"models\" may have %zu bytes of ids in all: make several keys",
-                           sizeof(key->models) - 1);
+            return lr_fail_as(err, key_models_over, sizeof(key->models) - 1);
         len += (size_t)snprintf(key->models + len, sizeof(key->models) - len, "%s" LR_STR_FMT,
                                 i != 0 ? " " : "", LR_STR_ARG(id));
     }
@@ -147,16 +137,9 @@ static lr_code api_keys_read_number(struct lr_str name, const struct lr_json *v,
         i++;
     if (i == sizeof(numbers) / sizeof(numbers[0]) ||
         (numbers[i].field == ROUTER_KEY_USES && !is_new))
-        return lr_fail(err, LR_INVALID_ARGUMENT,
-                       "\"" LR_STR_FMT "\" is not known here: name, owner, label, models, "
-                       "addresses, expires_in, requests_per_minute, tokens_per_minute, "
-                       "tokens_per_month, tokens_per_month_soft, concurrent_requests, "
-                       "request_bytes, keep_texts%s are",
-                       LR_STR_ARG(lr_str_sub(name, 0, 80)), is_new ? ", role, uses" : "");
+        return lr_fail_as(err, key_member, name, is_new ? ", role, uses" : "");
     if (!lr_json_u64(v, &number) || number > numbers[i].most)
-        return lr_fail(err, LR_INVALID_ARGUMENT,
-                       "\"%s\" must be a whole number from 0 (%s) to %llu", numbers[i].name,
-                       numbers[i].zero, (unsigned long long)numbers[i].most);
+        return lr_fail_as(err, key_number, numbers[i].name, numbers[i].zero, numbers[i].most);
     out->given |= numbers[i].field;
     if (numbers[i].offset != 0)
         memcpy((char *)&out->to + numbers[i].offset, &number, sizeof(number));
@@ -173,8 +156,7 @@ static bool may_keep_texts(enum router_role role)
 
 static lr_code fail_texts(struct lr_error *err)
 {
-    return lr_fail(err, LR_INVALID_ARGUMENT,
-                   "\"keep_texts\" is for keys that generate: role api or admin");
+    return lr_fail_plain(err, key_keep_texts_role);
 }
 
 static lr_code read_keep(const struct lr_json *v, struct router_key_change *out,
@@ -182,7 +164,7 @@ static lr_code read_keep(const struct lr_json *v, struct router_key_change *out,
 {
     bool is_on;
     if (!lr_json_bool(v, &is_on))
-        return lr_fail(err, LR_INVALID_ARGUMENT, "\"keep_texts\" must be true or false");
+        return lr_fail_plain(err, key_keep_texts);
     out->given |= ROUTER_KEY_TEXTS;
     out->to.keep_texts = is_on;
     return LR_OK;
@@ -192,12 +174,9 @@ static lr_code read_role(const struct lr_json *v, enum router_role *role, struct
 {
     struct lr_str name;
     if (role == NULL)
-        return lr_fail(err, LR_INVALID_ARGUMENT,
-                       "\"role\" of a key cannot be changed: make a new key");
-    return lr_json_str(v, &name) && router_role_find(name, role)
-               ? LR_OK
-               : lr_fail(err, LR_INVALID_ARGUMENT,
-                         "\"role\" must be admin, viewer, api, node or metrics");
+        return lr_fail_plain(err, key_role_fixed);
+    return lr_json_str(v, &name) && router_role_find(name, role) ? LR_OK
+                                                                 : lr_fail_plain(err, key_role);
 }
 
 /* `role` is what a new key has where the body does not say; NULL: the key exists. */
@@ -224,13 +203,11 @@ static lr_code api_keys_read_key(struct net_request *req, enum router_role *role
     if (code != LR_OK)
         return code;
     if (role != NULL && *role != ROUTER_NODE && (out->given & ROUTER_KEY_USES) != 0)
-        return lr_fail(err, LR_INVALID_ARGUMENT, "\"uses\" is for keys of role node");
+        return lr_fail_plain(err, key_uses);
     if (role != NULL && out->to.keep_texts && !may_keep_texts(*role))
         return fail_texts(err);
     if (role == NULL && out->given == 0)
-        return lr_fail(err, LR_INVALID_ARGUMENT,
-                       "say what to change: name, owner, label, models, addresses, "
-                       "expires_in, keep_texts, or a limit");
+        return lr_fail_plain(err, key_no_change);
     out->to.role = role != NULL ? *role : ROUTER_PUBLIC;
     return LR_OK;
 }
@@ -418,7 +395,7 @@ lr_code router_api_node_token(struct router *r, struct net_request *req, struct 
     lr_code code = api_keys_read_key(req, &role, &wanted, err);
     (void)r;
     if (code == LR_OK && role != ROUTER_NODE)
-        code = lr_fail(err, LR_INVALID_ARGUMENT, "a join token is a key of role node");
+        code = lr_fail_plain(err, join_token_role);
     if (code != LR_OK)
         return code;
     struct router_key *key = &wanted.to;
@@ -456,7 +433,7 @@ static lr_code find_key(struct router *r, struct net_request *req, struct changi
         m->is_revoked = key->revoked_ms != 0;
     }
     router_unlock(r);
-    return key != NULL ? LR_OK : router_fail_absent("key", id, err);
+    return key != NULL ? LR_OK : lr_fail_as(err, absent_key, id);
 }
 
 static struct router_change compare_changed(const struct changing *m)
@@ -534,7 +511,7 @@ lr_code router_api_key_change(struct router *r, struct net_request *req, struct 
     struct lr_buf detail;
     lr_code code = find_key(r, req, &m, err);
     if (code == LR_OK && m->is_revoked)
-        code = lr_fail(err, LR_CONFLICT, "key %s was revoked for good: make a new one", m->id);
+        code = lr_fail_as(err, key_gone, m->id);
     if (code == LR_OK)
         code = api_keys_read_key(req, NULL, &m->change, err);
     if (code == LR_OK && m->change.to.keep_texts && !may_keep_texts(m->was.role))
@@ -610,10 +587,9 @@ static lr_code read_overlap(struct net_request *req, uint64_t *overlap_s, struct
     lr_code code = router_body(req, &body, err);
     for (uint32_t i = 0; code == LR_OK && i < body->count; i++)
         if (!lr_str_eq_z(body->members[i].key, "overlap"))
-            code = lr_fail(err, LR_INVALID_ARGUMENT, "only \"overlap\" is known here");
+            code = lr_fail_plain(err, key_overlap_alone);
         else if (!lr_json_u64(&body->members[i].value, overlap_s) || *overlap_s > OVERLAP_MAX_S)
-            code = lr_fail(err, LR_INVALID_ARGUMENT,
-                           "\"overlap\" must be whole seconds from 0 to %d", OVERLAP_MAX_S);
+            code = lr_fail_as(err, key_overlap, OVERLAP_MAX_S);
     return code;
 }
 
@@ -627,8 +603,7 @@ lr_code router_api_key_rotate(struct router *r, struct net_request *req, struct 
         return LR_OUT_OF_RAM;
     lr_code code = find_key(r, req, &found, err);
     if (code == LR_OK && found->is_revoked)
-        code =
-            lr_fail(err, LR_CONFLICT, "key %s was revoked for good: make a new one", found->id);
+        code = lr_fail_as(err, key_gone, found->id);
     if (code == LR_OK)
         code = read_overlap(req, &overlap_s, err);
     if (code != LR_OK)

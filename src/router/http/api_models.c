@@ -1,4 +1,5 @@
 /* router/http/api_models.c - /v1/models, /v0/models, what nodes ask, explain. */
+#include "base/errors.h"
 #include "router/fleet/reasons.h"
 #include "router/http/api.h"
 #include "router/http/availability.h"
@@ -27,7 +28,7 @@ static uint64_t context_of(const struct router_replica *replica)
 struct router_availability router_model_availability(const struct router *r,
                                                      const struct router_model *model)
 {
-    struct router_availability out = {.state = "absent", .reason = "no online node has it"};
+    struct router_availability out = {.state = "absent"};
     struct lr_str folded = lr_str_z(model->folded);
     const struct router_node *node;
     for (size_t at = 0; (node = router_nodes_next(&r->nodes, &at)) != NULL;) {
@@ -53,7 +54,10 @@ struct router_availability router_model_availability(const struct router *r,
     }
     if (out.best != NULL) {
         out.state = out.best->state;
-        out.reason = out.is_ready ? "" : out.best->reason;
+        if (!out.is_ready)
+            out.reason = out.best->reason;
+    } else {
+        (void)lr_fail_plain(&out.reason, nowhere);
     }
     return out;
 }
@@ -62,10 +66,10 @@ struct router_availability router_model_availability(const struct router *r,
 static const char *reason_for(const struct router_caller *caller,
                               const struct router_availability *o)
 {
-    if (o->reason[0] == '\0')
+    if (o->reason.text[0] == '\0')
         return NULL;
     return caller->role == ROUTER_ADMIN || o->best == NULL
-               ? o->reason
+               ? o->reason.text
                : "no node can run it at the moment; operators see why in GET /v0/models";
 }
 
@@ -168,18 +172,21 @@ lr_code router_api_v1_model(struct router *r, struct net_request *req, struct lr
 static void put_replica(struct lr_json_writer *w, const struct router_node *node,
                         const struct router_replica *replica)
 {
-    const char *reason;
-    bool serves = router_node_serves(node, &reason);
+    struct lr_error why = {0};
+    const struct lr_error *reason = &why;
+    bool serves = router_node_serves(node, &why);
     if (serves && replica == NULL)
-        reason = "the node does not have it";
+        (void)lr_fail_plain(&why, not_on_node);
     else if (serves && (!replica->can_run || replica->is_waiting))
-        reason = replica->reason;
+        reason = &replica->reason;
+    else if (serves)
+        reason = NULL;
     lr_json_begin_object(w);
     LR_JSON_MEMBERS(w, LR_TEXT("node", node->id), LR_TEXT("name", node->name),
                     LR_FLAG("online", router_node_is_online(node)),
                     LR_FLAG("can_run", replica != NULL && replica->can_run && serves),
-                    LR_TEXT("reason", reason));
-    router_reason_put(w, "reason", lr_str_z(reason != NULL ? reason : ""));
+                    LR_TEXT("reason", reason != NULL ? reason->text : NULL));
+    router_reason_put(w, "reason", reason);
     if (replica != NULL) {
         LR_JSON_MEMBERS(
             w, LR_TEXT("state", replica->state), LR_FLAG("loaded", replica->is_loaded),
@@ -259,9 +266,9 @@ static void put_v0_model(struct lr_json_writer *w, const struct router *r,
                     LR_TEXT("format", m->format[0] != '\0' ? m->format : NULL),
                     LR_INT("created", m->created_ms / 1000), LR_FLAG("ready", o.is_ready),
                     LR_TEXT("state", o.state),
-                    LR_TEXT("reason", o.reason[0] != '\0' ? o.reason : NULL),
+                    LR_TEXT("reason", o.reason.text[0] != '\0' ? o.reason.text : NULL),
                     LR_UINT("queued", router_schedule_waiting(&m->schedule)));
-    router_reason_put(w, "reason", lr_str_z(o.reason));
+    router_reason_put(w, "reason", &o.reason);
     put_aliases(w, m);
     put_dialect(w, r, m);
     wire_abilities_write(w, o.requests);
@@ -334,12 +341,9 @@ lr_code router_api_manifest(struct router *r, struct net_request *req, struct lr
         manifest = lr_arena_copy(net_request_arena(req), lr_str_z(model->manifest));
     router_unlock(r);
     if (model == NULL)
-        return router_fail_absent("model", id, err);
-    return manifest != NULL && manifest[0] != '\0'
-               ? router_answer_text(req, lr_str_z(manifest))
-               : lr_fail(err, LR_NOT_FOUND,
-                         "model \"" LR_STR_FMT "\" lies on a node: it has no manifest",
-                         LR_STR_ARG(lr_str_sub(id, 0, 200)));
+        return lr_fail_as(err, absent_model, id);
+    return manifest != NULL && manifest[0] != '\0' ? router_answer_text(req, lr_str_z(manifest))
+                                                   : lr_fail_as(err, no_manifest, id);
 }
 
 static void put_candidate(struct lr_json_writer *w, const struct router_candidate *c,
@@ -363,7 +367,7 @@ lr_code router_api_explain(struct router *r, struct net_request *req, struct lr_
     struct router_candidate candidates[ROUTER_CANDIDATES_MAX];
     struct router_demand demand = {.prompt_tokens = 100};
     if (!net_request_query_get(req, "model", &id) || id.len == 0)
-        return lr_fail(err, LR_INVALID_ARGUMENT, "say which model: /v0/explain?model=ID");
+        return lr_fail_plain(err, model_not_named);
     struct lr_json_writer *w = router_answer_begin(req);
     bool is_admin = router_access(req)->caller.role == ROUTER_ADMIN; /* may know the nodes */
     router_lock(r);

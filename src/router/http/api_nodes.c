@@ -16,13 +16,13 @@ static void put_models(struct lr_json_writer *w, const struct router_node *node)
     lr_json_member_array(w, "models");
     for (size_t i = 0; (replica = router_node_replica_at(node, i)) != NULL; i++) {
         lr_json_begin_object(w);
-        LR_JSON_MEMBERS(w, LR_TEXT("id", replica->id), LR_TEXT("state", replica->state),
-                        LR_TEXT("reason", replica->reason[0] != '\0' ? replica->reason : NULL),
-                        LR_FLAG("can_run", replica->can_run), LR_UINT("slots", replica->slots),
-                        LR_UINT("replicas", replica->workers),
-                        LR_UINT("inflight", replica->inflight),
-                        LR_UINT("running", running(replica)));
-        router_reason_put(w, "reason", lr_str_z(replica->reason));
+        LR_JSON_MEMBERS(
+            w, LR_TEXT("id", replica->id), LR_TEXT("state", replica->state),
+            LR_TEXT("reason", replica->reason.text[0] != '\0' ? replica->reason.text : NULL),
+            LR_FLAG("can_run", replica->can_run), LR_UINT("slots", replica->slots),
+            LR_UINT("replicas", replica->workers), LR_UINT("inflight", replica->inflight),
+            LR_UINT("running", running(replica)));
+        router_reason_put(w, "reason", &replica->reason);
         lr_json_end_object(w);
     }
     lr_json_end_array(w);

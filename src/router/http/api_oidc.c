@@ -7,6 +7,7 @@
  */
 #include <stdio.h>
 
+#include "base/errors.h"
 #include "router/http/api.h"
 #include "router/http/session_store.h"
 #include "router/http/state.h"
@@ -106,7 +107,8 @@ static void escape(struct lr_buf *out, struct lr_str text)
 static void answer_page(struct router *r, struct net_request *req, const struct lr_error *err)
 {
     struct lr_buf page;
-    lr_log_warn(NULL, "oidc.refused from=%s reason=%s", router_access(req)->from, err->text);
+    lr_log_warn(LR_LOG_OF(err), "oidc.refused from=%s reason=%s", router_access(req)->from,
+                err->text);
     lr_buf_init(&page, PAGE_BYTES);
     lr_buf_add_z(&page, "<!doctype html><html lang=\"en\"><meta charset=\"utf-8\">"
                         "<title>Sign-in failed</title><h1>Sign-in failed</h1><p>");
@@ -125,8 +127,7 @@ static struct work *api_oidc_prepare(struct router *r, struct net_request *req,
     struct work *w;
     char base[ROUTER_OIDC_URL];
     if (!router_oidc_is_on(&r->oidc)) {
-        (void)lr_fail(err, LR_NOT_FOUND,
-                      "this router has no OpenID provider: the setting oidc-issuer names one");
+        (void)lr_fail_plain(err, oidc_none);
         return NULL;
     }
     if ((w = router_memory(req, sizeof(*w), err)) == NULL)
@@ -233,24 +234,16 @@ static lr_code check_answer(struct router *r, struct net_request *req, struct wo
     router_oidc_flow_make(cookie, &w->task.flow);
     if (!net_request_query_get(req, "state", &value) ||
         !lr_str_eq_secret(value, lr_str_z(w->task.flow.state)))
-        return lr_fail(err, LR_UNAUTHENTICATED,
-                       "the answer of the OpenID provider belongs to another sign-in: begin "
-                       "again");
+        return lr_fail_plain(err, oidc_other_sign_in);
     if (net_request_query_get(req, "iss", &value) && !lr_str_eq_z(value, r->oidc.config.issuer))
-        return lr_fail(err, LR_UNAUTHENTICATED,
-                       "the answer comes from another OpenID provider than oidc-issuer");
+        return lr_fail_plain(err, oidc_other_provider);
     if (net_request_query_get(req, "error", &value)) {
         (void)net_request_query_get(req, "error_description", &text);
-        return lr_fail(err, LR_UNAUTHENTICATED,
-                       "the OpenID provider did not sign you in (" LR_STR_FMT ") " LR_STR_FMT,
-                       LR_STR_ARG(lr_str_sub(value, 0, 60)),
-                       LR_STR_ARG(lr_str_sub(text, 0, 200)));
+        return lr_fail_as(err, oidc_refused, value, text);
     }
     if (!net_request_query_get(req, "code", &value) || value.len == 0 ||
         value.len >= sizeof(w->task.code))
-        return lr_fail(
-            err, LR_INVALID_ARGUMENT,
-            "the answer of the OpenID provider has no code: begin the sign-in again");
+        return lr_fail_plain(err, oidc_no_code);
     LR_COPY(w->task.code, value);
     return LR_OK;
 }
@@ -272,13 +265,9 @@ static void state_used(void *arg, const struct lr_error *err)
     struct lr_error e;
     lr_code code = LR_OK;
     if (err != NULL)
-        code = lr_fail(&e, LR_UNAVAILABLE,
-                       "signing in needs the database, which must note that this answer of the "
-                       "OpenID provider was used: %.300s",
-                       err->text);
+        code = lr_fail_as(&e, oidc_needs_database, err->text);
     else if (!w->is_first)
-        code = lr_fail(&e, LR_UNAUTHENTICATED,
-                       "this answer of the OpenID provider was used already: begin again");
+        code = lr_fail_plain(&e, oidc_used);
     if (code == LR_OK)
         code = router_oidc_submit(&w->router->oidc, &w->task, &e);
     if (code != LR_OK)

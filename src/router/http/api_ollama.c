@@ -4,6 +4,7 @@
  */
 #include <stdio.h>
 
+#include "base/errors.h"
 #include "base/sha256.h"
 #include "router/http/api.h"
 #include "router/http/availability.h"
@@ -118,7 +119,7 @@ lr_code router_named_model(const struct lr_json *body, struct lr_str *out, struc
     if ((lr_json_str(lr_json_get(body, "model"), out) && out->len != 0) ||
         (lr_json_str(lr_json_get(body, "name"), out) && out->len != 0))
         return LR_OK;
-    return lr_fail(err, LR_INVALID_ARGUMENT, "say which model: \"model\" is missing");
+    return lr_fail_plain(err, model_missing);
 }
 
 /* Lock held. */

@@ -16,6 +16,7 @@
  */
 #include <stdio.h>
 
+#include "base/errors.h"
 #include "base/machine.h"
 #include "chat/codec.h"
 #include "router/http/api.h"
@@ -171,23 +172,19 @@ static lr_code api_pull_look(struct pulling *p, uint64_t now, bool *is_ready,
     struct router *r = p->router;
     const struct router_model *m = router_registry_find(&r->registry, lr_str_z(p->id));
     if (m == NULL)
-        return lr_fail(err, LR_NOT_FOUND, "the model \"%.200s\" was deleted", p->id);
+        return lr_fail_as(err, pull_deleted, p->id);
     struct router_availability o = router_model_availability(r, m);
     *is_ready = o.is_ready;
     if (o.is_ready)
         return LR_OK;
     if (!has_online_node(r))
-        return lr_fail(err, LR_UNAVAILABLE,
-                       "\"%.200s\" is registered, but no node is online: a node fetches it "
-                       "when it joins (llm-router nodes token)",
-                       p->id);
+        return lr_fail_as(err, pull_no_node, p->id);
     if (write_progress(p, m, &o) || p->moved_ms == 0)
         p->moved_ms = now;
-    bool has_reason = o.best != NULL && o.reason[0] != '\0';
+    bool has_reason = o.best != NULL && o.reason.text[0] != '\0';
     if (now - p->moved_ms < (has_reason ? REASON_MS : UNTAKEN_MS))
         return LR_OK;
-    return lr_fail(err, LR_UNAVAILABLE,
-                   "\"%.160s\" is registered, but no node can run it: %.300s", p->id, o.reason);
+    return lr_fail_as(err, pull_cannot_run, p->id, &o.reason);
 }
 
 static void on_look(void *arg)
@@ -198,9 +195,9 @@ static void on_look(void *arg)
     bool is_ready = false;
     lr_code code = LR_OK;
     if (atomic_load(&r->is_draining))
-        code = lr_fail(&err, LR_UNAVAILABLE, "this router is shutting down");
+        code = lr_fail_plain(&err, router_stops);
     else if (!router_may_listen(r, p->req))
-        code = lr_fail(&err, LR_UNAUTHENTICATED, "the key of this request was revoked");
+        code = lr_fail_plain(&err, pull_key_revoked);
     if (code == LR_OK) {
         router_lock(r);
         code = api_pull_look(p, net_loop_now_ms(net_request_loop(p->req)), &is_ready, &err);
@@ -314,7 +311,7 @@ lr_code router_api_pull(struct router *r, struct net_request *req, struct lr_err
         code = router_named_model(body, &name, err);
     flag = code == LR_OK ? lr_json_get(body, "stream") : NULL;
     if (flag != NULL && flag->type != LR_JSON_NULL && !lr_json_bool(flag, &p->is_stream))
-        code = lr_fail(err, LR_INVALID_ARGUMENT, "\"stream\" must be true or false");
+        code = lr_fail_plain(err, stream_flag);
     if (code != LR_OK)
         return code;
     lr_buf_init(&p->line, LINE_BYTES);

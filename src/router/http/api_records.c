@@ -2,6 +2,7 @@
  * audit log, as JSON, CSV or lines of JSON. */
 #include <stdio.h>
 
+#include "base/errors.h"
 #include "router/http/records.h"
 #include "router/http/state.h"
 #include "router/store/clock.h"
@@ -54,13 +55,12 @@ static lr_code read_by(struct net_request *req, unsigned *by, struct lr_error *e
         while (i < sizeof(words) / sizeof(words[0]) && !lr_str_eq_z(one, words[i].name))
             i++;
         if (i == sizeof(words) / sizeof(words[0]))
-            return lr_fail(err, LR_INVALID_ARGUMENT,
-                           "\"by\" is a list of day, model, key and owner, or request alone");
+            return lr_fail_plain(err, records_by);
         *by |= words[i].bit;
     }
     return (*by & BY_REQUEST) == 0 || *by == BY_REQUEST
                ? LR_OK
-               : lr_fail(err, LR_INVALID_ARGUMENT, "\"by\": request stands alone");
+               : lr_fail_plain(err, records_by_request);
 }
 
 static lr_code read_second(struct net_request *req, const char *name, int64_t *ms,
@@ -71,8 +71,7 @@ static lr_code read_second(struct net_request *req, const char *name, int64_t *m
     if (!net_request_query_get(req, name, &text))
         return LR_OK;
     if (!lr_str_i64(text, &s) || s < 0 || s > INT64_MAX / 2000)
-        return lr_fail(err, LR_INVALID_ARGUMENT, "\"%s\" must be a whole number of seconds",
-                       name);
+        return lr_fail_as(err, records_seconds, name);
     *ms = s * 1000;
     return LR_OK;
 }
@@ -101,7 +100,7 @@ static lr_code read_question(struct net_request *req, struct question **out, con
     if (code == LR_OK)
         code = read_second(req, "zone", &q->zone_ms, err);
     if (code == LR_OK && q->until_ms < q->since_ms)
-        code = lr_fail(err, LR_INVALID_ARGUMENT, "\"until\" must not be before \"since\"");
+        code = lr_fail_plain(err, records_order);
     (void)net_request_query_get(req, "key", &q->key);
     (void)net_request_query_get(req, "model", &q->model);
     (void)net_request_query_get(req, "owner", &q->owner);
@@ -347,8 +346,7 @@ lr_code router_export_usage(struct net_request *req, struct lr_error *err)
     if (code == LR_OK)
         code = read_by(req, &q->by, err);
     if (code == LR_OK && q->by == BY_REQUEST && q->export.format == ROUTER_JSON)
-        code =
-            lr_fail(err, LR_INVALID_ARGUMENT, "\"by\": request needs the format csv or jsonl");
+        code = lr_fail_plain(err, records_request_format);
     if (code != LR_OK)
         return code;
     struct lr_str text;

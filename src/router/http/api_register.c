@@ -13,6 +13,7 @@
 #include <stddef.h>
 #include <stdio.h>
 
+#include "base/errors.h"
 #include "chat/dialect/dialect.h"
 #include "hub/client.h"
 #include "hub/register.h"
@@ -78,8 +79,7 @@ static lr_code read_aliases(struct lr_arena *arena, const struct lr_json *v, str
     struct lr_buf all;
     lr_code code = LR_OK;
     if (v->type != LR_JSON_ARRAY || v->count > ALIASES_MAX)
-        return lr_fail(err, LR_INVALID_ARGUMENT,
-                       "\"aliases\" must be an array of up to %d names", ALIASES_MAX);
+        return lr_fail_as(err, aliases_list, ALIASES_MAX);
     lr_buf_init(&all, (size_t)ALIASES_MAX * ROUTER_ID_MAX);
     for (uint32_t i = 0; code == LR_OK && i < v->count; i++) {
         struct lr_str name = {0}, rest = lr_buf_str(&all), other;
@@ -87,8 +87,7 @@ static lr_code read_aliases(struct lr_arena *arena, const struct lr_json *v, str
         code = router_check_model_id(name, err);
         while (code == LR_OK && router_alias_next(&rest, &other))
             if (lr_str_eq_nocase(name, other))
-                code = lr_fail(err, LR_INVALID_ARGUMENT, "\"" LR_STR_FMT "\" is listed twice",
-                               LR_STR_ARG(name));
+                code = lr_fail_as(err, alias_twice, name);
         lr_buf_addf(&all, "%s" LR_STR_FMT, i != 0 ? " " : "", LR_STR_ARG(name));
     }
     const char *copy = code == LR_OK ? lr_arena_copy(arena, lr_buf_str(&all)) : NULL;
@@ -119,13 +118,11 @@ static lr_code read_member(struct lr_str name, const struct lr_json *v, struct r
         if (!lr_str_eq_z(name, members[i].name))
             continue;
         if (v->type != LR_JSON_NULL && !lr_json_str(v, &text))
-            return lr_fail(err, LR_INVALID_ARGUMENT, "\"%s\" must be a string, not %s",
-                           members[i].name, lr_json_type_name(v->type));
+            return lr_fail_as(err, register_text, members[i].name, lr_json_type_name(v->type));
         memcpy((char *)a + members[i].offset, &text, sizeof(text));
         return LR_OK;
     }
-    return lr_fail(err, LR_INVALID_ARGUMENT, "\"" LR_STR_FMT "\" is not known here",
-                   LR_STR_ARG(lr_str_sub(name, 0, 80)));
+    return lr_fail_as(err, register_member, name);
 }
 
 static lr_code check_template(struct lr_str text, struct lr_error *err)
@@ -134,9 +131,7 @@ static lr_code check_template(struct lr_str text, struct lr_error *err)
     if (text.len == 0)
         return LR_OK;
     if (text.len > TEMPLATE_BYTES)
-        return lr_fail(err, LR_INVALID_ARGUMENT,
-                       "\"chat_template\" has %zu bytes; the limit is %d", text.len,
-                       TEMPLATE_BYTES);
+        return lr_fail_as(err, register_template, text.len, TEMPLATE_BYTES);
     lr_code code = jinja_compile(text, &compiled, err);
     if (code != LR_OK)
         return lr_fail_prefix(err, "\"chat_template\"");
@@ -160,16 +155,12 @@ static lr_code check_free(struct router *r, struct lr_str id, struct lr_str alia
 static lr_code api_register_check(struct registering *a, struct lr_error *err)
 {
     if ((a->repo.len != 0) == (a->path.len != 0))
-        return lr_fail(err, LR_INVALID_ARGUMENT,
-                       "say either \"repo\" (org/name or a Hugging Face URL) or \"path\" (a "
-                       "folder on a node)");
+        return lr_fail_plain(err, register_source);
     if (a->path.len != 0 && (a->revision.ptr != NULL || a->filename.ptr != NULL))
-        return lr_fail(err, LR_INVALID_ARGUMENT, "\"%s\" goes with \"repo\", not with \"path\"",
-                       a->revision.ptr != NULL ? "revision" : "filename");
+        return lr_fail_as(err, register_repo_only,
+                          a->revision.ptr != NULL ? "revision" : "filename");
     if (a->format.len != 0 && !hub_format_find(a->format, &a->hub_format))
-        return lr_fail(err, LR_INVALID_ARGUMENT,
-                       "\"format\" must be safetensors or gguf, not \"" LR_STR_FMT "\"",
-                       LR_STR_ARG(lr_str_sub(a->format, 0, 60)));
+        return lr_fail_as(err, register_format, a->format);
     lr_code code = check_template(a->chat_template, err);
     if (code == LR_OK && a->dialect.len != 0)
         code = chat_dialect_check(a->dialect, err);
@@ -367,9 +358,7 @@ static void ask_next(struct registering *a)
     struct lr_json_writer w;
     if (a->at == a->count) {
         if (a->fault.code == LR_OK)
-            (void)lr_fail(&a->fault, LR_UNAVAILABLE,
-                          "no node is online that could look at \"" LR_STR_FMT "\"",
-                          LR_STR_ARG(lr_str_sub(a->path, 0, 200)));
+            (void)lr_fail_as(&a->fault, register_no_node, a->path);
         api_register_refuse(a, &a->fault);
         return;
     }
@@ -386,7 +375,7 @@ static void ask_next(struct registering *a)
                                        .path = "/v0/models/inspect",
                                        .body = lr_buf_str(&body),
                                        .wait_ms = INSPECT_MS};
-    lr_code code = body.failed ? lr_fail(&err, LR_INVALID_ARGUMENT, "\"path\" is too long")
+    lr_code code = body.failed ? lr_fail_plain(&err, register_path_long)
                                : router_ask(router_loop_of(a->router, a->req)->client,
                                             &a->nodes[a->at], &question, on_inspected, a, &err);
     lr_buf_free(&body);
@@ -420,8 +409,7 @@ static lr_code register_path(struct registering *a, struct lr_error *err)
     if (find_listed(a)) {
         if (a->format.len != 0 && a->found_format[0] != '\0' &&
             !lr_str_eq_z(a->format, a->found_format))
-            return lr_fail(err, LR_INVALID_ARGUMENT, "the model is %s, not " LR_STR_FMT,
-                           a->found_format, LR_STR_ARG(a->format));
+            return lr_fail_as(err, register_other_format, a->found_format, a->format);
         a->path = lr_str(NULL, 0); /* the node finds it by itself */
         api_register_settle(a, "local", a->found_format);
         return LR_OK;
@@ -481,8 +469,7 @@ static void *ask_hub(void *arg)
                 a->need.weights += got.manifest->files[i].size;
         foresee_context(a, got.config);
         if (a->manifest.failed)
-            a->code =
-                lr_fail(&a->err, LR_TOO_LARGE, "the manifest is over %d bytes", MANIFEST_BYTES);
+            a->code = lr_fail_as(&a->err, register_manifest_over, MANIFEST_BYTES);
     }
     hub_registration_free(&got);
     net_loop_post(net_request_loop(a->req), on_asked, a);
@@ -502,9 +489,9 @@ lr_code router_read_supported(const struct lr_settings *s, struct lr_arena *aren
     if (code == LR_OK)
         code = hub_supported_parse(text, out, &why);
     /* Not the client's mistake, whatever the code. */
-    return code == LR_OK ? LR_OK
-                         : lr_fail(err, LR_UNAVAILABLE, "supported-models: %.300s: %.300s",
-                                   path != NULL ? path : "built in", why.text);
+    return code == LR_OK
+               ? LR_OK
+               : lr_fail_as(err, supported_models, path != NULL ? path : "built in", why.text);
 }
 
 static lr_code api_register_prepare(struct registering *a, struct lr_error *err)
@@ -528,9 +515,7 @@ static lr_code register_repo(struct registering *a, struct lr_error *err)
 {
     if (atomic_fetch_add(&asking_count, 1) >= AT_ONCE_MAX) {
         atomic_fetch_sub(&asking_count, 1);
-        return lr_fail(err, LR_RATE_LIMITED,
-                       "%d registrations are under way already: try again shortly",
-                       AT_ONCE_MAX);
+        return lr_fail_as(err, register_busy, AT_ONCE_MAX);
     }
     lr_buf_init(&a->manifest, MANIFEST_BYTES);
     lr_code code = api_register_prepare(a, err);
@@ -614,8 +599,7 @@ lr_code router_api_model_change(struct router *r, struct net_request *req, struc
     a->router = r;
     lr_code code = router_body(req, &body, err);
     if (code == LR_OK && (body->count != 1 || lr_json_get(body, "aliases") == NULL))
-        code =
-            lr_fail(err, LR_INVALID_ARGUMENT, "say \"aliases\": nothing else can be changed");
+        code = lr_fail_plain(err, model_no_change);
     if (code == LR_OK)
         code = read_aliases(net_request_arena(req), lr_json_get(body, "aliases"), &a->aliases,
                             err);
@@ -630,7 +614,7 @@ lr_code router_api_model_change(struct router *r, struct net_request *req, struc
         const char *aliases = lr_arena_copy(net_request_arena(req), a->aliases);
         router_change_words(&values, "aliases", model->aliases, aliases);
     } else {
-        code = router_fail_absent("model", id, err);
+        code = lr_fail_as(err, absent_model, id);
     }
     router_unlock(r);
     struct router_action action = {"model.change", a->id, "aliases", .change = &values};

@@ -1,4 +1,5 @@
 /* router/http/api_requests.c - the request log: the list, and one request with its way. */
+#include "base/errors.h"
 #include "router/http/api.h"
 #include "router/http/state.h"
 
@@ -16,11 +17,9 @@ lr_code router_api_requests(struct router *r, struct net_request *req, struct lr
     (void)net_request_query_get(req, "q", &filter.text);
     if (net_request_query_get(req, "limit", &text) &&
         (!lr_str_u64(text, &limit) || limit < 1 || limit > ROUTER_JOURNAL_PAGE))
-        return lr_fail(err, LR_INVALID_ARGUMENT, "\"limit\" is a whole number from 1 to %d",
-                       ROUTER_JOURNAL_PAGE);
+        return lr_fail_as(err, requests_limit, ROUTER_JOURNAL_PAGE);
     if (net_request_query_get(req, "before", &text) && !lr_str_u64(text, &filter.before))
-        return lr_fail(err, LR_INVALID_ARGUMENT,
-                       "\"before\" is the \"id\" of the last request of the page before");
+        return lr_fail_plain(err, requests_before);
     filter.limit = (size_t)limit;
     lr_code code = router_journal_check(&filter, err);
     if (code != LR_OK)
@@ -35,6 +34,6 @@ lr_code router_api_one_request(struct router *r, struct net_request *req, struct
     bool is_admin = router_access(req)->caller.role == ROUTER_ADMIN; /* viewers see no texts */
     if (!router_journal_write_one(&r->journal, id, lr_clock_ns(NULL), is_admin,
                                   router_answer_begin(req)))
-        return router_fail_absent("request in the log", id, err);
+        return lr_fail_as(err, absent_request, id);
     return router_answer(req, 200);
 }

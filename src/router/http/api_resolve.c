@@ -5,6 +5,7 @@
  */
 #include <stdio.h>
 
+#include "base/errors.h"
 #include "hub/client.h"
 #include "router/http/resolve.h"
 #include "router/http/state.h"
@@ -93,17 +94,11 @@ void router_resolution_refuse(const struct router_resolution *o, struct lr_error
         (void)lr_fail(err, o->reason.code, "%s%s%s", o->reason.text,
                       count != 0 ? "; of this model these run here: " : "", lr_buf_z(&names));
     else if (o->reason.code != LR_OK)
-        (void)lr_fail(err, LR_NOT_FOUND,
-                      "there is no model \"" LR_STR_FMT
-                      "\", and the hub cannot be searched: %s",
-                      LR_STR_ARG(lr_str_sub(o->reference.text, 0, 100)), o->reason.text);
+        (void)lr_fail_as(err, no_model_no_hub, o->reference.text, &o->reason);
+    else if (count != 0)
+        (void)lr_fail_as(err, no_model_but, o->reference.text, lr_buf_z(&names));
     else
-        (void)lr_fail(err, LR_NOT_FOUND, "there is no model \"" LR_STR_FMT "\"%s%s%s",
-                      LR_STR_ARG(lr_str_sub(o->reference.text, 0, 100)),
-                      count != 0 ? "; on the hub these run here: "
-                                 : ", and no repository of the hub with that name runs here; a "
-                                   "repository is written org/name",
-                      lr_buf_z(&names), count != 0 ? ": name one of them" : "");
+        (void)lr_fail_as(err, no_model_on_hub, o->reference.text);
     lr_buf_free(&names);
 }
 

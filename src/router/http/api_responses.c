@@ -8,6 +8,7 @@
  *
  * A caller sees the responses of its own key only.
  */
+#include "base/errors.h"
 #include "router/http/api.h"
 #include "router/http/state.h"
 
@@ -153,8 +154,7 @@ lr_code router_api_response(struct router *r, struct net_request *req, struct lr
 {
     struct asking *a;
     if (router_wants(req, "stream"))
-        return lr_fail(err, LR_UNSUPPORTED,
-                       "a stored response is not streamed; leave out 'stream'");
+        return lr_fail_plain(err, response_not_streamed);
     lr_code code = api_responses_begin(r, req, &a, err);
     return code == LR_OK ? router_act(req, NULL, read_whole, put_whole, a, err) : code;
 }
@@ -185,11 +185,11 @@ static lr_code read_paging(struct net_request *req, struct asking *a, struct lr_
     a->limit = LIMIT_DEFAULT;
     if (net_request_query_get(req, "limit", &text) &&
         (!lr_str_u64(text, &a->limit) || a->limit < 1 || a->limit > LIMIT_MAX))
-        return lr_fail(err, LR_INVALID_ARGUMENT, "'limit' takes 1 to %d", LIMIT_MAX);
+        return lr_fail_as(err, items_limit, LIMIT_MAX);
     if (net_request_query_get(req, "order", &text)) {
         a->is_ascending = lr_str_eq_z(text, "asc");
         if (!a->is_ascending && !lr_str_eq_z(text, "desc"))
-            return lr_fail(err, LR_INVALID_ARGUMENT, "'order' takes 'asc' or 'desc'");
+            return lr_fail_plain(err, items_order);
     }
     (void)net_request_query_get(req, "after", &a->after);
     return LR_OK;
@@ -230,8 +230,7 @@ static lr_code put_page(struct net_request *req, void *arg, struct lr_error *err
         return lr_fail(err, LR_IO, "the database holds damaged items");
     uint32_t first = first_of(all, a);
     if (first > all->count)
-        return lr_fail(err, LR_NOT_FOUND, "Item with id '" LR_STR_FMT "' not found.",
-                       LR_STR_ARG(lr_str_sub(a->after, 0, 64)));
+        return lr_fail_as(err, item_absent, a->after);
     uint32_t end = all->count - first > a->limit ? first + (uint32_t)a->limit : all->count;
     struct lr_json_writer *w = router_answer_begin(req);
     lr_json_member_z(w, "object", "list");
@@ -277,7 +276,7 @@ static lr_code put_cancelled(struct net_request *req, void *arg, struct lr_error
     if (code != LR_OK)
         return code;
     if (!lr_json_bool(lr_json_get(response, "background"), &is_background) || !is_background)
-        return lr_fail(err, LR_INVALID_ARGUMENT, "Cannot cancel a synchronous response.");
+        return lr_fail_plain(err, response_not_cancelled);
     return put_response(req, arg, response);
 }
 
@@ -294,7 +293,5 @@ lr_code router_api_response_compact(struct router *r, struct net_request *req,
 {
     (void)r;
     (void)req;
-    return lr_fail(err, LR_NOT_FOUND,
-                   "this server does not compact conversations: send as `input` the items that "
-                   "the model shall see, or let the client summarise them (docs/responses.md)");
+    return lr_fail_plain(err, response_not_compacted);
 }

@@ -1,6 +1,7 @@
 /* router/http/api_self.c - GET /v0/self: what a key is, may use and has used. */
 #include <stdio.h>
 
+#include "base/errors.h"
 #include "router/access/key_limits.h"
 #include "router/http/api.h"
 #include "router/http/state.h"
@@ -153,8 +154,7 @@ lr_code router_api_self(struct router *r, struct net_request *req, struct lr_err
     lr_code code =
         a != NULL ? router_identify(r, req, ROUTER_PUBLIC, caller, err) : LR_OUT_OF_RAM;
     if (code == LR_OK && caller->role == ROUTER_PUBLIC)
-        code = lr_fail(err, LR_UNAUTHENTICATED,
-                       "send a key: \"Authorization: Bearer lr-...\", or sign in");
+        code = lr_fail_plain(err, key_wanted_self);
     if (code == LR_UNAUTHENTICATED)
         net_response_header(req, "WWW-Authenticate", LR_STR_LIT("Bearer"));
     if (code != LR_OK)

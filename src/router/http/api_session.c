@@ -2,6 +2,7 @@
  * of sessions.  Signing in with an OpenID provider is in api_oidc.c. */
 #include <stdio.h>
 
+#include "base/errors.h"
 #include "net/guard.h"
 #include "router/http/api.h"
 #include "router/http/session_store.h"
@@ -87,10 +88,10 @@ static lr_code check_form(const struct net_request *req, struct lr_error *err)
 {
     struct lr_str value;
     if (!net_request_header(req, "Content-Type", &value) || !net_is_json_type(value))
-        return lr_fail(err, LR_UNSUPPORTED_MEDIA, "Content-Type must be application/json");
+        return lr_fail_plain(err, content_type_json);
     if (net_request_header(req, "Sec-Fetch-Site", &value) &&
         !lr_str_eq_z(value, "same-origin") && !lr_str_eq_z(value, "none"))
-        return lr_fail(err, LR_PERMISSION_DENIED, "another web page cannot sign you in");
+        return lr_fail_plain(err, session_other_page);
     return LR_OK;
 }
 
@@ -98,9 +99,7 @@ static lr_code check_role(const struct router_key *key, struct lr_error *err)
 {
     if (key->role != ROUTER_NODE && key->role != ROUTER_METRICS)
         return LR_OK;
-    return lr_fail(err, LR_PERMISSION_DENIED,
-                   "%s is a key of role %s: sign in with a key of role admin, viewer or api",
-                   key->id, router_role_name(key->role));
+    return lr_fail_as(err, session_role, key->id, router_role_name(key->role));
 }
 
 /* Looking the key up by its hash takes a time that tells nothing about the key. */
@@ -163,12 +162,12 @@ lr_code router_api_sign_in(struct router *r, struct net_request *req, struct lr_
     if (code == LR_OK)
         code = router_body(req, &body, err);
     if (code == LR_OK && !lr_json_str(lr_json_get(body, "key"), &text))
-        code = lr_fail(err, LR_INVALID_ARGUMENT, "\"key\" must be a string: lr-...");
+        code = lr_fail_plain(err, session_key);
     if (code != LR_OK)
         return code;
     code = check_key(r, req, lr_str_trim(text), &key, err);
     if (code != LR_OK) {
-        lr_log_warn(NULL, "session.refused from=%s reason=%s", from, err->text);
+        lr_log_warn(LR_LOG_OF(err), "session.refused from=%s reason=%s", from, err->text);
         return code;
     }
     router_session_end_before(r, req);
@@ -280,5 +279,5 @@ lr_code router_api_session_end(struct router *r, struct net_request *req, struct
                 router_session_stop(r, s->id, &by, net_request_loop(req), session_ended, req);
     }
     router_unlock(r);
-    return is_ending ? LR_OK : router_fail_absent("session", access->match.tail, err);
+    return is_ending ? LR_OK : lr_fail_as(err, absent_session, access->match.tail);
 }

@@ -10,6 +10,7 @@
  */
 #include <stdio.h>
 
+#include "base/errors.h"
 #include "base/log.h"
 #include "net/guard.h"
 #include "router/http/api.h"
@@ -204,16 +205,13 @@ static lr_code check_page(struct router *r, const struct net_request *req, struc
     if (is_safe(net_request_method(req)))
         return LR_OK;
     if (!net_request_header(req, "X-CSRF-Token", &given))
-        return lr_fail(err, LR_PERMISSION_DENIED,
-                       "a request by session cookie that changes something must carry the "
-                       "csrf of GET /v0/whoami in the header X-CSRF-Token");
+        return lr_fail_plain(err, csrf_missing);
     if (find_cookie(r, req, &cookie)) {
         router_session_csrf(cookie, csrf);
         if (lr_str_eq_secret(given, lr_str_z(csrf)))
             return LR_OK;
     }
-    return lr_fail(err, LR_PERMISSION_DENIED,
-                   "X-CSRF-Token is not this session's: reload the page");
+    return lr_fail_plain(err, csrf_wrong);
 }
 
 lr_code router_authenticate(struct router *r, struct net_request *req,
@@ -240,13 +238,10 @@ lr_code router_authenticate(struct router *r, struct net_request *req,
     if (code != LR_OK)
         return code;
     if (out->role == ROUTER_PUBLIC)
-        return lr_fail(err, LR_UNAUTHENTICATED,
-                       "send a key: \"Authorization: Bearer lr-...\" (llm-router keys "
-                       "create makes one), or sign in to the dashboard");
+        return lr_fail_plain(err, key_wanted);
     if (!may(req, route, out->role))
-        return lr_fail(err, LR_PERMISSION_DENIED, "this needs the role %s; %s has the role %s",
-                       router_role_name(route->role), router_caller_name(out),
-                       router_role_name(out->role));
+        return lr_fail_as(err, role_needed, router_role_name(route->role),
+                          router_caller_name(out), router_role_name(out->role));
     /* A node that lost the answer to its join may repeat it. */
     if (out->key != NULL && out->key->uses != 0 && route->fn != router_api_join) {
         router_lock(r);

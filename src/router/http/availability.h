@@ -15,7 +15,7 @@ struct router_availability {
     bool is_ready; /* files verified and engine resolved on one */
     bool is_loaded;
     const char *state;
-    const char *reason;
+    struct lr_error reason; /* why it is not ready; its text "": it is */
     const struct router_replica *best;
     uint64_t counts[ROUTER_MODEL_STATES]; /* nodes that serve, by its state there */
     uint64_t inflight, weight_bytes;

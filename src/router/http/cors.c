@@ -59,9 +59,10 @@ void router_cors_answer(const struct lr_settings *s, struct net_request *req,
         return;
     net_response_header(req, "Access-Control-Allow-Origin", origin);
     net_response_header(req, "Vary", LR_STR_LIT("Origin"));
-    net_response_header(req, "Access-Control-Expose-Headers",
-                        LR_STR_LIT("X-Request-Id, Retry-After, X-LLM-Router-Node, "
-                                   "X-LLM-Router-Reason, X-LLM-Router-Ignored"));
+    net_response_header(
+        req, "Access-Control-Expose-Headers",
+        LR_STR_LIT("X-Request-Id, Retry-After, X-LLM-Router-Node, "
+                   "X-LLM-Router-Reason, X-LLM-Router-Ignored, " NET_ERROR_HEADER));
 }
 
 /* A browser asks first what a page may send; clients in pages bring headers of their own. */

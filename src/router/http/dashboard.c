@@ -10,6 +10,7 @@
 
 #include <stdio.h>
 
+#include "base/errors.h"
 #include "router/http/api.h"
 #include "router/http/state.h"
 
@@ -82,6 +83,5 @@ lr_code router_api_asset(struct router *r, struct net_request *req, struct lr_er
     const struct router_asset *asset = dashboard_find(router_access(req)->match.tail);
     (void)r;
     return asset != NULL ? respond(req, asset, "public, max-age=31536000, immutable")
-                         : lr_fail(err, LR_NOT_FOUND,
-                                   "there is no such file in this version's dashboard");
+                         : lr_fail_plain(err, no_such_file);
 }

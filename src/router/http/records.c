@@ -2,6 +2,7 @@
 
 #include <stdio.h>
 
+#include "base/errors.h"
 #include "router/http/state.h"
 
 enum {
@@ -19,7 +20,7 @@ lr_code router_export_format(struct net_request *req, enum router_format *out,
     *out = lr_str_eq_z(text, "csv") ? ROUTER_CSV : ROUTER_JSONL;
     return *out == ROUTER_CSV || lr_str_eq_z(text, "jsonl")
                ? LR_OK
-               : lr_fail(err, LR_INVALID_ARGUMENT, "\"format\" must be json, csv or jsonl");
+               : lr_fail_plain(err, records_format);
 }
 
 /* ---- rows ---- */

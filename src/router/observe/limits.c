@@ -1,5 +1,7 @@
 #include "router/observe/limits.h"
 
+#include "base/errors.h"
+
 #include <stdio.h>
 
 void router_limit_duration(uint64_t ms, char out[32])
@@ -45,7 +47,8 @@ static void limits_watch(struct router_alerts *alerts, const struct router_key *
                          bool *is_open, bool is_wrong, enum router_alert_kind kind,
                          uint64_t limit, int64_t used)
 {
-    char message[240], name[64];
+    struct lr_error why;
+    char name[64];
     if (is_wrong == *is_open)
         return;
     *is_open = is_wrong;
@@ -54,13 +57,10 @@ static void limits_watch(struct router_alerts *alerts, const struct router_key *
         return;
     }
     (void)snprintf(name, sizeof(name), "%s", key->owner[0] != '\0' ? key->owner : key->name);
-    (void)snprintf(message, sizeof(message),
-                   "key %s (%s) has used %lld tokens this month, and its %s is %llu", key->id,
-                   name, (long long)used,
-                   kind == ROUTER_ALERT_BUDGET_SOFT ? "tokens_per_month_soft"
-                                                    : "tokens_per_month",
-                   (unsigned long long)limit);
-    router_alert_raise(alerts, kind, NULL, lr_str_z(key->id), lr_str_z(message));
+    (void)lr_fail_as(
+        &why, key_budget, key->id, name, used,
+        kind == ROUTER_ALERT_BUDGET_SOFT ? "tokens_per_month_soft" : "tokens_per_month", limit);
+    router_alert_raise(alerts, kind, NULL, lr_str_z(key->id), &why);
 }
 
 void router_watch_budgets(struct router_keys *keys, struct router_alerts *alerts,

@@ -100,7 +100,7 @@ lr_code router_oidc_discover(struct router_oidc_provider *p, struct lr_error *er
     if (code == LR_OK)
         p->fetched_ms = now;
     else
-        lr_log_warn(NULL, "oidc.unreachable reason=%s", err->text);
+        lr_log_warn(LR_LOG_OF(err), "oidc.unreachable reason=%s", err->text);
     return code != LR_OK && p->keys != NULL ? LR_OK : code; /* with what was known before */
 }
 

@@ -2,6 +2,7 @@
 
 #include <stdlib.h>
 
+#include "base/errors.h"
 #include "router/relay/call.h"
 #include "router/store/clock.h"
 
@@ -45,8 +46,7 @@ static void on_stored(struct router_call *call, bool is_kept, struct lr_str answ
     struct net_request *req = call->req;
     struct lr_error err;
     if (!is_kept) {
-        (void)lr_fail(&err, LR_UNAVAILABLE,
-                      "a background request needs the database, which does not answer");
+        (void)lr_fail_plain(&err, background_database);
         chat_turn_fail(&call->turn, &err);
         return;
     }

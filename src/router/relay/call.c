@@ -3,9 +3,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "base/errors.h"
 #include "base/list.h"
 #include "base/log.h"
-#include "router/fleet/reasons.h"
 #include "router/relay/admission.h"
 #include "router/relay/progress.h"
 #include "router/relay/traced.h"
@@ -63,7 +63,7 @@ static void end_if_revoked(struct router_call *call)
     router_dispatch_unlock(call->relay->dispatch);
     if (!is_revoked)
         return;
-    (void)lr_fail(&err, LR_UNAUTHENTICATED, "key %s was revoked", key->id);
+    (void)lr_fail_as(&err, key_revoked, key->id);
     chat_turn_fail(&call->turn, &err);
 }
 
@@ -200,18 +200,20 @@ static void tell(void *owner, struct lr_error *err)
 {
     const struct router_access *access = ((struct router_call *)owner)->access;
     struct lr_log_ctx log = {.request_id = access->request_id};
-    struct lr_str model;
     if (access->caller.role == ROUTER_ADMIN || lr_code_http(err->code) < 500)
         return;
-    lr_log_warn(&log, "request.failed reason=%s", err->text);
-    if (router_reason_find(lr_str_z(err->text), "replaced", "model", &model))
+    lr_log_warn(&(struct lr_log_ctx){log.request_id, err}, "request.failed reason=%s",
+                err->text);
+    if (lr_error_is(err, LR_ERROR_replaced))
         return;
-    (void)lr_fail(err, err->code, "%s; operators find the reason in the log under %s",
-                  err->code == LR_UNAVAILABLE
-                      ? "the model cannot be served at the moment: try again later"
-                  : err->code == LR_TIMEOUT ? "the model did not answer in time: try again"
-                                            : "the model could not answer this request",
-                  access->request_id);
+    lr_code code = err->code;
+    if (code == LR_UNAVAILABLE)
+        (void)lr_fail_as(err, told_unavailable, access->request_id);
+    else if (code == LR_TIMEOUT)
+        (void)lr_fail_as(err, told_timeout, access->request_id);
+    else
+        (void)lr_fail_as(err, told_failed, access->request_id);
+    err->code = code;
 }
 
 static void on_gone(void *arg)

@@ -2,6 +2,7 @@
 
 #include <stdio.h>
 
+#include "base/errors.h"
 #include "base/log.h"
 #include "base/machine.h"
 #include "router/fleet/refusal.h"
@@ -172,8 +173,9 @@ static void note_failure(struct router_generation *g, bool is_workers,
 {
     struct lr_log_ctx log = log_of(g);
     g->failures += !is_workers; /* deaths of workers are counted in strikes */
-    lr_log_warn(&log, "request.moved node=%s tokens=%zu attempt=%u reason=%s",
-                g->ticket.node->name, router_generation_tokens(g), g->failures, why->text);
+    lr_log_warn(&(struct lr_log_ctx){log.request_id, why},
+                "request.moved node=%s tokens=%zu attempt=%u reason=%s", g->ticket.node->name,
+                router_generation_tokens(g), g->failures, why->text);
 }
 
 /* The attempt is over, and the generation is not. */
@@ -190,8 +192,7 @@ static void try_again(struct router_generation *g, enum router_outcome outcome,
             ask_for_slot(g, true);
         return;
     }
-    (void)lr_fail(&err, LR_UPSTREAM, "%d attempts in a row failed; the last: %s", FAILURES_MAX,
-                  why->text);
+    (void)lr_fail_as(&err, attempts_failed, FAILURES_MAX, why);
     fail(g, &err);
 }
 
@@ -201,11 +202,11 @@ static void give_way(struct router_generation *g)
 {
     struct lr_error why;
     if (g->ticket.is_recalled) {
-        (void)lr_fail(&why, LR_RATE_LIMITED, "another node has a free slot");
+        (void)lr_fail_plain(&why, free_slot_elsewhere);
         try_again(g, ROUTER_RECALLED, &why);
         return;
     }
-    (void)lr_fail(&why, LR_RATE_LIMITED, "its key holds more of the model than others");
+    (void)lr_fail_plain(&why, gives_way);
     try_again(g, ROUTER_PREEMPTED, &why);
 }
 
@@ -224,7 +225,7 @@ void router_generation_watch(struct router_generation *g, uint64_t now)
         return;
     }
     /* Bytes may still trickle in: the transport sees no silence. */
-    (void)lr_fail(&err, LR_TIMEOUT, "no event of the node in %d ms", ROUTER_SILENCE_MS);
+    (void)lr_fail_as(&err, node_quiet, ROUTER_SILENCE_MS);
     try_again(g, ROUTER_FAILED, &err);
 }
 
@@ -249,8 +250,7 @@ void router_generation_resume(struct router_generation *g)
 static void on_stopped_for_client(struct router_generation *g)
 {
     struct lr_error why;
-    (void)lr_fail(&why, LR_REQUEST_TIMEOUT,
-                  "the client reads more slowly than its answer is made");
+    (void)lr_fail_plain(&why, client_slow);
     leave_node(g, ROUTER_PAUSED, &why);
     g->attempt = (struct router_attempt){0};
     if (router_generation_move(g, ROUTER_GENERATION_PAUSED) &&
@@ -336,7 +336,7 @@ static void on_done(struct router_generation *g, const struct wire_done *m)
         return;
     }
     if (m->reason == LR_FINISH_CANCELLED) {
-        (void)lr_fail(&err, LR_UPSTREAM, "the node cancelled the request");
+        (void)lr_fail_plain(&err, node_cancelled);
         try_again(g, ROUTER_FAILED, &err);
         return;
     }
@@ -404,8 +404,9 @@ static void on_worker_lost(struct router_generation *g, const struct wire_lost *
         return;
     }
     (void)wire_lost_fail(&err, &m->error);
-    lr_log_error(&log, "request.poison node=%s model=%s strikes=%u reason=%s",
-                 g->ticket.node->name, g->call->model->id, g->strikes, err.text);
+    lr_log_error(&(struct lr_log_ctx){log.request_id, &err},
+                 "request.poison node=%s model=%s strikes=%u reason=%s", g->ticket.node->name,
+                 g->call->model->id, g->strikes, err.text);
     fail(g, &err);
 }
 
@@ -548,8 +549,10 @@ static void on_lost(void *arg, const struct lr_error *err)
         end(g, &not_wanted);
     } else {
         /* The transport's words name the node's address: for the log, not for the client. */
-        lr_log_warn(&log, "request.cut node=%s reason=%s", g->ticket.node->name, err->text);
-        (void)lr_fail(&cut, err->code, "the connection to the node failed");
+        lr_log_warn(&(struct lr_log_ctx){log.request_id, err}, "request.cut node=%s reason=%s",
+                    g->ticket.node->name, err->text);
+        (void)lr_fail_plain(&cut, link_failed);
+        cut.code = err->code;
         try_again(g, ROUTER_FAILED, &cut);
     }
     router_call_drop(call);

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/errors.h"
 #include "router/fleet/reasons.h"
 
 enum { AT_ONCE = 64 }; /* records that are looked at while the lock is held */
@@ -184,9 +185,7 @@ lr_code router_journal_check(const struct router_journal_filter *f, struct lr_er
     bool is_known = f->status.len == 0 || lr_str_eq_z(f->status, "running") ||
                     lr_str_eq_z(f->status, "ok") || lr_str_eq_z(f->status, "failed") ||
                     (lr_str_u64(f->status, &number) && number >= 100 && number <= 599);
-    return is_known ? LR_OK
-                    : lr_fail(err, LR_INVALID_ARGUMENT,
-                              "\"status\" is running, ok, failed or a number from 100 to 599");
+    return is_known ? LR_OK : lr_fail_plain(err, requests_status);
 }
 
 static bool has_status(const struct router_record *r, struct lr_str wanted)
@@ -346,7 +345,7 @@ static void put_steps(struct lr_json_writer *w, const struct router_record *r)
             lr_json_member_z(w, "node", s->node);
         if (s->reason[0] != '\0')
             lr_json_member_z(w, "reason", s->reason);
-        router_reason_put(w, "reason", lr_str_z(s->reason));
+        router_reason_put_text(w, "reason", s->reason, sizeof(s->reason));
         lr_json_end_object(w);
     }
     lr_json_end_array(w);
@@ -388,7 +387,7 @@ bool router_journal_write_one(struct router_journal *j, struct lr_str id, uint64
     if (r != NULL) {
         put_record(w, r, now_ns);
         if (r->status >= 400)
-            router_reason_put(w, "error_reason", lr_str_z(r->error));
+            router_reason_put_text(w, "error_reason", r->error, sizeof(r->error));
         put_steps(w, r);
         put_texts(w, r, shows_texts);
     }

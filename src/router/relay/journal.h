@@ -54,10 +54,10 @@ enum router_step_kind {
 struct router_step {
     enum router_step_kind kind;
     uint32_t choice;
-    uint32_t tokens; /* that the client had */
-    uint64_t at_ns;  /* monotonic */
-    char node[64];   /* its name; "": none */
-    char reason[120];
+    uint32_t tokens;  /* that the client had */
+    uint64_t at_ns;   /* monotonic */
+    char node[64];    /* its name; "": none */
+    char reason[200]; /* with its identity: lr_error_copy_text */
 };
 
 /*    name          in JSON */
@@ -89,7 +89,7 @@ struct router_record {
     uint64_t begun_ns, granted_ns, first_ns, ended_ns; /* monotonic; 0: not yet */
     uint32_t status;                                   /* 0: it runs */
     lr_code code;                                      /* why it failed */
-    char error[160];
+    char error[256];
     uint64_t prompt_tokens, completion_tokens, cached_tokens;
     uint32_t choices;
     bool is_stream;

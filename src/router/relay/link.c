@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "base/errors.h"
 #include "base/list.h"
 #include "base/machine.h"
 #include "base/slots.h"
@@ -175,10 +176,7 @@ static void on_headers(void *arg, int status, struct net_headers headers)
         move(l, LINK_OPEN, NULL);
     } else if (status == 101) { /* frames of no protocol that this router knows would follow */
         struct lr_error err;
-        (void)lr_fail(&err, LR_UPSTREAM,
-                      "%s: the node agreed to a link, but not to the protocol that it joined "
-                      "with, or to none of this router",
-                      l->url);
+        (void)lr_fail_as(&err, link_protocol, l->url);
         move(l, LINK_CLOSED, &err);
     }
 }
@@ -208,10 +206,9 @@ static void on_done(void *arg, const struct lr_error *err)
     struct lr_error why;
     l->call = NULL;
     if (l->state == LINK_OPEN)
-        (void)lr_fail(&why, LR_UPSTREAM, "%s: the node closed its link", l->url);
+        (void)lr_fail_as(&why, link_closed, l->url);
     else
-        (void)lr_fail(&why, LR_UPSTREAM, "%s: the node gave no link (status %d)", l->url,
-                      l->status);
+        (void)lr_fail_as(&why, link_refused, l->url, l->status);
     move(l, LINK_CLOSED, err != NULL ? err : &why);
 }
 
@@ -223,8 +220,7 @@ void router_links_watch(struct router_links *links, uint64_t now_ms)
         if (now_ms - l->heard_ms < ROUTER_SILENCE_MS)
             continue;
         /* Bytes may still trickle in: the transport sees no silence. */
-        (void)lr_fail(&err, LR_TIMEOUT, "%s: no frame of the node in %d ms", l->url,
-                      ROUTER_SILENCE_MS);
+        (void)lr_fail_as(&err, link_silent, l->url, ROUTER_SILENCE_MS);
         move(l, LINK_CLOSED, &err);
         next = links->first; /* owners of streams may have opened or closed links */
     }
@@ -311,10 +307,9 @@ lr_code router_link_submit(struct router_links *links, const struct router_node 
         ask->weights = (struct lr_str){0};
     wire_submit_encode(frame, ask);
     if (frame->failed)
-        code = lr_fail(err, LR_TOO_LARGE, "the request is larger than %d bytes", WIRE_BODY_MAX);
+        code = lr_fail_as(err, request_over, WIRE_BODY_MAX);
     else if (queued(l) + frame->len > OUT_BYTES)
-        code = lr_fail(err, LR_UNAVAILABLE, "the node reads too slowly: %zu bytes wait for it",
-                       queued(l));
+        code = lr_fail_as(err, node_reads_slowly, queued(l));
     if (code != LR_OK) {
         lr_slots_give(&l->streams, ask->id);
         return code;

@@ -1,5 +1,6 @@
 #include "router/relay/logged.h"
 
+#include "base/errors.h"
 #include "router/relay/call.h"
 
 void router_log_arrived(const struct router_fact *f)
@@ -96,8 +97,10 @@ static void add_step(const struct router_fact *f, enum router_step_kind kind, ui
     step->tokens = (uint32_t)router_generation_tokens(g);
     step->at_ns = at_ns;
     LR_COPY(step->node, node != NULL ? lr_str_z(node->name) : LR_STR_LIT(""));
-    LR_COPY(step->reason, f->why != NULL && !may_quote(f->why->code) ? lr_str_z(f->why->text)
-                                                                     : LR_STR_LIT(""));
+    step->reason[0] = '\0';
+    if (f->why != NULL && !may_quote(f->why->code))
+        lr_error_copy_text(step->reason, sizeof(step->reason), f->why->text,
+                           sizeof(f->why->text));
     router_journal_leave(journal);
 }
 
@@ -185,7 +188,8 @@ void router_log_ended(const struct router_fact *f)
     if (f->why != NULL) {
         record->code = f->why->code;
         if (!may_quote(f->why->code))
-            LR_COPY(record->error, lr_str_z(f->why->text));
+            lr_error_copy_text(record->error, sizeof(record->error), f->why->text,
+                               sizeof(f->why->text));
     } else if (f->status >= 400) {
         record->code = LR_CANCELLED;
     }

@@ -1,6 +1,7 @@
 #include "router/sched/counting.h"
 
 #include "base/clock.h"
+#include "base/errors.h"
 #include "base/machine.h"
 
 #define TO(name) LR_STATE(ROUTER_COUNT_##name)
@@ -56,10 +57,7 @@ lr_code router_counting_enter(struct router_counting *c, struct router_count_ask
     if (!counting_has_room(c, ask, bytes_max)) {
         struct router_waiter *other = router_queue_pushed_out(&c->waiting, ask->key, none);
         if (other == NULL)
-            return lr_fail(err, LR_RATE_LIMITED,
-                           "%zu requests of %d wait to have their tokens counted: try again in "
-                           "a moment",
-                           c->waiting.count, ROUTER_COUNTS_WAITING);
+            return lr_fail_as(err, count_waiting, c->waiting.count, ROUTER_COUNTS_WAITING);
         *pushed_out = ask_of(other);
         counting_move(c, *pushed_out, ROUTER_COUNT_REFUSED);
     }

@@ -10,6 +10,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "llm-router/status.h"
+
 struct router_prompt_info;
 struct router_ticket;
 
@@ -35,7 +37,7 @@ struct router_replica {
     /* As the node said last. */
     char id[ROUTER_ID_MAX]; /* of the model, as the node writes it */
     char state[16];
-    char reason[ROUTER_REASON_MAX];
+    struct lr_error reason; /* its text "": none */
     char engine[64], runtime[64], architecture[96], format[16];
     char weights[72]; /* fingerprint of the model's files there; "": not known */
     bool can_run;

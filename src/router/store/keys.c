@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "base/clock.h"
+#include "base/errors.h"
 #include "base/random.h"
 #include "net/cidr.h"
 #include "router/store/responses.h"
@@ -169,15 +170,13 @@ lr_code router_keys_check(const struct router_keys *keys, struct lr_str text, in
     struct router_key *key = find_by_text(keys, text, hash);
     *out = NULL;
     if (key == NULL)
-        return lr_fail(err, LR_UNAUTHENTICATED, "this key was not issued here");
+        return lr_fail_plain(err, key_unknown);
     if (key->revoked_ms != 0)
-        return lr_fail(err, LR_UNAUTHENTICATED, "key %s (%s) was revoked", key->id, key->name);
+        return lr_fail_as(err, key_was_revoked, key->id, key->name);
     if (!router_key_is_good(key, now_ms))
-        return lr_fail(err, LR_UNAUTHENTICATED, "key %s (%s) has expired", key->id, key->name);
+        return lr_fail_as(err, key_expired, key->id, key->name);
     if (keys_is_replaced(key, hash, now_ms))
-        return lr_fail(err, LR_UNAUTHENTICATED,
-                       "this secret of key %s (%s) was replaced by a new one: use that",
-                       key->id, key->name);
+        return lr_fail_as(err, key_replaced, key->id, key->name);
     key->used_ms = (uint64_t)now_ms;
     *out = key;
     return LR_OK;
@@ -185,9 +184,7 @@ lr_code router_keys_check(const struct router_keys *keys, struct lr_str text, in
 
 lr_code router_key_fail_spent(const struct router_key *key, struct lr_error *err)
 {
-    return lr_fail(err, LR_UNAUTHENTICATED,
-                   "join token %s was for %llu node%s and has been used", key->id,
-                   (unsigned long long)key->uses, key->uses == 1 ? "" : "s");
+    return lr_fail_as(err, token_used, key->id, key->uses, key->uses == 1 ? "" : "s");
 }
 
 bool router_keys_has_admin(const struct router_keys *keys, int64_t now_ms)
@@ -202,9 +199,7 @@ bool router_keys_has_admin(const struct router_keys *keys, int64_t now_ms)
 
 lr_code router_fail_no_model(struct lr_str model, struct lr_error *err)
 {
-    return lr_fail(err, LR_NOT_FOUND,
-                   "there is no model \"" LR_STR_FMT "\"; GET /v1/models lists them",
-                   LR_STR_ARG(lr_str_sub(model, 0, 100)));
+    return lr_fail_as(err, no_model, model);
 }
 
 lr_code router_key_check_model(const struct router_key *key, struct lr_str model,
@@ -288,9 +283,7 @@ lr_code router_key_check_address(const struct router_key *key, const char *from,
     }
     return net_cidrs_have(&networks, from)
                ? LR_OK
-               : lr_fail(err, LR_PERMISSION_DENIED,
-                         "key %s may not be used from %s: its \"addresses\" do not have it",
-                         key->id, from);
+               : lr_fail_as(err, key_address_refused, key->id, from);
 }
 
 /* ---- the database ---- */

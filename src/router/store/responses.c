@@ -1,5 +1,7 @@
 #include "router/store/responses.h"
 
+#include "base/errors.h"
+
 #include <stdio.h>
 
 enum {
@@ -67,8 +69,7 @@ static lr_code read_row(void *ctx, const struct router_row *row, struct lr_error
 
 static lr_code fail_absent(struct lr_str id, struct lr_error *err)
 {
-    return lr_fail(err, LR_NOT_FOUND, "Response with id '" LR_STR_FMT "' not found.",
-                   LR_STR_ARG(lr_str_sub(id, 0, 64)));
+    return lr_fail_as(err, response_absent, id);
 }
 
 lr_code router_response_read(struct router_sql *sql, const struct router_responses_view *view,
@@ -324,10 +325,7 @@ static lr_code take_turn(void *ctx, const struct router_row *row, struct lr_erro
 
 static lr_code check_items(const struct lr_buf *items, struct lr_error *err)
 {
-    return items->failed ? lr_fail(err, LR_TOO_LARGE,
-                                   "the stored items of this conversation are over %d bytes",
-                                   ROUTER_LOAD_BYTES)
-                         : LR_OK;
+    return items->failed ? lr_fail_as(err, stored_items_over, ROUTER_LOAD_BYTES) : LR_OK;
 }
 
 /* The time before which a use is noted. */

@@ -6,6 +6,7 @@
 #include <time.h>
 
 #include "base/clock.h"
+#include "base/errors.h"
 #include "base/failpoint.h"
 #include "base/log.h"
 #include "base/os/cpu.h"
@@ -79,10 +80,7 @@ lr_code router_store_check_file(const char *database, const char *folder, struct
     bool has_log = lr_stat(trace, &log) && log.size != 0;
     if (!has_log && !router_usage_journal_was_here(folder, trace))
         return LR_OK;
-    return lr_fail(err, LR_CONFLICT,
-                   "%.200s is empty, but %.200s shows that a router has used it: put a backup "
-                   "in its place, or remove the empty file to begin with a new database",
-                   database, trace);
+    return lr_fail_as(err, database_empty, database, trace);
 }
 
 /* Two routers that start at once must not make the tables at once. */
@@ -273,7 +271,7 @@ static void do_work(struct router_store *store, struct work *work)
         log_audit(&work->audit);
     work->failed = code != LR_OK;
     if (work->failed)
-        lr_log_warn(NULL, "store.failed reason=%s", work->err.text);
+        lr_log_warn(LR_LOG_OF(&work->err), "store.failed reason=%s", work->err.text);
     if (work->done == NULL)
         free(work);
     else if (work->loop == NULL)
@@ -316,7 +314,7 @@ static bool write_batch(struct router_store *store)
         code = in_transaction(store->sql, insert_batch,
                               &(struct insertion){&store->journal, &batch}, false, &err);
     if (code != LR_OK && !batch.is_doubtful)
-        lr_log_error(NULL, "store.rows_wait usage=%zu audit=%zu reason=%s",
+        lr_log_error(LR_LOG_OF(&err), "store.rows_wait usage=%zu audit=%zu reason=%s",
                      batch.count[ROUTER_USAGE], batch.count[ROUTER_AUDIT], err.text);
     note(store, code, &err);
     const struct router_audit *audits = (const void *)batch.rows[ROUTER_AUDIT];

@@ -148,7 +148,7 @@ static size_t recover_file(struct router_usage_journal *journal, struct router_s
         return count;
     }
     if ((journal->told & bit) == 0)
-        lr_log_error(NULL, "store.journal_unread file=%s reason=%s", path, err.text);
+        lr_log_error(LR_LOG_OF(&err), "store.journal_unread file=%s reason=%s", path, err.text);
     journal->told |= bit;
     return 0;
 }
@@ -231,7 +231,7 @@ void router_usage_journal_open(struct router_usage_journal *journal, struct rout
     *journal = (struct router_usage_journal){.lock.fd = -1};
     (void)visit(journal, sql, folder);
     if (usage_journal_begin(journal, sql, &journal->file, &err) != LR_OK)
-        lr_log_warn(NULL,
+        lr_log_warn(LR_LOG_OF(&err),
                     "store.no_journal reason=%s (usage of the last moment is lost if this "
                     "process is killed)",
                     err.text);

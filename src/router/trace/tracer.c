@@ -284,7 +284,8 @@ static uint64_t send_batch(struct router_tracer *t, struct hub_outbound *http,
     if (code == LR_OK)
         (void)lr_fail(&err, LR_UPSTREAM, "the collector answered %d", reply.status);
     if (failures == 0 || !may_repeat)
-        lr_log_warn(NULL, "trace.not_sent repeats=%d reason=%s", may_repeat, err.text);
+        lr_log_warn(LR_LOG_OF(&err), "trace.not_sent repeats=%d reason=%s", may_repeat,
+                    err.text);
     if (!may_repeat)
         return 0;
     uint64_t pause = FIRST_PAUSE_MS;

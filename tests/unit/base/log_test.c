@@ -1,5 +1,6 @@
 /* The log: one line per event, whatever the values contain. */
 #include "base/arena.h"
+#include "base/errors.h"
 #include "base/json.h"
 #include "base/log.h"
 #include "tests/unit/base/support.h"
@@ -44,12 +45,25 @@ static const char *take(void)
 static void a_line_reads_as_it_was_written(void **state)
 {
     (void)state;
-    struct lr_log_ctx ctx = {"req_1"};
+    struct lr_log_ctx ctx = {.request_id = "req_1"};
     lr_log_info(NULL, "node.start");
     assert_string_equal(take(), "2026-11-15T02:40:01.123Z info node.start\n");
     lr_log_warn(&ctx, "node.join id=%s addr=%s:%u share=%.2f", "n1", "10.0.0.1", 11681u, 0.5);
     assert_string_equal(take(), "2026-11-15T02:40:01.123Z warn node.join request_id=req_1 "
                                 "id=n1 addr=10.0.0.1:11681 share=0.50\n");
+}
+
+static void a_line_about_an_error_ends_with_its_id(void **state)
+{
+    (void)state;
+    struct lr_error err;
+    (void)lr_fail_as(&err, node_busy, 4, "m");
+    lr_log_warn(LR_LOG_OF(&err), "node.full reason=%s", err.text);
+    assert_contains(take(), "reason=\"busy: all 4 slots of model \\\"m\\\" are taken\" "
+                            "error=node_busy\n");
+    (void)lr_fail(&err, LR_NOT_FOUND, "x");
+    lr_log_warn(LR_LOG_OF(&err), "node.full reason=%s", err.text);
+    assert_contains(take(), "reason=x error=not_found\n");
 }
 
 static char tapped[256];
@@ -101,7 +115,7 @@ static void a_value_never_ends_the_line_or_forges_a_key(void **state)
     assert_contains(take(), "a.b v=\"\" w=\"a=b\"\n");
     lr_log_info(NULL, "a.b v=%s", "\xC2\x85\xE2\x80\xA8\xFF\xE2\x82\xAC");
     assert_contains(take(), "a.b v=\"\\u0085\\u2028\xEF\xBF\xBD\xE2\x82\xAC\"\n");
-    struct lr_log_ctx ctx = {"r\n1"};
+    struct lr_log_ctx ctx = {.request_id = "r\n1"};
     lr_log_info(&ctx, "a.b");
     assert_contains(take(), "request_id=\"r\\n1\"\n");
 }
@@ -112,7 +126,7 @@ static void json_lines_keep_types_and_are_valid(void **state)
     struct lr_arena arena;
     struct lr_error err;
     const struct lr_json *line;
-    struct lr_log_ctx ctx = {"req_2"};
+    struct lr_log_ctx ctx = {.request_id = "req_2"};
     lr_arena_init(&arena, 1 << 20);
     lr_log_set(LR_LOG_INFO, LR_LOG_JSON);
     lr_log_info(&ctx, "worker.exit pid=%d rate=%f nan=%f why=%s null=%s pad=%04d at=%s:%d", 7,
@@ -246,6 +260,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(a_line_reads_as_it_was_written, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_line_about_an_error_ends_with_its_id, set_up,
+                                        tear_down),
         cmocka_unit_test_setup_teardown(a_tap_hears_every_line_without_time_and_level, set_up,
                                         tear_down),
         cmocka_unit_test_setup_teardown(every_conversion_is_written_in_full, set_up, tear_down),

@@ -8,6 +8,7 @@
 
 #include "base/file.h"
 #include "chat/anthropic/anthropic.h"
+#include "wire/error.h"
 
 struct parsed {
     struct lr_arena arena;
@@ -282,7 +283,7 @@ static void errors_have_the_types_and_words_of_the_api(void **state)
         {LR_INTERNAL, "x", "api_error\",\"message\":\"x\""},
         {LR_INVALID_ARGUMENT,
          "the prompt has 300 tokens; the context holds 128 tokens, and at least one must be "
-         "left for the answer",
+         "left for the answer: shorten the conversation",
          "invalid_request_error\",\"message\":\"prompt is too long: 300 tokens > 128 "
          "maximum\""},
     };
@@ -290,7 +291,7 @@ static void errors_have_the_types_and_words_of_the_api(void **state)
         struct chat_error e = {0};
         struct lr_buf out;
         char wanted[256];
-        (void)lr_fail(&e.error, rows[i].code, "%s", rows[i].text);
+        wire_error_heard(&e.error, rows[i].code, lr_str_z(rows[i].text), (struct lr_str){0});
         lr_buf_init(&out, 4096);
         chat_error_write(&out, &chat_anthropic, &e);
         snprintf(wanted, sizeof(wanted), "{\"type\":\"error\",\"error\":{\"type\":\"%s}}",

@@ -9,6 +9,7 @@
 
 #include "base/file.h"
 #include "chat/ollama/ollama.h"
+#include "wire/error.h"
 
 struct parsed {
     struct lr_arena arena;
@@ -264,8 +265,8 @@ static void errors_are_one_text_with_the_words_of_the_api(void **state)
         const char *text, *body;
     } rows[] = {
         {LR_INVALID_ARGUMENT, "x", "x"},
-        {LR_NOT_FOUND, "there is no model \"m\"",
-         "model not found: there is no model \\\"m\\\""},
+        {LR_NOT_FOUND, "there is no model \"m\"; GET /v1/models lists them",
+         "model not found: there is no model \\\"m\\\"; GET /v1/models lists them"},
         {LR_NOT_FOUND, "there is nothing at /api/x", "there is nothing at /api/x"},
         {LR_INVALID_ARGUMENT, "the prompt has 300 tokens; the context holds 128 tokens",
          "the input length exceeds the context length: the prompt has 300 tokens; the context "
@@ -275,7 +276,7 @@ static void errors_are_one_text_with_the_words_of_the_api(void **state)
         struct chat_error e = {0};
         struct lr_buf out;
         char wanted[256];
-        (void)lr_fail(&e.error, rows[i].code, "%s", rows[i].text);
+        wire_error_heard(&e.error, rows[i].code, lr_str_z(rows[i].text), (struct lr_str){0});
         lr_buf_init(&out, 4096);
         chat_error_write(&out, &chat_ollama_chat, &e);
         snprintf(wanted, sizeof(wanted), "{\"error\":\"%s\"}", rows[i].body);

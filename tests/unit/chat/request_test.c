@@ -1,5 +1,6 @@
 /* Parsing requests: every field is honoured, accepted without effect or refused by name, and an
  * error names the field. */
+#include "base/errors.h"
 #include "chat/openai/openai.h"
 
 #include <setjmp.h>
@@ -647,10 +648,7 @@ static void errors_are_told_in_the_words_that_clients_look_for(void **state)
 {
     (void)state;
     struct lr_error err, told;
-    (void)lr_fail(
-        &err, LR_INVALID_ARGUMENT,
-        "the prompt has 70 tokens; the context holds 50 tokens, and at least one must "
-        "be left for the answer: shorten the conversation");
+    (void)lr_fail_as(&err, prompt_too_long, 70, "tokens", 50);
     told = chat_openai_error_told(&err);
     assert_string_equal(told.text,
                         "This model's maximum context length is 50 tokens. However, the prompt "

@@ -6,6 +6,7 @@
 
 #include <cmocka.h>
 
+#include "base/errors.h"
 #include "base/file.h"
 #include "chat/turn.h"
 #include "chat/vectors/vectors.h"
@@ -232,8 +233,7 @@ static void test_of_several_texts_the_wrong_one_is_named(void **state)
     struct fixture f;
     struct lr_error err;
     begin(&f, &chat_embeddings, "{\"model\":\"m\",\"input\":[\"a\",\"b\"]}");
-    (void)lr_fail(&err, LR_INVALID_ARGUMENT,
-                  "the text has 9 tokens; the context holds 8 tokens: send a shorter text");
+    (void)lr_fail_as(&err, text_too_long, 9, "tokens", 8);
     chat_turn_fail_at(&f.turn, 1, &err);
     assert_non_null(strstr(lr_buf_z(&f.bytes),
                            "maximum context length is 8 tokens. However, input[1]: the text "

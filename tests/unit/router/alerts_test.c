@@ -34,8 +34,10 @@ static struct router_node *node(int number)
 
 static void raise_on(int number, const char *subject)
 {
+    struct lr_error why;
+    (void)lr_fail(&why, LR_MODEL_CORRUPT, "it is cut");
     router_alert_raise(&alerts, ROUTER_ALERT_MODEL_FAILED, node(number), lr_str_z(subject),
-                       lr_str_z("it is cut"));
+                       &why);
 }
 
 static const struct router_alert *only_alert(void)
@@ -77,9 +79,10 @@ static void the_number_follows_from_kind_and_subject_and_the_router_is_apart(voi
     raise_on(2, "m");
     assert_int_equal(alerts.all[1].id, id);
     assert_int_not_equal(alerts.all[0].id, id);
-    router_alert_raise(&alerts, ROUTER_ALERT_CERTIFICATE_ENDS, node(1), lr_str_z(""),
-                       lr_str_z("x"));
-    assert_true(router_alert_watch(&alerts, ROUTER_ALERT_CERTIFICATE_ENDS, true, "own"));
+    struct lr_error why;
+    (void)lr_fail(&why, LR_IO, "own");
+    router_alert_raise(&alerts, ROUTER_ALERT_CERTIFICATE_ENDS, node(1), lr_str_z(""), &why);
+    assert_true(router_alert_watch(&alerts, ROUTER_ALERT_CERTIFICATE_ENDS, true, &why));
     assert_int_not_equal(alerts.all[2].id, alerts.all[3].id);
     assert_true(alerts.all[3].is_own);
     assert_ptr_equal(router_alerts_find(&alerts, id), &alerts.all[1]);

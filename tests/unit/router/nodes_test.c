@@ -83,7 +83,7 @@ static void a_node_that_joined_can_serve_and_shares_its_template(void **state)
     struct router_nodes nodes;
     struct router_node *one, *two;
     struct lr_error err;
-    const char *why_not;
+    struct lr_error why_not;
     (void)state;
     router_nodes_init(&nodes);
     assert_int_equal(router_nodes_join(&nodes, &join, "http://a:1", 5, 5, &one, &err), LR_OK);
@@ -99,7 +99,7 @@ static void a_node_that_joined_can_serve_and_shares_its_template(void **state)
     router_node_move(two, ROUTER_NODE_OFFLINE);
     assert_null(router_nodes_info(&nodes, folded));
     assert_false(router_node_serves(one, &why_not));
-    assert_string_equal(why_not, "offline");
+    assert_string_equal(why_not.text, "offline");
     router_nodes_free(&nodes);
 }
 
@@ -166,7 +166,7 @@ static void heartbeats_alone_do_not_bring_back_a_node_that_is_not_reached(void *
     struct router_nodes nodes;
     struct router_node *node;
     struct lr_error err;
-    const char *why_not;
+    struct lr_error why_not;
     (void)state;
     router_nodes_init(&nodes);
     assert_int_equal(router_nodes_join(&nodes, &join, "http://a:1", 5, 5, &node, &err), LR_OK);
@@ -174,7 +174,7 @@ static void heartbeats_alone_do_not_bring_back_a_node_that_is_not_reached(void *
     assert_true(router_nodes_heartbeat(node, &heartbeat, 20));
     assert_false(router_node_is_online(node));
     assert_false(router_node_serves(node, &why_not));
-    assert_contains(why_not, "cannot reach it");
+    assert_contains(why_not.text, "cannot reach it");
     assert_true(router_node_reached(node, 30, OFFLINE_MS));
     assert_true(router_node_serves(node, &why_not));
     /* Silent and then reached: it has to be heard as well. */
@@ -244,7 +244,7 @@ static void a_template_that_does_not_compile_is_a_reason_not_a_crash(void **stat
     assert_int_equal(router_nodes_join(&nodes, &join, "http://a:1", 5, 5, &node, &err), LR_OK);
     const struct router_replica *replica = router_node_replica(node, LR_STR_LIT("org/demo"));
     assert_false(replica->can_run);
-    assert_contains(replica->reason, "chat template");
+    assert_contains(replica->reason.text, "chat template");
     router_nodes_free(&nodes);
 }
 

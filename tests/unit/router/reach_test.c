@@ -69,9 +69,10 @@ static void
 a_silent_node_that_was_out_of_reach_is_offline_and_only_its_silence_is_told(void **state)
 {
     (void)state;
+    struct lr_error why;
+    (void)lr_fail(&why, LR_UPSTREAM, "why");
     router_node_move(node, ROUTER_NODE_UNREACHABLE);
-    router_alert_raise(&alerts, ROUTER_ALERT_NODE_UNREACHABLE, node, lr_str_z(""),
-                       lr_str_z("why"));
+    router_alert_raise(&alerts, ROUTER_ALERT_NODE_UNREACHABLE, node, lr_str_z(""), &why);
     router_reach_watch(&reach, NOW + OFFLINE_MS);
     assert_int_equal(node->state, ROUTER_NODE_OFFLINE);
     assert_false(has_alert(ROUTER_ALERT_NODE_UNREACHABLE));

@@ -6,7 +6,9 @@
 
 #include <cmocka.h>
 
+#include "wire/error.h"
 #include "wire/event.h"
+#include "wire/lost.h"
 
 static struct wire_frame only_frame(const struct lr_buf *buf)
 {
@@ -234,6 +236,56 @@ static void a_vector_arrives_whole_or_not_at_all(void **state)
     lr_buf_free(&buf);
 }
 
+static void
+an_error_arrives_with_its_identity_which_a_neighbour_of_old_is_not_sent(void **state)
+{
+    (void)state;
+    struct lr_buf buf, now;
+    struct wire_done done = {.reason = LR_FINISH_ERROR}, got;
+    struct wire_error error = {0}, read;
+    struct wire_lost lost = {0}, left;
+    struct lr_error err;
+    struct lr_str limit;
+    lr_buf_init(&buf, 1 << 16);
+    lr_buf_init(&now, 1 << 16);
+    (void)lr_fail_as(&done.error, prompt_too_long, 70, "tokens", 50);
+    wire_done_encode(&buf, &done);
+    assert_int_equal(wire_done_decode(only_frame(&buf).body, &got, &err), LR_OK);
+    assert_true(lr_error_hole(&got.error, "limit", &limit));
+    assert_memory_equal(limit.ptr, "50", 2);
+    /* As a release without identities wrote it, and would read it. */
+    lr_fail_forget(done.error.text, sizeof(done.error.text));
+    wire_done_encode(&now, &done);
+    wire_error_cut(&buf, 0);
+    assert_int_equal(buf.len, now.len);
+    assert_memory_equal(buf.data, now.data, now.len);
+    assert_int_equal(wire_done_decode(only_frame(&buf).body, &got, &err), LR_OK);
+    assert_true(lr_error_is(&got.error, LR_ERROR_prompt_too_long)); /* by its sentence */
+    for (int i = 0; i < 2; i++) {
+        lr_buf_clear(&buf);
+        (void)lr_fail_plain(&error.error, node_stops);
+        (void)lr_fail_plain(&lost.error, node_stops);
+        if (i == 0)
+            wire_error_encode(&buf, WIRE_ERROR, &error);
+        else
+            wire_lost_encode(&buf, &lost);
+        size_t whole = buf.len;
+        wire_error_cut(&buf, 0);
+        assert_int_equal(whole - buf.len, sizeof(uint32_t) + strlen("node_stops"));
+        if (i == 0)
+            assert_int_equal(wire_error_decode(only_frame(&buf).body, &read, &err), LR_OK);
+        else
+            assert_int_equal(wire_lost_decode(only_frame(&buf).body, &left, &err), LR_OK);
+    }
+    lr_buf_clear(&buf);
+    wire_u64_encode(&buf, WIRE_CANCEL, 1);
+    size_t whole = buf.len;
+    wire_error_cut(&buf, 0); /* has no error */
+    assert_int_equal(buf.len, whole);
+    lr_buf_free(&buf);
+    lr_buf_free(&now);
+}
+
 static void a_frame_without_room_leaves_no_half_of_itself(void **state)
 {
     (void)state;
@@ -262,6 +314,8 @@ int main(void)
         cmocka_unit_test(an_event_reads_as_a_line_of_json),
         cmocka_unit_test(needs_and_ticks_keep_every_number),
         cmocka_unit_test(a_relayed_event_keeps_its_body_under_another_head),
+        cmocka_unit_test(
+            an_error_arrives_with_its_identity_which_a_neighbour_of_old_is_not_sent),
         cmocka_unit_test(a_frame_without_room_leaves_no_half_of_itself),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

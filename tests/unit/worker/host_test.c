@@ -1,5 +1,6 @@
 /* The worker's side of engine.h: every callback is one frame; a token is sent before its
  * callback ends. */
+#include "base/errors.h"
 #include "tests/unit/worker/support.h"
 #include "worker/host.h"
 
@@ -106,6 +107,38 @@ static void each_callback_is_one_frame_in_order(void **state)
     assert_int_equal(place_end(&p), 0);
 }
 
+/* ---- an engine tells which error comes ---- */
+
+static void the_error_that_an_engine_tells_of_is_said_by_the_catalogue(void **state)
+{
+    (void)state;
+    struct stage s;
+    struct lr_error err;
+    const struct lr_error_value values[] = {
+        {"limit", "50"}, {"unit", "tokens"}, {"count", "70"}};
+    set_stage(&s);
+    const struct lr_engine_host *h = &s.host.table;
+    assert_true(LR_HOST_HAS(h, tell_error));
+    (void)lr_fail(&err, LR_INVALID_ARGUMENT, "far too many words");
+    h->tell_error(h->ctx, "prompt_too_long", values, 3);
+    worker_host_identify(&s.host, &err);
+    assert_string_equal(
+        err.text, "the prompt has 70 tokens; the context holds 50 tokens, and at least one "
+                  "must be left for the answer: shorten the conversation");
+    assert_true(lr_error_is(&err, LR_ERROR_prompt_too_long));
+    /* It was that error alone, and what is not known changes nothing. */
+    static const char *const ids[] = {NULL, "no_such_error", "prompt_too_long"};
+    for (size_t i = 0; i < 3; i++) {
+        (void)lr_fail(&err, LR_INVALID_ARGUMENT, "far too many words");
+        if (ids[i] != NULL)
+            h->tell_error(h->ctx, ids[i], values, 2); /* the last lacks a hole */
+        worker_host_identify(&s.host, &err);
+        assert_string_equal(err.text, "far too many words");
+        assert_int_equal(lr_error_identity_of(&err).len, 0);
+    }
+    (void)clear_stage(&s);
+}
+
 /* The exit status has a bit for each callback after which a frame waits for the next write. */
 static int hold_back(void *arg)
 {
@@ -200,6 +233,7 @@ static void a_long_line_of_an_engine_is_cut(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_error_that_an_engine_tells_of_is_said_by_the_catalogue),
         cmocka_unit_test(each_callback_is_one_frame_in_order),
         cmocka_unit_test(only_the_end_and_the_last_prefill_report_wait_for_the_next_write),
         cmocka_unit_test(a_load_nobody_wants_any_more_is_told_so),
