@@ -246,7 +246,7 @@ const nodes = [
       killWorkers(c, PARROT);
       press(c);
       const isTold = async () =>
-        (await ask(`${c.router.url}/v0/alerts`, { ms: 3000 })).json?.alerts.some(
+        (await ask(`${c.router.url}/v0/alerts`, { ms: 3000 })).json?.alerts?.some(
           (a) => a.kind === 'model_differs' && a.open,
         );
       await until('the alert', isTold, c.judge.limits.heal).catch(() =>
