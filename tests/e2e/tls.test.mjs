@@ -9,7 +9,7 @@ import tls from 'node:tls';
 import { after, before, test } from 'node:test';
 import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
-import { BIN, cli, launch, makeEcho, tempDir, until } from './support.mjs';
+import { BIN, cli, launch, makeEcho, ROOT, tempDir, until } from './support.mjs';
 
 const run = promisify(execFile);
 const left = [];
@@ -219,7 +219,11 @@ test('the command line names what is wrong with a certificate: not trusted, anot
     cli(['models'], env({ LLM_ROUTER_TLS_CA: '' })),
     /signed by "ca", which is not trusted here.*tls-ca/,
   );
-  await assert.rejects(cli(['models', '--tls-ca', file('stranger.pem')], env()), /not trusted/);
+  await assert.rejects(cli(['models', '--tls-ca', file('stranger.pem')], env()), ({ message }) => {
+    assert.match(message, /not trusted/);
+    assert.doesNotMatch(message, /llm-router up/, 'a router is there');
+    return true;
+  });
   await assert.rejects(cli(['models', '--tls-ca', file('nothing.pem')], env()), /nothing\.pem/);
   for (const [name, message] of [
     ['other', /certificate is for "elsewhere\.example", not "127\.0\.0\.1"/],
@@ -237,6 +241,54 @@ test('the command line names what is wrong with a certificate: not trusted, anot
     );
     server.close();
   }
+});
+
+test('the certificates of docs/tls.md are trusted by router, node and clients, and are renewed without a restart', async () => {
+  const page = fs.readFileSync(path.join(ROOT, 'docs/tls.md'), 'utf8');
+  const blocks = [...page.matchAll(/^```sh\n([\s\S]*?)^```$/gm)].map(([, text]) =>
+    text.replaceAll(/(router|node-1)\.example/g, '127.0.0.1 localhost ::1'),
+  );
+  assert.equal(blocks.length, 2, 'how to make them, and how to renew them');
+  const folder = tempDir('recipe');
+  const make = (text) => execFileSync('sh', ['-eu', '-c', text], { cwd: folder, stdio: 'pipe' });
+  make(blocks[0]);
+  const at = (name) => path.join(folder, name);
+  assert.equal((fs.statSync(at('ca.key')).mode & 0o77).toString(8), '0', 'the key of the CA is private');
+  const flags = (name) => ['--tls-cert', at(`${name}.pem`), '--tls-key', at(`${name}.key`), '--tls-ca', at('ca.pem')];
+  const words = ['--data-dir', tempDir('router'), '--require-key', '--allow-cpu-nodes', ...flags('router')];
+  const server = await launch(['router', '--listen', '127.0.0.1:0', ...words], {
+    match: /listening on (https:\/\/\S+)/,
+  });
+  left.push(server);
+  const own = {
+    LLM_ROUTER_URL: server.found[1].replace('127.0.0.1', 'localhost'),
+    LLM_ROUTER_KEY: server.out.match(/shown this once: (\S+)/)[1],
+    LLM_ROUTER_TLS_CA: at('ca.pem'),
+  };
+  const token = (await cli(['nodes', 'token'], own)).stdout.match(/lr-\w+/)[0];
+  const to = ['--device', 'cpu', '--no-hf-cache', '--data-dir', tempDir('node'), '--router', server.found[1]];
+  const member = await launch(
+    ['node', '--listen', '127.0.0.1:0', ...to, '--model', makeEcho('recipe'), ...flags('node-1')],
+    {
+      match: /listening on port (\d+)/,
+      env: { LLM_ROUTER_TOKEN: token },
+    },
+  );
+  left.push(member);
+  await until('the node is online', async () => /online/.test((await cli(['nodes'], own)).stdout));
+  const serialOf = async () => {
+    const { port } = new URL(server.found[1]);
+    const shown = await run('sh', [
+      '-c',
+      `openssl s_client -connect 127.0.0.1:${port} -CAfile ${at('ca.pem')} < /dev/null 2> /dev/null | openssl x509 -noout -serial`,
+    ]);
+    return shown.stdout;
+  };
+  const old = await serialOf();
+  make(blocks[1]);
+  server.child.kill('SIGHUP');
+  await until('the new certificate is shown', async () => (await serialOf()) !== old);
+  assert.match((await cli(['nodes'], own)).stdout, /online/);
 });
 
 test('a node whose router has a wrong certificate does not join and says why', async () => {

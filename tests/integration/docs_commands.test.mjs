@@ -25,6 +25,7 @@ const PAGES = [
   'reverse-proxy',
   'sizing',
   'systemd',
+  'tls',
   'upgrade',
 ];
 
