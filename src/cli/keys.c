@@ -77,6 +77,10 @@ static const struct lr_setting flags[] = {
      .type = LR_SETTING_LIST,
      .value = "ID,...",
      .help = "the models that the key may use; \"all\" (the default): every model"},
+    {.name = "anyway",
+     .type = LR_SETTING_BOOL,
+     .fallback = "false",
+     .help = "allow --models to name a model that is not registered yet"},
 };
 
 static const struct {
@@ -94,6 +98,25 @@ static lr_code check_lists(const struct lr_settings *s, struct lr_error *err)
                            "--%s is empty: name at least one, or \"%s\" for no limit",
                            lists[i].name, lists[i].none);
     return LR_OK;
+}
+
+/* A model that is misspelled would leave the key without a right, in silence. */
+static lr_code check_models(const struct lr_settings *s, struct lr_error *err)
+{
+    char id[CLI_ID_MAX];
+    lr_code code = LR_OK;
+    if (!lr_settings_has(s, "models") || lr_settings_bool(s, "anyway"))
+        return LR_OK;
+    for (size_t i = 0; code == LR_OK && i < lr_settings_list_count(s, "models"); i++) {
+        const char *item = lr_settings_list_item(s, "models", i);
+        if (strcmp(item, "all") != 0)
+            code = cli_model_id(s, item, id, err);
+    }
+    if (code != LR_NOT_FOUND)
+        return code;
+    struct lr_error why = *err;
+    return lr_fail(err, LR_NOT_FOUND, "%s; --anyway allows a model that will come later",
+                   why.text);
 }
 
 /* A list as an array; `none` in it stands for an empty list. */
@@ -145,6 +168,8 @@ static lr_code cli_keys_create(const struct lr_settings *s, struct lr_error *err
     struct lr_buf body;
     struct lr_json_writer w;
     lr_code code = check_lists(s, err);
+    if (code == LR_OK)
+        code = check_models(s, err);
     if (code != LR_OK)
         return code;
     lr_buf_init(&body, 16 << 10);
@@ -251,6 +276,8 @@ static lr_code cli_keys_set(const struct lr_settings *s, const char *id, struct 
     struct lr_buf body;
     struct lr_json_writer w;
     lr_code code = check_lists(s, err);
+    if (code == LR_OK)
+        code = check_models(s, err);
     if (code != LR_OK)
         return code;
     if (lr_settings_source(s, "role") != LR_FROM_DEFAULT)
@@ -282,22 +309,49 @@ static lr_code cli_keys_rotate(const struct lr_settings *s, const char *id,
     return code;
 }
 
-static void print_keys(struct cli_answer *a, struct lr_buf *out)
+/* Lists the keys with this id or name; NULL: with the given --name, --owner and --role, or all.
+ */
+static lr_code list_keys(const struct lr_settings *s, const char *wanted, struct lr_error *err)
 {
-    const struct lr_json *keys = cli_array(a->json, "keys");
-    lr_buf_addf(out, "%-18s %-7s %-8s %-24s %s\n", "KEY", "ROLE", "STATE", "EXPIRES",
+    static const char *const filters[] = {"name", "owner", "role"};
+    struct cli_answer a;
+    struct lr_buf out;
+    char id[CLI_ID_MAX] = "";
+    lr_code code = wanted != NULL ? cli_key_id(s, wanted, id, err) : LR_OK;
+    if (code != LR_OK)
+        return code;
+    code = cli_ask(s, "GET", "/v0/keys", NULL, &a, err);
+    lr_buf_init(&out, 4 << 20);
+    const struct lr_json *keys = cli_array(a.json, "keys");
+    lr_buf_addf(&out, "%-18s %-7s %-8s %-24s %s\n", "KEY", "ROLE", "STATE", "EXPIRES",
                 "NAME AND LIMITS");
-    for (uint32_t i = 0; keys != NULL && i < keys->count; i++)
-        print_key(a, &keys->items[i], out);
+    for (uint32_t i = 0; code == LR_OK && keys != NULL && i < keys->count; i++) {
+        const struct lr_json *k = &keys->items[i];
+        bool fits = wanted == NULL || strcmp(cli_raw(&a.arena, k, "id"), id) == 0;
+        for (size_t f = 0; wanted == NULL && f < sizeof(filters) / sizeof(filters[0]); f++)
+            if (lr_settings_source(s, filters[f]) != LR_FROM_DEFAULT)
+                fits &= strcmp(cli_raw(&a.arena, k, filters[f]),
+                               lr_settings_str(s, filters[f])) == 0;
+        if (fits)
+            print_key(&a, k, &out);
+    }
+    if (code == LR_OK)
+        code = cli_report(s, &a, &out, err);
+    cli_answer_free(&a);
+    lr_buf_free(&out);
+    return code;
 }
 
 static lr_code cli_keys_run(const struct lr_settings *s, struct lr_error *err)
 {
-    static const char *const words[] = {"create", "list", "set", "rotate", "revoke", NULL};
+    static const char *const words[] = {"create", "list",   "show", "set",
+                                        "rotate", "revoke", NULL};
     size_t count = lr_settings_positional_count(s);
     const char *word = count != 0 ? lr_settings_positional(s, 0) : "list";
     if (count <= 1 && strcmp(word, "list") == 0)
-        return cli_show(s, "/v0/keys", print_keys, err);
+        return list_keys(s, NULL, err);
+    if (count == 2 && strcmp(word, "show") == 0)
+        return list_keys(s, lr_settings_positional(s, 1), err);
     if (count == 1 && strcmp(word, "create") == 0)
         return cli_keys_create(s, err);
     if (count == 2 && strcmp(word, "set") == 0)
@@ -306,19 +360,23 @@ static lr_code cli_keys_run(const struct lr_settings *s, struct lr_error *err)
         return cli_keys_rotate(s, lr_settings_positional(s, 1), err);
     if (count == 2 && strcmp(word, "revoke") == 0)
         return ask_of(s, "DELETE", lr_settings_positional(s, 1), "", NULL, "revoked", err);
-    return cli_fail_word(word, words,
-                         "keys takes: create, list, set KEY, rotate KEY or revoke KEY", err);
+    return cli_fail_word(
+        word, words, "keys takes: create, list, show KEY, set KEY, rotate KEY or revoke KEY",
+        err);
 }
 
 const struct cli_command cli_command_keys = {
     .name = "keys",
     .summary = "Create, list, change, rotate and revoke keys",
-    .arguments = "[create | list | set KEY | rotate KEY | revoke KEY]",
+    .arguments = "[create | list | show KEY | set KEY | rotate KEY | revoke KEY]",
     .details =
         "A new key is printed once; the router keeps only its hash. `set` changes the named\n"
         "properties and leaves the others as they are. `rotate` prints a new secret of the "
         "key;\n"
-        "the old one stays valid for --overlap. KEY is the id of a key, or its name.",
+        "the old one stays valid for --overlap. KEY is the id of a key, or its name.\n"
+        "`list` shows the keys with --name, --owner and --role, where these are given.\n"
+        "For example: llm-router keys create --name ci --models demo --tokens-per-month "
+        "1000000",
     .flags = {flags, sizeof(flags) / sizeof(flags[0])},
     .most = 2,
     .run = cli_keys_run,

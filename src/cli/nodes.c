@@ -28,6 +28,10 @@ static const struct lr_setting flags[] = {
      .min = 1,
      .max = 10000,
      .help = "with logs: number of lines, from the end of the log"},
+    {.name = "yes",
+     .type = LR_SETTING_BOOL,
+     .fallback = "false",
+     .help = "with remove: do not ask, also if the node is online"},
 };
 
 static void print_nodes(struct cli_answer *a, struct lr_buf *out)
@@ -105,6 +109,33 @@ static lr_code print_logs(const struct lr_settings *s, const char *node, struct 
     return code;
 }
 
+/* An online node serves requests: its removal is meant, or a slip. */
+static lr_code confirm_removal(const struct lr_settings *s, const char *id,
+                               struct lr_error *err)
+{
+    struct cli_answer a;
+    bool is_online = false;
+    char answer[16];
+    if (lr_settings_bool(s, "yes"))
+        return LR_OK;
+    lr_code code = cli_ask(s, "GET", "/v0/nodes", NULL, &a, err);
+    const struct lr_json *list = code == LR_OK ? cli_array(a.json, "nodes") : NULL;
+    for (uint32_t i = 0; list != NULL && i < list->count; i++)
+        if (strcmp(cli_raw(&a.arena, &list->items[i], "id"), id) == 0)
+            is_online = cli_bool(&list->items[i], "online");
+    cli_answer_free(&a);
+    if (code != LR_OK || !is_online)
+        return code;
+    if (!isatty(0))
+        return lr_fail(
+            err, LR_INVALID_ARGUMENT,
+            "%s is online: --yes removes it, and nodes drain takes it out of service", id);
+    cli_tell(stderr, "%s is online; its requests move to other nodes. Remove it? [y/N] ", id);
+    if (fgets(answer, sizeof(answer), stdin) == NULL || (answer[0] != 'y' && answer[0] != 'Y'))
+        return lr_fail(err, LR_CANCELLED, "nothing was removed");
+    return LR_OK;
+}
+
 static lr_code cli_nodes_change(const struct lr_settings *s, const char *what, const char *name,
                                 struct lr_error *err)
 {
@@ -114,6 +145,8 @@ static lr_code cli_nodes_change(const struct lr_settings *s, const char *what, c
     char id[CLI_ID_MAX];
     bool removes = strcmp(what, "remove") == 0;
     lr_code code = cli_node_id(s, name, id, err);
+    if (code == LR_OK && removes)
+        code = confirm_removal(s, id, err);
     if (code != LR_OK)
         return code;
     lr_buf_init(&body, 1000);

@@ -230,6 +230,45 @@ test('keys are made, listed and revoked; nodes drained, put back and removed', a
     await fails(args, {}, /takes|needs|not allowed/, 2);
 });
 
+test('a key for a model that is not there is refused, with the model that was meant; keys are listed by name, owner and role', async () => {
+  await fails(
+    ['keys', 'create', '--models', 'parrot,parrat'],
+    {},
+    /"parrat".*parrot.*--anyway allows a model that will come later/s,
+  );
+  await says(['keys', 'create', '--name', 'early', '--models', 'parrat', '--anyway'], /^lr-/);
+  await says(['keys', 'create', '--name', 'mine', '--owner', 'ann', '--models', 'parrot'], /^lr-/);
+  const rows = async (...words) => (await says(['keys', 'list', ...words], /^KEY/)).trim().split('\n').slice(1);
+  assert.equal((await rows('--name', 'mine')).length, 1);
+  assert.equal((await rows('--name', 'nobody')).length, 0);
+  assert.match((await rows('--owner', 'ann'))[0], / mine .*owner ann/);
+  for (const row of await rows('--role', 'node')) assert.match(row, / node /);
+  await says(['keys', 'show', 'mine'], /^KEY.*\n\S+ +api .* mine .*\n$/);
+});
+
+test('an online node is removed only after a question', async () => {
+  const [{ id }] = await nodes(up);
+  await fails(['nodes', 'remove', id], {}, /is online: --yes removes it, and nodes drain takes it out of service/, 2);
+  assert.equal((await nodes(up)).length, 1);
+});
+
+test('requests, audit, sessions, whoami and explain show what the router has recorded', async () => {
+  const messages = [{ role: 'user', content: 'one question' }];
+  assert.equal((await call(`${up.url}/v1/chat/completions`, { body: { model: 'parrot', messages } })).status, 200);
+  await says(['requests'], /^TIME +STATUS +MODEL .*\n.* 200 parrot .*req-\S+\n$/s);
+  await says(['requests', '--model', 'nothing'], /REQUEST\n$/);
+  await says(['requests', '--status', '200', '--limit', '1'], /^.*\n.* 200 .*\n$/);
+  await says(['audit'], /^TIME +WHO .*\n.* key\.create .*\n$/s);
+  await says(['audit', '--action', 'node.join'], /node\.join/);
+  await says(['sessions'], /Nobody is signed in/);
+  await says(['whoami'], /role admin/);
+  await says(
+    ['explain', 'parrot'],
+    /A prompt of \d+ tokens for parrot: sent to the node with the least cost\n.*\n\* +\S/,
+  );
+  await fails(['explain', 'parrat'], {}, /parrot/);
+});
+
 test('with --json the commands that change something print the answer of the router', async () => {
   const json = async (args) => JSON.parse((await cli([...args, '--json'], env)).stdout);
   const key = await json(['keys', 'create', '--name', 'machine']);
