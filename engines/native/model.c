@@ -96,6 +96,17 @@ static struct serving_lengths lengths_of(const struct native_spec *s)
     return (struct serving_lengths){0};
 }
 
+/* What Qwen3-Reranker was trained with. */
+static const struct serving_pair question = {
+    .before =
+        "<|im_start|>system\nJudge whether the Document meets the requirements based on the "
+        "Query and the Instruct provided. Note that the answer can only be \"yes\" or "
+        "\"no\".<|im_end|>\n<|im_start|>user\n<Instruct>: Given a web search query, retrieve "
+        "relevant passages that answer the query\n<Query>: ",
+    .between = "\n<Document>: ",
+    .after = "<|im_end|>\n<|im_start|>assistant\n<think>\n\n</think>\n\n",
+};
+
 static void model_facts(const void *model, struct serving_facts *out)
 {
     const struct native_model *m = model;
@@ -108,8 +119,11 @@ static void model_facts(const void *model, struct serving_facts *out)
         .source = "safetensors",
         .dimensions =
             m->spec.pool != NATIVE_NO_POOL ? m->spec.registers[m->spec.result].width : 0,
+        .ranks = m->spec.ranks,
         .stop_count = m->stop_count,
     };
+    if (m->spec.asks)
+        out->pair = question;
     memcpy(out->stops, m->stops, m->stop_count * sizeof(*m->stops));
 }
 

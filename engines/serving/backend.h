@@ -94,6 +94,12 @@ struct serving_lengths {
     bool exact;
 };
 
+/* How a model that ranks wants a query and a document: a prompt around them, of trusted text.
+ * NULL: as the tokenizer writes two texts. */
+struct serving_pair {
+    const char *before, *between, *after; /* until close */
+};
+
 /* What the serving part must know of a model. */
 struct serving_facts {
     uint32_t vocab_rows; /* ids that have logits */
@@ -110,6 +116,8 @@ struct serving_facts {
     struct serving_lengths lengths;
     const char *source;  /* for the log: which files the weights come from; until close */
     uint32_t dimensions; /* of the vector of a text; 0: the model generates text */
+    bool ranks;          /* the vector is one number: how well a document answers a query */
+    struct serving_pair pair;
 };
 
 /* Static and const in each engine. */
@@ -205,6 +213,7 @@ struct serving_step {
     uint32_t count;         /* tokens, at least 1 */
     uint32_t page_count;    /* entries of every table; they cover position + count */
     uint32_t prompt;        /* tokens of the sequence's prompt: the same in all its steps */
+    uint32_t second;        /* position of the second text of a pair; 0: there is none */
     const uint32_t *tokens; /* ids below vocab_rows */
     const uint32_t *pages[SERVING_KINDS_MAX]; /* tables by kind */
     /* Before the first token the slot's state becomes that of this snapshot; after the last

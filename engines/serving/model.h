@@ -38,9 +38,10 @@ struct lr_engine_model {
     struct serving_round round; /* of the step that is being computed */
     struct serving_round next;  /* of the one behind it */
     uint32_t
-        rounds_in_flight; /* rounds that the device has and that are not finished: 0 .. 2 */
-    bool needs_forward;   /* the next step is computed by forward() */
-    uint32_t beside;      /* prompts in the batches of logits(); 0 but in tests */
+        rounds_in_flight;     /* rounds that the device has and that are not finished: 0 .. 2 */
+    bool needs_forward;       /* the next step is computed by forward() */
+    uint32_t beside;          /* prompts in the batches of logits(); 0 but in tests */
+    struct serving_pair pair; /* of a model that ranks */
 };
 
 /* ---- engine.c ---- */
@@ -69,6 +70,10 @@ lr_code serving_engine_tokenize(const struct lr_engine_model *m,
                                 const struct lr_segment *segments, size_t segment_count,
                                 uint32_t *ids, size_t capacity, size_t *count,
                                 struct lr_error *err);
+
+/* ---- pair.c ---- */
+lr_code serving_pair_submit(struct lr_engine_model *m, const struct lr_engine_request *r,
+                            struct lr_error *err);
 
 /* ---- ahead.c ---- */
 /* The device gets the chosen step, and where nothing needs the host the step behind it.

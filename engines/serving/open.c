@@ -95,7 +95,9 @@ static lr_code open_settle(const struct serving_engine *engine,
 /* A model of vectors generates no text. */
 static uint32_t requests_of(const struct serving_facts *facts)
 {
-    return 1u << (facts->dimensions > 0 ? LR_REQUEST_EMBED : LR_REQUEST_GENERATE);
+    return 1u << (facts->ranks            ? LR_REQUEST_RERANK
+                  : facts->dimensions > 0 ? LR_REQUEST_EMBED
+                                          : LR_REQUEST_GENERATE);
 }
 
 static void fill_need(const struct serving_plan *p, const struct serving_facts *facts,
@@ -266,6 +268,7 @@ static lr_code bring_up(struct lr_engine_model *m, const char *dir, const struct
                             &m->backend, err);
     if (code != LR_OK)
         return code;
+    m->pair = facts.pair;
     m->beside = serving_logits_beside(s->options.extra_json);
     serving_scheduler_set_lengths(&m->scheduler, facts.lengths);
     serving_scheduler_set_pace(&m->scheduler, s->given.target_gap_ms, facts.depth_unit);

@@ -123,6 +123,8 @@ static lr_code serving_submit(struct lr_engine_model *m,
         return code;
     if (r.prompt_ids != NULL)
         return engine_session_submit(&m->session, &r, r.prompt_ids, r.prompt_id_count, err);
+    if (r.kind == LR_REQUEST_RERANK)
+        return serving_pair_submit(m, &r, err);
     if (read_beside(m, &r, &code, err))
         return code;
     code =

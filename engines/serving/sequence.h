@@ -29,6 +29,7 @@ struct engine_sequence {
     uint64_t id;
     uint32_t kind;       /* LR_REQUEST_...; a vector needs all ids in one step */
     uint32_t dimensions; /* of an embedding; 0: all */
+    uint32_t second;     /* ids before the second text of a pair; 0: there is none */
     uint64_t arrival;    /* order of submission */
     int32_t priority;
 

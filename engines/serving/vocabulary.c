@@ -98,3 +98,31 @@ struct lr_str serving_vocabulary_bytes(const struct serving_vocabulary *v, uint3
         *flags |= LR_VOCAB_STOP;
     return lr_str(bytes != NULL ? bytes : "", len);
 }
+
+static lr_code word_id(const struct tokenizer *t, struct lr_str word, uint32_t *out,
+                       struct lr_error *err)
+{
+    struct tokenizer_ids ids;
+
+    tokenizer_ids_init(&ids, 1 << 10);
+    lr_code code = tokenizer_encode(t, word, false, &ids, err);
+    if (code == LR_OK && ids.count != 1)
+        code = lr_fail(err, LR_UNSUPPORTED, "the word \"%.*s\" is %zu tokens, expected one",
+                       (int)(word.len < 80 ? word.len : 80), word.ptr, ids.count);
+    if (code == LR_OK)
+        *out = ids.items[0];
+    tokenizer_ids_free(&ids);
+    return code;
+}
+
+lr_code serving_vocabulary_words(const char *dir, const struct lr_str *words, size_t count,
+                                 uint32_t *ids, struct lr_error *err)
+{
+    struct tokenizer *t = NULL;
+    lr_code code = tokenizer_open_dir(dir, &t, err);
+
+    for (size_t i = 0; i < count && code == LR_OK; i++)
+        code = word_id(t, words[i], &ids[i], err);
+    tokenizer_free(t);
+    return code;
+}

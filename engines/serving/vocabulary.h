@@ -35,4 +35,8 @@ bool serving_vocabulary_is_stop(const struct serving_vocabulary *v, uint32_t id)
 struct lr_str serving_vocabulary_bytes(const struct serving_vocabulary *v, uint32_t id,
                                        uint32_t *flags);
 
+/* The ids of words that are one token each, by the tokenizer of a model's folder. */
+lr_code serving_vocabulary_words(const char *dir, const struct lr_str *words, size_t count,
+                                 uint32_t *ids, struct lr_error *err);
+
 #endif

@@ -35,7 +35,14 @@ struct model_identity {
     /* What kv_bytes is made of: a token in layers that see everything before it, in layers with
      * a window, and the window. */
     uint64_t kv_token_bytes, kv_window_bytes, kv_window;
+    uint32_t requests;       /* kinds that the name of the architecture promises, 1 <<
+                                LR_REQUEST_...; 0: it promises none */
+    bool has_answers;        /* "classifier_from_token": the model ranks by an answer */
 };
+
+/* The model ranks documents by its answer, yes or no: its config says so, or the folder is that
+ * of a Qwen3-Reranker, whose files do not say it. */
+bool model_ranks_by_answer(const char *dir, bool has_answers);
 
 LR_MUST_USE lr_code model_identity_parse(struct lr_str text, struct model_identity *out,
                                          struct lr_error *err);

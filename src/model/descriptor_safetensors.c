@@ -112,8 +112,14 @@ static lr_code list_modules(struct model_build *b)
     if (code != LR_OK || lr_json_parse(b->scratch, text, NULL, &modules, NULL) != LR_OK ||
         !lr_json_is(modules, LR_JSON_ARRAY))
         return code;
-    for (uint32_t i = 0; i < modules->count && code == LR_OK; i++)
+    for (uint32_t i = 0; i < modules->count && code == LR_OK; i++) {
+        struct lr_str type = LR_STR_LIT("");
+        (void)lr_json_str(lr_json_get(&modules->items[i], "type"), &type);
+        if (lr_str_ends(type, ".Pooling") || lr_str_ends(type, ".LogitScore"))
+            b->d->requests =
+                1u << (lr_str_ends(type, ".Pooling") ? LR_REQUEST_EMBED : LR_REQUEST_RERANK);
         code = list_module(b, &modules->items[i]);
+    }
     return code;
 }
 
@@ -164,12 +170,13 @@ static lr_code read_config(struct model_build *b)
     if (code == LR_OK && lr_str_eq_z(lr_str_z(id.runtime), "gptoss")) {
         struct model_config config;
         code = model_config_parse(text, &config, b->err);
-        b->d->requests = 1u << LR_REQUEST_GENERATE;
     }
     if (code != LR_OK) {
         (void)lr_fail_prefix(b->err, "%s", b->dir);
         return code;
     }
+    b->d->requests =
+        model_ranks_by_answer(b->dir, id.has_answers) ? 1u << LR_REQUEST_RERANK : id.requests;
     b->d->context_tokens = id.context_tokens;
     b->d->kv_bytes = id.kv_bytes;
     struct model_generation generation;

@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "llm-router/engine.h"
 #include "model/fields.h"
 #include "model/map.h"
 
@@ -117,6 +118,35 @@ static void read_kv(const struct lr_json *config, bool is_gptoss, struct model_i
     out->kv_bytes = out->kv_token_bytes * tokens + out->kv_window_bytes * window;
 }
 
+static uint32_t requests_of(const struct model_identity *id)
+{
+    static const struct {
+        const char *end;
+        uint32_t kind;
+    } ends[] = {
+        {"ForSequenceClassification", LR_REQUEST_RERANK},
+        {"ForCausalLM", LR_REQUEST_GENERATE},
+        {"ForConditionalGeneration", LR_REQUEST_GENERATE},
+        {"LMHeadModel", LR_REQUEST_GENERATE},
+        {"ForMaskedLM", LR_REQUEST_EMBED},
+        {"Model", LR_REQUEST_EMBED},
+    };
+    for (size_t i = 0; i < sizeof(ends) / sizeof(ends[0]); i++) {
+        if (lr_str_ends(lr_str_z(id->architecture), ends[i].end))
+            return 1u << ends[i].kind;
+    }
+    return 0;
+}
+
+bool model_ranks_by_answer(const char *dir, bool has_answers)
+{
+    static const char name[] = "qwen3-reranker";
+    for (; !has_answers && *dir != '\0'; dir++)
+        has_answers = strlen(dir) >= sizeof(name) - 1 &&
+                      lr_str_eq_nocase(lr_str(dir, sizeof(name) - 1), lr_str_z(name));
+    return has_answers;
+}
+
 static lr_code read_identity(struct model_fields *f, struct model_identity *out)
 {
     const struct lr_json *list = model_field(f, "architectures");
@@ -142,6 +172,8 @@ static lr_code read_identity(struct model_fields *f, struct model_identity *out)
     if (strcmp(out->runtime, "gptoss") == 0 && model_field(f, "hidden_size") != NULL &&
         model_field(f, "quantization_config") == NULL)
         (void)snprintf(out->runtime, sizeof(out->runtime), "gpt_oss");
+    out->has_answers = model_field(f, "classifier_from_token") != NULL;
+    out->requests = requests_of(out);
     out->context_tokens = context_of(text_part(f));
     read_kv(text_part(f), strcmp(out->runtime, "gptoss") == 0, out);
     return LR_OK;

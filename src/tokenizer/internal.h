@@ -219,12 +219,14 @@ struct wordpiece {
     size_t longest; /* characters of a word; a longer one is unknown */
 };
 
-/* The ids that a post-processor puts around a text. */
+/* The ids that a post-processor puts around a text, and between two. */
 struct wrapping {
-    uint32_t *before; /* owned */
-    uint32_t *after;  /* owned */
+    uint32_t *before;  /* owned */
+    uint32_t *after;   /* owned */
+    uint32_t *between; /* owned */
     uint32_t before_count;
     uint32_t after_count;
+    uint32_t between_count; /* 0: as `after` */
 };
 
 struct tokenizer {

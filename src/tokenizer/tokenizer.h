@@ -83,6 +83,9 @@ LR_MUST_USE lr_code tokenizer_encode_prompt(const struct tokenizer *t,
 /* Appends the ids that the file's post_processor puts before (or after) a text that no chat
  * template wrote: BOS, for example. */
 void tokenizer_add_wrapping(const struct tokenizer *t, bool before, struct tokenizer_ids *ids);
+/* The ids between the two texts of a pair; a file that says nothing of pairs has those behind a
+ * text there. */
+void tokenizer_add_between(const struct tokenizer *t, struct tokenizer_ids *ids);
 
 /* Highest id + 1. */
 uint32_t tokenizer_vocab_size(const struct tokenizer *t);

@@ -1,17 +1,18 @@
-// What a client is promised holds for models of engine native, with recurrent state (qwen3_5) and without (qwen3_moe).
+// What a client is promised holds for models of engine native: with recurrent state, latent keys, windows and keys that
+// layers share, experts.
 import assert from 'node:assert/strict';
 import fs from 'node:fs';
 import path from 'node:path';
 import { test } from 'node:test';
-import { FAMILIES, makeFamilyModel } from '../support/family_model.mjs';
+import { everyFamily, FAMILIES, makeFamilyModel } from '../support/family_model.mjs';
 import { workersOf } from '../support/workers.mjs';
 import { allIdle, fleet, makeKey, metric } from './fleet.mjs';
 import { call, DEMO, LONG, nodes, register, say, stream, tempDir, until } from './support.mjs';
 
-const STREAMS = LONG ? 16 : 6;
+const STREAMS = LONG ? 16 : 2;
 const folder = tempDir('families');
 const families = Object.keys(FAMILIES);
-const models = families.map((family) => makeFamilyModel(family, DEMO, path.join(folder, family)));
+const models = families.map((family) => makeFamilyModel(FAMILIES[family], DEMO, path.join(folder, family)));
 
 // Every node has a model of each family.
 async function familyFleet(count, nodeArgs = []) {
@@ -155,3 +156,20 @@ test('an answer with a schema matches it, alone as beside others', async () => {
     assert.deepEqual(await askAll(router, constrained), texts, family);
   }
 });
+
+const everyFamilyKeepsItsPromises = async () => {
+  const all = everyFamily();
+  const names = Object.keys(all);
+  for (let i = 0; i < names.length; i += 8) {
+    const some = names.slice(i, i + 8);
+    const paths = some.map((name) => makeFamilyModel(all[name], DEMO, path.join(folder, 'every', name)));
+    const scene = await fleet(1, paths[0], { nodeArgs: paths.slice(1).flatMap((model) => ['--model', model]) });
+    for (const name of some.slice(1)) await register(scene.router, name);
+    const questions = some.flatMap((name) => asks(name, 2, { max_tokens: 120 }));
+    const calm = await askAll(scene.router, questions);
+    assert.deepEqual(await askAll(scene.router, questions, () => reload(scene.router)), calm, some.join());
+    const kill = () => workersOf(scene.all[0]).forEach((pid) => process.kill(pid, 'SIGKILL'));
+    assert.deepEqual(await askAll(scene.router, questions, kill), calm, some.join());
+  }
+};
+if (LONG) test('a reload and the death of all workers change no answer of any family', everyFamilyKeepsItsPromises);

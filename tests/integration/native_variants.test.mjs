@@ -9,7 +9,8 @@ import path from 'node:path';
 import { test } from 'node:test';
 import { FAMILIES, logitsOf, textOf } from '../support/plain_families.mjs';
 import { BIN, ROOT } from '../support/program.mjs';
-import { bf16, fromBf16, hashOf, numbers, readTensors, writeTensors } from '../support/safetensors.mjs';
+import { randomTensors } from '../support/random_tensors.mjs';
+import { readTensors } from '../support/safetensors.mjs';
 import { VARIANTS } from '../support/variants.mjs';
 
 const LONG = process.env.LR_LONG === '1';
@@ -54,45 +55,11 @@ function from(dir) {
   return get;
 }
 
-// Around 0 for a matrix, around 1 for a norm; a state that neither vanishes nor stays.
-function centreOf(name, shape) {
-  if (name.endsWith('A_log')) return [0.3, 0.5];
-  if (name.endsWith('dt_bias')) return [-2, 0.7];
-  if (/bias$/.test(name)) return [0, 0.15];
-  if (/(gate|router\.layer|router)\.weight$/.test(name)) return [0, 2 / Math.sqrt(shape.at(-1))];
-  return shape.length > 1 ? [0, 1.2 / Math.sqrt(shape.at(-1))] : [1, 0.15];
-}
-
-// Random tensors, made when the plain implementation asks for them.
-function random(seed, { fused = false, name: rename = (n) => n } = {}) {
-  const made = {};
-  const get = (name, ...shape) => {
-    made[name] ??= (() => {
-      const next = numbers(hashOf(seed + name));
-      const [middle, spread] = centreOf(name, shape);
-      const bytes = bf16(Array.from({ length: shape.reduce((a, b) => a * b) }, () => middle + spread * next()));
-      return { shape, bytes, values: fromBf16(bytes) };
-    })();
-    return made[name].values;
-  };
-  get.has = (name) => fused && name.endsWith('gate_up_proj');
-  get.write = (dir, more = {}) => {
-    const extra = Object.entries(more).map(([name, shape]) => [
-      name,
-      { shape, bytes: bf16(Array(shape.reduce((a, b) => a * b)).fill(1)) },
-    ]);
-    const own = Object.entries(made).map(([name, { shape, bytes }]) => [rename(name), { shape, bytes }]);
-    writeTensors(dir, Object.fromEntries([...own, ...extra]));
-  };
-  return get;
-}
-
 function check(title, dir, { config: given, extra, ids = IDS, ...how }) {
   const config = JSON.parse(JSON.stringify(given)); // without what is undefined
-  const get = random(title, how);
+  const get = randomTensors(title, how);
   const wanted = logitsOf(config, get, ids);
-  get.write(dir, extra);
-  fs.writeFileSync(path.join(dir, 'config.json'), JSON.stringify(config));
+  get.write(dir, config, extra);
   const error = errorOf(logits(dir, ids), wanted.flat());
   return error <= LIMIT ? [] : [`${title}: ${error}`];
 }

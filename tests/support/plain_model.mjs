@@ -169,12 +169,15 @@ function rotate(rows, table, size, { offset = 0, interleaved = false } = {}) {
 
 // ---- attention ----
 
-function attend(q, k, v, { heads, kv, size, valueSize = size, scale, window, softcap, sinks }) {
+// bothWays: a query sees what comes behind it, too, half a window to each side.
+function attend(q, k, v, { heads, kv, size, valueSize = size, scale, window, softcap, sinks, bothWays }) {
   return q.map((query, t) =>
     each(heads, (h) => {
       const g = Math.floor((h * kv) / heads);
-      const first = window ? Math.max(0, t + 1 - window) : 0;
-      const scores = each(t + 1 - first, (i) => {
+      const reach = bothWays ? window / 2 : window - 1;
+      const first = window ? Math.max(0, t - reach) : 0;
+      const last = bothWays ? Math.min(q.length - 1, window ? t + reach : q.length) : t;
+      const scores = each(last + 1 - first, (i) => {
         let sum = 0;
         for (let d = 0; d < size; d++) sum += query[h * size + d] * k[first + i][g * size + d];
         sum *= scale ?? 1 / Math.sqrt(size);

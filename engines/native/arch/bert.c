@@ -37,24 +37,48 @@ static void sum_norm(struct native_builder *b, reg in, const char *name, double 
                            &(struct native_norm){.eps = (float)eps, .layer = true});
 }
 
+/* BERT's pooler is the classifier's first layer; RoBERTa has one of its own. */
+static void end_rank(struct native_builder *b, const struct bert *c, const char *root)
+{
+    struct native_classifier how = {.pool = NATIVE_POOL_FIRST,
+                                    .dense = "classifier.dense",
+                                    .out = "classifier.out_proj",
+                                    .act = NATIVE_TANH,
+                                    .dense_bias = true,
+                                    .out_bias = true};
+
+    if (c->kind == 0) {
+        how.dense = native_name(b, "%spooler.dense", root);
+        how.out = "classifier";
+    } else {
+        native_ignore(b, native_name(b, "%spooler.", root));
+    }
+    native_end_rank(b, X, &how);
+}
+
 static void build(struct native_builder *b, void *config)
 {
     struct bert *c = config;
     uint32_t hidden = c->base.hidden;
     double eps = c->base.eps;
     uint32_t positions = c->base.context, first = c->kind != 0 ? c->padding + 1 : 0;
+    const char *root = native_has(b, "bert.embeddings.word_embeddings")      ? "bert."
+                       : native_has(b, "roberta.embeddings.word_embeddings") ? "roberta."
+                                                                             : "";
 
     if (first >= positions)
         native_refuse(b,
                       "config.json: max_position_embeddings is %u, and positions begin at %u",
                       positions, first);
     c->base.context = positions - first;
-    if (!native_usual_begin(b, &c->base, "embeddings.word_embeddings", 1))
+    if (!native_usual_begin(b, &c->base, native_name(b, "%sembeddings.word_embeddings", root),
+                            1))
         return;
-    native_embed_add(b, X, "embeddings.position_embeddings", positions, NATIVE_BY_POSITION,
-                     first);
-    native_embed_add(b, X, "embeddings.token_type_embeddings", c->types, NATIVE_FIRST_ROW, 0);
-    sum_norm(b, NATIVE_NO_REG, "embeddings.LayerNorm", eps);
+    native_embed_add(b, X, native_name(b, "%sembeddings.position_embeddings", root), positions,
+                     NATIVE_BY_POSITION, first);
+    native_embed_add(b, X, native_name(b, "%sembeddings.token_type_embeddings", root), c->types,
+                     c->types > 1 ? NATIVE_BY_PART : NATIVE_FIRST_ROW, 0);
+    sum_norm(b, NATIVE_NO_REG, native_name(b, "%sembeddings.LayerNorm", root), eps);
     for (uint32_t n = 0; n < c->base.layers; n++) {
         struct native_gqa a = native_gqa_of(&c->base, NATIVE_NONE, 0);
         struct native_mlp mlp = {.up = "intermediate.dense",
@@ -68,15 +92,24 @@ static void build(struct native_builder *b, void *config)
         a.out = "attention.output.dense";
         a.bias = a.out_bias = true;
         a.attend.both_ways = true;
-        native_layer(b, "encoder.layer.%u.", n);
+        native_layer(b, native_name(b, "%sencoder.layer.%%u.", root), n);
         sum_norm(b, native_gqa(b, X, hidden, &a), "attention.output.LayerNorm", eps);
         sum_norm(b, native_plain_mlp(b, X, hidden, &mlp), "output.LayerNorm", eps);
     }
     native_layer(b, "", 0);
-    native_ignore(b, "pooler.");
-    native_ignore(b, "embeddings.position_ids");
+    native_ignore(b, native_name(b, "%sembeddings.position_ids", root));
+    if (native_classifies(b)) {
+        end_rank(b, c, root);
+        return;
+    }
+    native_ignore(b, native_name(b, "%spooler.", root));
+    native_ignore(b, "cls.");
+    native_ignore(b, "lm_head.");
     native_end_vector(b, X);
 }
 
 NATIVE_ARCH(bert, struct bert, NATIVE_NAMES("bert", "xlm-roberta", "roberta"),
-            NATIVE_NAMES("BertModel", "XLMRobertaModel", "RobertaModel"));
+            NATIVE_NAMES("BertModel", "XLMRobertaModel", "RobertaModel", "BertForMaskedLM",
+                         "XLMRobertaForMaskedLM", "RobertaForMaskedLM",
+                         "BertForSequenceClassification", "XLMRobertaForSequenceClassification",
+                         "RobertaForSequenceClassification"));

@@ -16,7 +16,8 @@ struct modernbert {
     struct native_list types;
     uint32_t window, every;
     double theta, local_theta;
-    bool norm_bias, mlp_bias;
+    uint32_t pooling;
+    bool norm_bias, mlp_bias, head_bias;
 };
 
 static const struct native_field fields[] = {
@@ -32,6 +33,9 @@ static const struct native_field fields[] = {
     NATIVE_COUNT(struct modernbert, every, "global_attn_every_n_layers", 1, 512, 3),
     NATIVE_FLAG(struct modernbert, norm_bias, "norm_bias", false),
     NATIVE_FLAG(struct modernbert, mlp_bias, "mlp_bias", false),
+    NATIVE_WORD(struct modernbert, pooling, "classifier_pooling", "cls|mean"),
+    NATIVE_FLAG(struct modernbert, head_bias, "classifier_bias", false),
+    NATIVE_ONLY("classifier_activation", "gelu"),
     NATIVE_ONLY_FLAG("attention_bias", false),
     NATIVE_ONLY("hidden_activation|hidden_act", "gelu"),
     NATIVE_END,
@@ -68,23 +72,42 @@ static void build(struct native_builder *b, void *config)
         c->base.rope.theta = c->theta;
     if (!c->sliding.own)
         c->sliding.theta = c->local_theta;
-    if (!native_usual_begin(b, &c->base, "embeddings.tok_embeddings", 1))
+    if (!native_usual_begin(b, &c->base, "model.embeddings.tok_embeddings", 1))
         return;
     uint32_t full = native_rope_table(b, &c->base.rope, c->base.head_size, 0);
     uint32_t near = native_rope_table(b, &c->sliding, c->base.head_size, 0);
-    (void)native_norm_with(b, X, X, NATIVE_NO_REG, "embeddings.norm", c->norm_bias, &norm);
+    (void)native_norm_with(b, X, X, NATIVE_NO_REG, "model.embeddings.norm", c->norm_bias,
+                           &norm);
     for (uint32_t n = 0; n < c->base.layers; n++) {
         bool slides = n < c->types.count ? c->types.at[n] == 1 : n % c->every != 0;
         struct native_gqa a = attention(b, c, slides ? near : full, slides ? c->window : 0);
-        native_layer(b, "layers.%u.", n);
+        native_layer(b, "model.layers.%u.", n);
         reg h = n == 0 ? X : native_layer_norm(b, X, "attn_norm", c->norm_bias, eps);
         native_add(b, X, native_gqa(b, h, hidden, &a), 1);
         h = native_layer_norm(b, X, "mlp_norm", c->norm_bias, eps);
         native_add(b, X, native_mlp(b, h, hidden, &mlp), 1);
     }
     native_layer(b, "", 0);
-    native_end_vector(b, native_layer_norm(b, X, "final_norm", c->norm_bias, eps));
+    reg h = native_layer_norm(b, X, "model.final_norm", c->norm_bias, eps);
+    if (!native_classifies(b)) {
+        native_ignore(b, "head.");
+        native_ignore(b, "decoder.");
+        native_end_vector(b, h);
+        return;
+    }
+    native_end_rank(b, h,
+                    &(struct native_classifier){.pool = c->pooling == 0 ? NATIVE_POOL_FIRST
+                                                                        : NATIVE_POOL_MEAN,
+                                                .dense = "head.dense",
+                                                .norm = "head.norm",
+                                                .out = "classifier",
+                                                .act = NATIVE_GELU,
+                                                .dense_bias = c->head_bias,
+                                                .norm_bias = c->norm_bias,
+                                                .out_bias = true,
+                                                .eps = eps});
 }
 
 NATIVE_ARCH(modernbert, struct modernbert, NATIVE_NAMES("modernbert"),
-            NATIVE_NAMES("ModernBertModel"));
+            NATIVE_NAMES("ModernBertModel", "ModernBertForMaskedLM",
+                         "ModernBertForSequenceClassification"));

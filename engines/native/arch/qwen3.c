@@ -47,4 +47,5 @@ static void build(struct native_builder *b, void *config)
 }
 
 NATIVE_ARCH(qwen3, struct qwen3, NATIVE_NAMES("qwen3", "qwen3_vl"),
-            NATIVE_NAMES("Qwen3ForCausalLM", "Qwen3VLForConditionalGeneration"));
+            NATIVE_NAMES("Qwen3ForCausalLM", "Qwen3VLForConditionalGeneration",
+                         "Qwen3ForSequenceClassification"));

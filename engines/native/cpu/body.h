@@ -510,6 +510,10 @@ static void act(enum native_act how, float *x, size_t n)
         for (size_t i = 0; i < n; i++)
             x[i] = 1.0f / (1.0f + scalar_exp(-x[i]));
         break;
+    case NATIVE_TANH:
+        for (size_t i = 0; i < n; i++)
+            x[i] = scalar_tanh(x[i]);
+        break;
     }
 }
 

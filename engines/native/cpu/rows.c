@@ -61,6 +61,8 @@ static void rows_embed(const struct native_run *run, uint32_t from, uint32_t to)
             row = embedded_id(run->b->spec, token->id);
         else if (how->row == NATIVE_BY_POSITION)
             row += token->position;
+        else if (how->row == NATIVE_BY_PART)
+            row += token->step->second != 0 && token->position >= token->step->second;
         add_row(m, row < m->rows ? row : m->rows - 1, how->scale, how->add,
                 native_row(run, run->op->out, t));
     }

@@ -31,6 +31,16 @@ reg native_usual_logits(struct native_builder *b, const struct native_base *base
     native_layer(b, "", base->layers);
     if (base->tied || native_gives_vectors(b))
         native_ignore(b, "lm_head.");
+    if (native_asks(b)) {
+        native_end_asks(b, h, base->tied ? embeddings : "lm_head");
+        return h;
+    }
+    if (native_classifies(b)) {
+        native_end_rank(b, h,
+                        &(struct native_classifier){.pool = NATIVE_POOL_LAST, .out = "score"});
+        b->spec->asks = true;
+        return h;
+    }
     if (native_gives_vectors(b)) {
         native_end_vector(b, h);
         return h;

@@ -16,7 +16,12 @@ struct native_vectors {
     enum native_pool pool; /* NO_POOL: no modules.json */
     struct native_dense dense[NATIVE_DENSE_MAX];
     uint32_t dense_count;
+    bool asks; /* ranks by the answer: the ids of its two words */
+    uint32_t yes, no;
 };
+/* Whether the files say that the model ranks by the answer yes or no, and the ids of both. */
+lr_code native_asks_read(const char *dir, const struct lr_json *config,
+                         struct native_vectors *out, struct lr_error *err);
 
 /* modules.json of the folder and what it names; opens spec->dense. */
 lr_code native_vectors_read(const char *dir, struct native_spec *spec,
@@ -28,6 +33,7 @@ struct native_builder {
     bool *used; /* by tensor, in the order of model_weights_at */
     struct native_quant quant;
     struct native_vectors vectors;
+    bool classifies;
     lr_code code;
     struct lr_error *err;
     char prefix[96];

@@ -128,6 +128,22 @@ reg native_unembed(struct native_builder *b, reg in, const char *name, uint32_t 
                    bool bias);
 /* True: modules.json says that the model gives vectors. */
 bool native_gives_vectors(const struct native_builder *b);
+/* A classifier with one label behind pooling by `pool`: sigmoid(out(norm(act(dense(x))))).
+ * dense and norm may be NULL. */
+struct native_classifier {
+    enum native_pool pool;
+    const char *dense, *norm, *out;
+    enum native_act act;
+    bool dense_bias, norm_bias, out_bias;
+    double eps;
+};
+void native_end_rank(struct native_builder *b, reg in, const struct native_classifier *how);
+/* True: config.json's architecture ends with "ForSequenceClassification". */
+bool native_classifies(const struct native_builder *b);
+/* The files say that the model ranks by its answer, yes or no: the probability of yes, of these
+ * two rows of `head`. */
+bool native_asks(const struct native_builder *b);
+void native_end_asks(struct native_builder *b, reg in, const char *head);
 /* Pooling of this register and the dense layers behind it: a row for each text. */
 void native_end_vector(struct native_builder *b, reg in);
 

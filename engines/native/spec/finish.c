@@ -34,8 +34,8 @@ const char *native_op_name(enum native_op_kind kind)
 
 const char *native_act_name(enum native_act act)
 {
-    static const char *const names[] = {"",      "silu",    "gelu",   "gelu_tanh",
-                                        "relu2", "sigmoid", "clipped"};
+    static const char *const names[] = {"",      "silu",    "gelu",    "gelu_tanh",
+                                        "relu2", "sigmoid", "clipped", "tanh"};
     return names[act];
 }
 

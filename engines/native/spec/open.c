@@ -50,6 +50,16 @@ void native_spec_free(struct native_spec *spec)
     *spec = (struct native_spec){0};
 }
 
+static bool has_classifier(const struct lr_json *config)
+{
+    const struct lr_json *list = lr_json_get(config, "architectures");
+    struct lr_str name = LR_STR_LIT("");
+
+    if (lr_json_is(list, LR_JSON_ARRAY) && list->count > 0)
+        (void)lr_json_str(&list->items[0], &name);
+    return lr_str_ends(name, "ForSequenceClassification");
+}
+
 static void build(struct native_builder *b, const struct lr_json *config, const char *dir,
                   const struct native_arch *arch)
 {
@@ -62,11 +72,19 @@ static void build(struct native_builder *b, const struct lr_json *config, const 
         b->code = native_vectors_read(dir, b->spec, &b->vectors, b->err);
     if (b->code != LR_OK)
         return;
+    b->classifies = has_classifier(config);
+    if (!b->classifies && !native_gives_vectors(b))
+        b->code = native_asks_read(dir, config, &b->vectors, b->err);
+    if (b->code != LR_OK)
+        return;
     b->spec->format = b->quant.format != NULL ? b->quant.format->method : NULL;
     memset(values, 0, arch->config_bytes);
     b->code = native_config_read(config, arch->fields, &b->spec->arena, values, b->err);
     if (b->code == LR_OK)
         arch->build(b, values);
+    if (b->classifies && !b->spec->ranks)
+        native_refuse(b, "config.json: the family %s ranks no texts in this engine",
+                      arch->family);
     if (native_gives_vectors(b) && b->spec->pool == NATIVE_NO_POOL)
         native_refuse(b, "modules.json: the family %s gives no vectors in this engine",
                       arch->family);

@@ -102,9 +102,11 @@ enum native_act {
     NATIVE_RELU2,
     NATIVE_SIGMOID,
     NATIVE_CLIPPED, /* of gpt-oss: a gate that multiplies (up + 1), both clipped */
+    NATIVE_TANH,
 };
 
-enum native_row { NATIVE_BY_ID, NATIVE_BY_POSITION, NATIVE_FIRST_ROW };
+/* BY_PART: the first row, and for the second text of a pair the second. */
+enum native_row { NATIVE_BY_ID, NATIVE_BY_POSITION, NATIVE_FIRST_ROW, NATIVE_BY_PART };
 
 struct native_embed {
     uint8_t row; /* enum native_row */
@@ -300,6 +302,8 @@ struct native_spec {
     uint32_t placeholders[NATIVE_PLACEHOLDERS_MAX]; /* ids that are embedded as `padding` */
     uint32_t placeholder_count, padding;
     enum native_pool pool;
+    bool ranks;              /* the vector is one number: how well two texts belong together */
+    bool asks;               /* the two texts are part of a question, answered by yes or no */
     bool both_ways;          /* attention looks ahead: a sequence is one step */
     uint64_t weight_bytes;   /* that a step of one token may read, all experts included */
     uint64_t step_bytes;     /* that a step of one token reads, without the cache */

@@ -9,6 +9,7 @@
 
 #include "base/os/file.h"
 #include "engines/native/spec/build.h"
+#include "engines/serving/vocabulary.h"
 #include "model/fields.h"
 #include "model/map.h"
 
@@ -121,6 +122,23 @@ static lr_code add_dense(const char *dir, struct lr_str folder, const struct lr_
     return code;
 }
 
+/* 1_LogitScore/config.json: the score is that of one token against another. */
+static lr_code read_answers(const struct lr_json *config, struct native_vectors *out,
+                            struct lr_error *err)
+{
+    uint64_t yes, no;
+
+    if (!lr_json_u64(lr_json_get(config, "true_token_id"), &yes) || yes > UINT32_MAX - 1 ||
+        !lr_json_u64(lr_json_get(config, "false_token_id"), &no) || no > UINT32_MAX - 1)
+        return lr_fail(err, LR_UNSUPPORTED,
+                       "a LogitScore's config.json: this engine needs true_token_id and "
+                       "false_token_id");
+    out->asks = true;
+    out->yes = (uint32_t)yes;
+    out->no = (uint32_t)no;
+    return LR_OK;
+}
+
 /* One entry of modules.json. */
 static lr_code read_module(const char *dir, const struct lr_json *module,
                            struct lr_arena *arena, struct native_spec *spec,
@@ -148,6 +166,8 @@ static lr_code read_module(const char *dir, const struct lr_json *module,
         return read_pooling(config, out, err);
     if (lr_str_ends(type, ".Dense"))
         return add_dense(dir, folder, config, spec, out, err);
+    if (lr_str_ends(type, ".LogitScore"))
+        return read_answers(config, out, err);
     return lr_fail(err, LR_UNSUPPORTED, "modules.json: this engine has no code for \"%.*s\"",
                    MODEL_QUOTE(type));
 }
@@ -207,4 +227,80 @@ void native_end_vector(struct native_builder *b, reg in)
     for (uint32_t i = 0; b->code == LR_OK && i < b->vectors.dense_count; i++)
         out = dense(b, out, i);
     s->result = out;
+}
+
+/* ---- ranking ---- */
+
+lr_code native_asks_read(const char *dir, const struct lr_json *config,
+                         struct native_vectors *out, struct lr_error *err)
+{
+    struct lr_str no = LR_STR_LIT("no"), yes = LR_STR_LIT("yes");
+    const struct lr_json *words = lr_json_get(config, "classifier_from_token");
+
+    if (out->asks || !model_ranks_by_answer(dir, words != NULL))
+        return LR_OK;
+    if (words != NULL &&
+        (!lr_json_is(words, LR_JSON_ARRAY) || words->count != 2 ||
+         !lr_json_str(&words->items[0], &no) || !lr_json_str(&words->items[1], &yes)))
+        return lr_fail(err, LR_MODEL_CORRUPT,
+                       "config.json: \"classifier_from_token\" must list two words, the one "
+                       "against and the one for a document");
+    const struct lr_str words_of[] = {no, yes};
+    uint32_t ids[2] = {0};
+    lr_code code = serving_vocabulary_words(dir, words_of, 2, ids, err);
+    out->asks = code == LR_OK;
+    out->no = ids[0];
+    out->yes = ids[1];
+    return code;
+}
+
+bool native_asks(const struct native_builder *b)
+{
+    return b->vectors.asks;
+}
+
+bool native_classifies(const struct native_builder *b)
+{
+    return b->classifies;
+}
+
+static reg begin_rank(struct native_builder *b, reg in, enum native_pool pool)
+{
+    struct native_spec *s = b->spec;
+
+    s->pool = pool;
+    s->ranks = true;
+    s->head_ops = s->op_count;
+    reg out = native_register(b, native_width(b, in));
+    native_build_op(b, NATIVE_OP_POOL, out, in);
+    return out;
+}
+
+void native_end_rank(struct native_builder *b, reg in, const struct native_classifier *how)
+{
+    uint32_t width = native_width(b, in);
+    reg h = begin_rank(b, in, how->pool);
+
+    if (how->dense != NULL)
+        h = native_act(b, native_linear(b, h, how->dense, width, width, how->dense_bias),
+                       how->act);
+    if (how->norm != NULL)
+        h = native_layer_norm(b, h, how->norm, how->norm_bias, how->eps);
+    h = native_linear(b, h, how->out, 1, width, how->out_bias);
+    b->spec->result = native_act(b, h, NATIVE_SIGMOID);
+}
+
+/* The softmax of two scores is the sigmoid of their difference. */
+void native_end_asks(struct native_builder *b, reg in, const char *head)
+{
+    uint32_t width = native_width(b, in);
+    reg h = begin_rank(b, in, NATIVE_POOL_LAST);
+    reg yes =
+        native_linear(b, h, native_name(b, "%s[%u:1]", head, b->vectors.yes), 1, width, false);
+    reg no =
+        native_linear(b, h, native_name(b, "%s[%u:1]", head, b->vectors.no), 1, width, false);
+
+    native_add(b, yes, no, -1);
+    b->spec->asks = true;
+    b->spec->result = native_act(b, yes, NATIVE_SIGMOID);
 }
