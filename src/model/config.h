@@ -35,9 +35,9 @@ struct model_identity {
     /* What kv_bytes is made of: a token in layers that see everything before it, in layers with
      * a window, and the window. */
     uint64_t kv_token_bytes, kv_window_bytes, kv_window;
-    uint32_t requests;       /* kinds that the name of the architecture promises, 1 <<
-                                LR_REQUEST_...; 0: it promises none */
-    bool has_answers;        /* "classifier_from_token": the model ranks by an answer */
+    uint32_t requests; /* kinds that the name of the architecture promises, 1 <<
+                          LR_REQUEST_...; 0: it promises none */
+    bool has_answers;  /* "classifier_from_token": the model ranks by an answer */
 };
 
 /* The model ranks documents by its answer, yes or no: its config says so, or the folder is that

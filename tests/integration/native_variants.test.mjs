@@ -7,6 +7,7 @@ import fs from 'node:fs';
 import os from 'node:os';
 import path from 'node:path';
 import { test } from 'node:test';
+import { bertRows, meanOf, nomicRows } from '../support/plain_encoders.mjs';
 import { FAMILIES, logitsOf, textOf } from '../support/plain_families.mjs';
 import { BIN, ROOT } from '../support/program.mjs';
 import { randomTensors } from '../support/random_tensors.mjs';
@@ -78,6 +79,74 @@ test('the plain implementation gives the logits of transformers', () => {
       wanted,
     );
     assert.ok(error <= LIMIT, `${name}: ${error}`);
+  }
+});
+
+const ENCODER = {
+  vocab_size: 61,
+  hidden_size: 24,
+  intermediate_size: 40,
+  num_hidden_layers: 2,
+  num_attention_heads: 3,
+  hidden_act: 'gelu',
+  layer_norm_eps: 1e-5,
+  max_position_embeddings: 64,
+  pad_token_id: 1,
+};
+// Encoders below a name of their own, with the parts of what they were made for.
+const ENCODERS = {
+  bert: {
+    rows: bertRows,
+    config: { ...ENCODER, architectures: ['BertForMaskedLM'], model_type: 'bert', type_vocab_size: 2 },
+    extra: {
+      'cls.predictions.bias': [61],
+      'bert.pooler.dense.weight': [24, 24],
+      'bert.embeddings.position_ids': [1, 64],
+    },
+  },
+  roberta: {
+    rows: bertRows,
+    config: { ...ENCODER, architectures: ['RobertaForMaskedLM'], model_type: 'roberta', type_vocab_size: 1 },
+    extra: { 'lm_head.bias': [61] },
+  },
+  nomic_bert: {
+    rows: nomicRows,
+    config: {
+      architectures: ['NomicBertModel'],
+      model_type: 'nomic_bert',
+      vocab_size: 61,
+      n_embd: 24,
+      n_layer: 2,
+      n_head: 3,
+      n_inner: 40,
+      n_positions: 64,
+      activation_function: 'swiglu',
+      layer_norm_epsilon: 1e-12,
+      rotary_emb_base: 1000,
+      rotary_emb_fraction: 1.0,
+      rotary_emb_interleaved: false,
+      qkv_proj_bias: false,
+      mlp_fc1_bias: false,
+      mlp_fc2_bias: false,
+      prenorm: false,
+      use_rms_norm: false,
+      type_vocab_size: 2,
+      rotary_scaling_factor: null,
+    },
+  },
+};
+
+test('encoders give the vectors of the plain implementation', (t) => {
+  const folder = fs.mkdtempSync(path.join(os.tmpdir(), 'encoders-'));
+  t.after(() => fs.rmSync(folder, { recursive: true, force: true }));
+  for (const [name, { rows, config, extra }] of Object.entries(ENCODERS)) {
+    const get = randomTensors(name);
+    const wanted = meanOf(rows(get, config, IDS));
+    const dir = path.join(folder, name);
+    get.write(dir, config, extra);
+    const input = JSON.stringify(IDS);
+    const got = JSON.parse(execFileSync(BIN, ['debug', 'embed', '--model', dir, '--device', 'cpu'], { input }));
+    assert.ok(errorOf(got, wanted) <= LIMIT, `${name}: ${errorOf(got, wanted)}`);
   }
 });
 

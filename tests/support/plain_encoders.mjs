@@ -12,8 +12,8 @@ const heads = (c) => ({
   size: c.hidden_size / c.num_attention_heads,
 });
 
-// BERT and (XLM-)RoBERTa; `second` is where the document begins.
-function bert(get, c, ids, second) {
+// Rows of BERT and (XLM-)RoBERTa; `second` is where the document begins.
+function bertRows(get, c, ids, second = Infinity) {
   const roberta = c.model_type !== 'bert';
   const root = roberta ? 'roberta.' : 'bert.';
   const [hidden, eps] = [c.hidden_size, c.layer_norm_eps];
@@ -45,9 +45,43 @@ function bert(get, c, ids, second) {
     });
     x = layerNorm(get, c, add(x, out), `${at}.output.LayerNorm`, eps);
   }
-  const names = roberta ? ['classifier.dense', 'classifier.out_proj'] : [`${root}pooler.dense`, 'classifier'];
-  const first = linear(get, [x[0]], names[0], hidden, true).map((values) => values.map(Math.tanh));
+  return x;
+}
+
+function bert(get, c, ids, second) {
+  const roberta = c.model_type !== 'bert';
+  const x = bertRows(get, c, ids, second);
+  const names = roberta ? ['classifier.dense', 'classifier.out_proj'] : ['bert.pooler.dense', 'classifier'];
+  const first = linear(get, [x[0]], names[0], c.hidden_size, true).map((values) => values.map(Math.tanh));
   return sigmoid(linear(get, first, names[1], 1, true)[0][0]);
+}
+
+function nomicRows(get, c, ids) {
+  const [hidden, eps] = [c.n_embd, c.layer_norm_epsilon];
+  const own = { ...c, hidden_size: hidden, num_attention_heads: c.n_head };
+  const { size } = heads(own);
+  const table = angles({ type: 'default', theta: c.rotary_emb_base, partial: 1 }, size, ids.length);
+  const words = get('embeddings.word_embeddings.weight', c.vocab_size, hidden);
+  const kinds = get('embeddings.token_type_embeddings.weight', c.type_vocab_size, hidden);
+  let x = ids.map((id) => each(hidden, (i) => words[id * hidden + i] + kinds[i]));
+  x = layerNorm(get, own, x, 'emb_ln', eps);
+  for (let n = 0; n < c.n_layer; n++) {
+    const at = `encoder.layers.${n}`;
+    const all = linear(get, x, `${at}.attn.Wqkv`, 3 * hidden);
+    const [q, k, v] = [0, 1, 2].map((i) => part(all, i * hidden, hidden));
+    const seen = attend(rotate(q, table, size), rotate(k, table, size), v, { ...heads(own), bothWays: true });
+    x = layerNorm(get, own, add(x, linear(get, seen, `${at}.attn.out_proj`, hidden)), `${at}.norm1`, eps);
+    const out = plain.glu(get, x, `${at}.mlp`, c.n_inner, { names: ['fc12', 'fc11', 'fc2'] });
+    x = layerNorm(get, own, add(x, out), `${at}.norm2`, eps);
+  }
+  return x;
+}
+
+// The mean of the rows, of length 1.
+function meanOf(rows) {
+  const mean = rows[0].map((_, i) => rows.reduce((a, row) => a + row[i], 0) / rows.length);
+  const length = Math.sqrt(mean.reduce((a, v) => a + v * v, 0));
+  return mean.map((v) => v / length);
 }
 
 function modernBert(get, c, ids) {
@@ -97,4 +131,4 @@ function decoder(get, c, ids, { yes, no }) {
   return sigmoid(FAMILIES[c.model_type](score, c, ids).at(-1)[0]);
 }
 
-export { bert, decoder, modernBert };
+export { bert, bertRows, decoder, meanOf, modernBert, nomicRows };

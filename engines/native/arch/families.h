@@ -28,6 +28,7 @@
     X(mixtral) \
     X(modernbert) \
     X(nemotron_h) \
+    X(nomic_bert) \
     X(olmo3) \
     X(olmoe) \
     X(phi) \
