@@ -12,6 +12,7 @@ import path from 'node:path';
 import { pathToFileURL } from 'node:url';
 import { stripVTControlCharacters } from 'node:util';
 import { after, before, describe, test } from 'node:test';
+import { FORMS } from './forms.mjs';
 import { DEMO, LONG, makeEcho, ROOT, startUp, tempDir, until } from './support.mjs';
 
 const CLIENTS = path.join(ROOT, 'tests/clients');
@@ -60,7 +61,14 @@ describe('clients that only make test-long installs', () => {
   let up, recorder;
   before(async () => {
     // The instructions and tools of Claude Code have up to 200 KB, and a token of the echo engine is a byte.
-    up = await startUp({ args: ['--model', makeEcho('agent'), '--model', DEMO, '--max-context', '400000'] });
+    const echoes = Object.entries(FORMS).map(([form, { template, testing }]) => {
+      const dir = makeEcho(form, testing);
+      fs.writeFileSync(path.join(dir, 'chat_template.jinja'), template);
+      return ['--model', dir];
+    });
+    up = await startUp({
+      args: ['--model', makeEcho('agent'), '--model', DEMO, ...echoes.flat(), '--max-context', '400000'],
+    });
     recorder = await startRecorder(up.url);
   });
   after(async () => {
@@ -114,6 +122,17 @@ describe('clients that only make test-long installs', () => {
     const ask = called('Bash', { command: 'echo made-$((40+2))', description: 'x' });
     const out = await claude(['-p', ask, '--model', 'agent', '--allowedTools', 'Bash']);
     assert.match(out, /made-42/);
+  });
+
+  test('Claude Code in four dialects: the tool that the model calls after a thought is run, and the model gets the result', async () => {
+    for (const [form, { call }] of Object.entries(FORMS)) {
+      const said = call('Bash', { command: 'echo made-$((40+2))', description: 'x' }, 'I try it.');
+      // The agent adds text to the prompt, which the engine repeats: here it is another thought.
+      const ask = form === 'harmony' ? `${said}<|start|>assistant<|channel|>analysis<|message|>` : said;
+      const out = await claude(['-p', ask, '--model', form, '--allowedTools', 'Bash']);
+      assert.match(out, /made-42/, form);
+      assert.doesNotMatch(out, /I try it/, form);
+    }
   });
 
   test('Claude Code: /context shows how many tokens the router has counted', async () => {
@@ -182,6 +201,10 @@ describe('clients that only make test-long installs', () => {
     // Without its sandbox Codex declares a search with web access, which is left out.
     const free = '--dangerously-bypass-approvals-and-sandbox';
     assert.match(await codex('agent', called('exec_command', { cmd: 'echo made-$((40+2))' }), free), /made-42/);
+    for (const [form, { call }] of Object.entries(FORMS)) {
+      const ask = call('exec_command', { cmd: 'echo made-$((40+2))' }, 'I try it.');
+      assert.match(await codex(form, ask, free), /made-42/, form);
+    }
   });
 
   const weather = (z) => ({
