@@ -11,6 +11,7 @@
 
 #include "engines/devices/cpu/pool.h"
 #include "engines/native/cpu/kernels.h"
+#include "engines/native/model.h"
 #include "engines/native/spec/open.h"
 #include "engines/serving/backend.h"
 
@@ -145,8 +146,5 @@ lr_code native_resize(struct serving_backend *b, uint32_t kind, uint32_t pages,
                       struct lr_error *err);
 lr_code native_move(struct serving_backend *b, uint32_t kind, const struct serving_move *moves,
                     uint32_t count, struct lr_error *err);
-
-/* ---- backend.c ---- */
-const struct serving_backend_api *native_backend_cpu(void);
 
 #endif

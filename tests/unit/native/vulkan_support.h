@@ -3,9 +3,15 @@
 #define UNIT_NATIVE_VULKAN_SUPPORT_H
 
 #include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
 
-#include "base/os/file.h"
-#include "tests/unit/native/support.h"
+#include <cmocka.h>
+
+#include "base/file.h"
 
 /* lavapipe does not free everything. */
 __attribute__((visibility("default"))) const char *__lsan_default_suppressions(void);

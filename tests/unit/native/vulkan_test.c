@@ -1,6 +1,7 @@
 /* The native engine on Vulkan gives the results of the processor, in any chunk and batch, with
  * state, vectors and pages that move.  Runs on lavapipe.  LR_LONG=1: every model of the
  * fixtures. */
+#include "tests/unit/native/support.h"
 #include "tests/unit/native/vulkan_support.h"
 
 #ifdef NATIVE_VULKAN
