@@ -71,3 +71,26 @@ function(lr_msl prefix shaders source)
     file(CONFIGURE OUTPUT ${CMAKE_CURRENT_BINARY_DIR}/msl.h CONTENT "${text}" @ONLY)
     set_source_files_properties(${source} PROPERTIES OBJECT_DEPENDS "${files}")
 endfunction()
+
+# A stand-in for Metal (tests/fake_metal), whose kernels run by the Vulkan host; its objc_msgSend is for
+# x86-64.
+if(LR_SPIRV_CROSS AND CMAKE_SYSTEM_NAME STREQUAL Linux AND CMAKE_SYSTEM_PROCESSOR STREQUAL x86_64)
+    set(LR_FAKE_METAL ON)
+endif()
+
+# lr_fake_metal(<name> <programs> <library> <test>...): testing/<name>.so for an engine's kernels; the tests
+# find its path in LR_FAKE_METAL.
+function(lr_fake_metal name programs library)
+    set(fake ${PROJECT_SOURCE_DIR}/tests/fake_metal)
+    add_library(${name} MODULE ${fake}/objc.c ${fake}/texts.c ${fake}/kernels.c ${fake}/commands.c ${fake}/device.c)
+    target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR} ${PROJECT_SOURCE_DIR}/src ${PROJECT_SOURCE_DIR}/include)
+    target_include_directories(${name} SYSTEM PRIVATE ${LR_VULKAN_INCLUDE})
+    target_compile_definitions(${name} PRIVATE FAKE_PROGRAMS=${programs})
+    target_link_libraries(${name} PRIVATE ${library})
+    target_link_options(${name} PRIVATE -Wl,--exclude-libs,ALL)
+    set_target_properties(${name} PROPERTIES PREFIX "" C_VISIBILITY_PRESET hidden LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/testing)
+    foreach(test IN LISTS ARGN)
+        target_compile_definitions(${test} PRIVATE LR_FAKE_METAL="${CMAKE_BINARY_DIR}/testing/${name}.so")
+        add_dependencies(${test} ${name})
+    endforeach()
+endfunction()

@@ -6,7 +6,6 @@
 
 #include "engines/devices/metal/objc.h"
 #include "engines/devices/vulkan/vulkan.h"
-#include "engines/gptoss/backend/gpu/gpu.h"
 #include "tests/fake_metal/fake.h"
 
 #define METHOD(name, function)                                                                 \
@@ -18,7 +17,10 @@
         NULL, NULL                                                                             \
     }
 
-enum { FAKE_PUSH_INDEX = 8, FAKE_PROBE = GPU_KERNEL_COUNT /* the host's own kernel */ };
+enum { FAKE_PUSH_INDEX = 8, FAKE_PROBE = 1 << 20 /* the host's own kernel */ };
+
+/* The kernels of the engine that this stand-in is for; the build names them. */
+extern const struct gpu_programs FAKE_PROGRAMS;
 
 struct string {
     struct fake_object object;

@@ -193,7 +193,7 @@ static void *device_pipeline(void *self, void *sel, struct descriptor *descripto
     if (archives != NULL && ((struct archive *)archives->held)->is_from_file)
         fake_state.archived++;
     if (function->library->kernel != FAKE_PROBE)
-        fake_must(vulkan_pipeline(fake_state.vulkan, (enum gpu_kernel)function->library->kernel,
+        fake_must(vulkan_pipeline(fake_state.vulkan, function->library->kernel,
                                   function->values[0], function->values[1], &made->behind,
                                   &err),
                   &err);
@@ -243,8 +243,7 @@ void *MTLCreateSystemDefaultDevice(void)
 {
     struct lr_error err = {0};
     if (fake_state.vulkan == NULL)
-        fake_must(vulkan_open("vulkan:0", &gptoss_vulkan_programs, &fake_state.vulkan, &err),
-                  &err);
+        fake_must(vulkan_open("vulkan:0", &FAKE_PROGRAMS, &fake_state.vulkan, &err), &err);
     return fake_new(&device_class);
 }
 

@@ -4,7 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "engines/gptoss/backend/shaders/push.h"
 #include "tests/fake_metal/classes.h"
 
 /* ---- kernels ---- */
@@ -46,16 +45,14 @@ const struct fake_class fake_constants_class = {
 
 static uint32_t kernel_of(const char *source)
 {
-    static const char *const names[] = {
-#define KERNEL(name, file, define, bindings, push) #name,
-#include "engines/gptoss/backend/shaders/kernels.def"
-        "probe"};
     char name[64];
     if (sscanf(source, "// kernel %63[a-z0-9_]\n", name) != 1)
         fake_abort("the text does not name its kernel");
-    for (uint32_t i = 0; i <= FAKE_PROBE; i++)
-        if (strcmp(names[i], name) == 0)
+    for (uint32_t i = 0; i < FAKE_PROGRAMS.count; i++)
+        if (strcmp(FAKE_PROGRAMS.at[i].name, name) == 0)
             return i;
+    if (strcmp(name, "probe") == 0)
+        return FAKE_PROBE;
     fake_abort("no kernel %s", name);
 }
 

@@ -12,8 +12,9 @@
 
 #ifdef NATIVE_VULKAN
 
-#define SOME_MODEL LR_SOURCE_DIR "/tests/fixtures/families/qwen3" /* its weights are not used  \
-                                                                   */
+#define SOME_MODEL                                                                             \
+    LR_SOURCE_DIR "/tests/fixtures/families/qwen3" /* its weights are not used                 \
+                                                    */
 enum { IDS = 64, SEQUENCES = 2, PAGES = 256 };
 static const double LIMIT = 2e-5;
 
