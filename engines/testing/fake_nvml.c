@@ -6,8 +6,8 @@
  * is not supported.  xids= counts Xid errors and xid= is their number: each increase of the
  * count is an event.  mig=2 is a GPU that is split into two parts.  lost=1 is a GPU that has
  * fallen off the bus; with lost=health only the figures of its health say so.  closed=15 is a
- * GPU that is counted, but cannot be opened: NVML's error 15.  The file is read at every call,
- * so that a test can change the numbers while a node runs.
+ * GPU that is counted, but cannot be opened: NVML's error 15.  uuid= is its UUID.  The file is
+ * read at every call, so that a test can change the numbers while a node runs.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -142,8 +142,13 @@ int nvmlDeviceGetUUID(void *device, char *out, unsigned len)
     if (is_part(device))
         (void)snprintf(out, len, "MIG-fake-%u-%u", index_of(device),
                        part_of(device) % PARTS_MAX);
-    else
+    else {
+        char line[LINE_BYTES];
+        const char *at = read_line(index_of(device), line) ? strstr(line, "uuid=") : NULL;
         (void)snprintf(out, len, "GPU-fake-%u", index_of(device));
+        if (at != NULL)
+            (void)snprintf(out, len, "GPU-%.36s", at + strlen("uuid="));
+    }
     return OK;
 }
 

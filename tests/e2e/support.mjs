@@ -95,10 +95,10 @@ export async function startNode(
   return node;
 }
 
-export async function startUp({ args = [], dir = tempDir('up'), ms = 60000 } = {}) {
+export async function startUp({ args = [], dir = tempDir('up'), ms = 60000, env } = {}) {
   const up = await launch(
     ['up', '--listen', '127.0.0.1:0', '--device', 'cpu', '--no-hf-cache', '--data-dir', dir, ...args],
-    { match: /is ready at (http:\/\/\S+)/, ms },
+    { match: /is ready at (http:\/\/\S+)/, ms, env },
   );
   up.url = up.found[1];
   return up;

@@ -2,13 +2,17 @@
 // Lavapipe, Mesa's Vulkan driver for the processor, is the device.
 import assert from 'node:assert/strict';
 import { execFile, execFileSync } from 'node:child_process';
+import fs from 'node:fs';
 import path from 'node:path';
 import { after, test } from 'node:test';
 import { promisify } from 'node:util';
+import { makeFamilyModel } from '../support/family_model.mjs';
+import { GB, makeGpus } from '../support/gpus.mjs';
 import {
   BIN,
   call,
   cli,
+  DEMO,
   ENGINES,
   LONG,
   launch,
@@ -88,6 +92,50 @@ test('a device is named by a part of its name, and without a driver the message 
     launch(args, { match: /never/, env: { VK_ICD_FILENAMES: '/nonexistent' } }),
     /Vulkan lists no device: install [^]*Debian and Ubuntu libvulkan1 and mesa-vulkan-drivers[^]*Windows[^]*macOS/,
   );
+});
+
+const RECURRENT = 'qwen3_5';
+
+function familyModel() {
+  const folder = tempDir('native');
+  return makeFamilyModel(RECURRENT, DEMO, path.join(folder, RECURRENT));
+}
+
+// Two turns; the second one begins with what the first one left in the cache.
+async function converse(url) {
+  const messages = [{ role: 'user', content: 'What comes after the last thing that was said? '.repeat(20) }];
+  const ask = async () => {
+    const body = { model: RECURRENT, temperature: 0, max_tokens: 40, ignore_eos: true, messages };
+    const { status, json } = await call(`${url}/v1/chat/completions`, { body });
+    assert.equal(status, 200, JSON.stringify(json));
+    assert.equal(json.usage.completion_tokens, 40);
+    return json;
+  };
+  const first = await ask();
+  messages.push(first.choices[0].message, { role: 'user', content: 'And then?' });
+  const { usage } = await ask();
+  return usage.prompt_tokens_details.cached_tokens;
+}
+
+test('a model of the native engine serves on a Vulkan device that is named, with its state in the prefix cache', async () => {
+  const up = keep(await startUp({ args: ['--device', 'vulkan', '--model', familyModel(), '--step-timeout', '2m'] }));
+  assert.ok((await converse(up.url)) > 0);
+});
+
+// The stand-in for NVML has a GPU with lavapipe's UUID, and the manifest of the engine has Vulkan.
+test('on a node of NVIDIA GPUs an engine without CUDA computes on the same GPU through Vulkan', async () => {
+  const { stdout } = await cli(['worker', '--devices']);
+  const [{ uuid }] = JSON.parse(stdout.trim().split('\n').at(-1));
+  const gpus = makeGpus([{ total: 8 * GB, used: 0, words: `uuid=${uuid}` }]);
+  const engines = tempDir('engines');
+  fs.cpSync(path.join(ENGINES, 'native'), path.join(engines, 'native'), { recursive: true, dereference: true });
+  const manifest = path.join(engines, 'native/manifest.json');
+  const { trial_backends: trial, ...rest } = JSON.parse(fs.readFileSync(manifest));
+  fs.writeFileSync(manifest, JSON.stringify({ ...rest, backends: [...rest.backends, ...trial] }));
+  const args = ['--device', 'cuda', '--model', familyModel(), '--step-timeout', '2m', '--engines-dir', engines];
+  const up = keep(await startUp({ args: [...args, ...gpus.args], env: gpus.env }));
+  assert.ok((await converse(up.url)) > 0);
+  assert.match(up.log, /model\.by_vulkan model=qwen3_5 engine=native/);
 });
 
 test('doctor lists the Vulkan devices', async () => {

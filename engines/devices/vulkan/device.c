@@ -220,10 +220,12 @@ lr_code vulkan_find(const struct vulkan_library *vk, const char *name, struct vu
                        "user open /dev/dri?");
     uint32_t i = vulkan_device_choose(vk, all, count, wanted);
     if (i == count)
-        return lr_fail(err, LR_UNSUPPORTED,
-                       "device \"%s\": Vulkan has %u device%s, vulkan:0 and so on; `llm-router "
-                       "doctor` lists them",
-                       name, count, count == 1 ? "" : "s");
+        return lr_fail(
+            err, LR_UNSUPPORTED,
+            "device \"%s\": Vulkan has %u device%s, vulkan:0 and so on, and `llm-router "
+            "doctor` lists them; for an NVIDIA GPU in a container set "
+            "NVIDIA_DRIVER_CAPABILITIES=compute,utility,graphics",
+            name, count, count == 1 ? "" : "s");
     out->handle = all[i];
     return vulkan_device_describe(vk, out, err);
 }

@@ -88,7 +88,13 @@ static void resolve(struct node_model *m)
      * names the engine wants it asked. */
     if (forced == NULL && m->descriptor->format != MODEL_FORMAT_GGUF)
         wish.architecture = m->descriptor->architecture;
-    if (node_engines_resolve(models->engines, &wish, &m->engine, &err) != LR_OK) {
+    lr_code code = node_engines_resolve(models->engines, &wish, &m->engine, &err);
+    m->is_by_vulkan =
+        code != LR_OK && node_resolve_by_vulkan(models->engines, &wish, &m->engine);
+    if (m->is_by_vulkan)
+        lr_log_info(NULL, "model.by_vulkan model=%s engine=%s: it has no CUDA", m->id,
+                    m->engine->name);
+    else if (code != LR_OK) {
         m->reason = err;
         lr_log_warn(LR_LOG_OF(&m->reason), "model.not_ready model=%s reason=%s", m->id,
                     m->reason.text);

@@ -193,6 +193,19 @@ const char *node_artifact_of(const struct node_model *model)
     return NULL;
 }
 
+/* "GPU-<uuid>" of NVML is "vulkan:<uuid>" of Vulkan, which finds no part of a GPU ("MIG-...").
+ */
+static const char *by_vulkan(const char *device)
+{
+    static char name[64];
+    bool is_one = strcmp(device, "cuda") != 0;
+    (void)snprintf(name, sizeof(name), "vulkan%s%s", is_one ? ":" : "",
+                   !is_one                           ? ""
+                   : strncmp(device, "GPU-", 4) == 0 ? device + 4
+                                                     : device);
+    return name;
+}
+
 void node_describe_open(const struct node_model *model, const struct node_library *library,
                         uint32_t pool, uint64_t limit, struct wire_open *out)
 {
@@ -217,6 +230,8 @@ void node_describe_open(const struct node_model *model, const struct node_librar
     if (model->descriptor != NULL && model->descriptor->format == MODEL_FORMAT_GGUF)
         out->options.filename = lr_path_base(model->descriptor->primary);
     device = pool != NODE_POOL_RAM ? models->pools.pool[pool].name : models->devices.name;
+    if (model->is_by_vulkan)
+        device = by_vulkan(device);
     out->options.devices = &device;
     out->options.device_count = 1;
     if (pool == NODE_POOL_RAM)

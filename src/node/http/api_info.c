@@ -81,7 +81,10 @@ static void put_model(struct lr_json_writer *w, const struct node_model *m)
     const struct model_descriptor *d = m->descriptor;
     LR_JSON_MEMBERS(w, LR_TEXT("id", m->id), LR_TEXT("state", node_model_state_name(m->state)),
                     LR_TEXT("reason", m->reason.text[0] != '\0' ? m->reason.text : NULL),
-                    LR_TEXT("engine", m->engine != NULL ? m->engine->name : NULL));
+                    LR_TEXT("engine", m->engine != NULL ? m->engine->name : NULL),
+                    LR_TEXT("backend", m->engine == NULL ? NULL
+                                       : m->is_by_vulkan ? "vulkan"
+                                                         : m->models->devices.kind));
     if (d != NULL)
         LR_JSON_MEMBERS(
             w, LR_TEXT("format", model_format_name(d->format)), LR_TEXT("runtime", d->runtime),

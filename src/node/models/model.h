@@ -61,7 +61,8 @@ struct node_model {
     uint64_t described;                      /* how often it was: routers are told anew */
     char weights[MODEL_FINGERPRINT_LEN + 1]; /* of the described files; "": not known */
     struct node_engine *engine;              /* borrowed from the registry; NULL: none fits */
-    struct jinja_template *chat_template;    /* owned; NULL: the default */
+    bool is_by_vulkan; /* on a node of NVIDIA GPUs: the engine has no CUDA, but Vulkan */
+    struct jinja_template *chat_template; /* owned; NULL: the default */
     struct chat_model chat;
     const struct model_control *stop; /* of the template, in the descriptor; NULL: none */
     int64_t created;                  /* seconds since 1970 */

@@ -436,6 +436,13 @@ static lr_code explain_backend(const struct node_engine *e, const char *device,
     size_t at = 0;
     for (const char *const *b = e->manifest.backends; *b != NULL && at < sizeof(list); b++)
         at += (size_t)snprintf(list + at, sizeof(list) - at, "%s%s", at != 0 ? ", " : "", *b);
+    if (strcmp(device, "cuda") == 0 && plugin_list_has(e->manifest.trial_backends, "vulkan"))
+        return lr_fail(
+            err, LR_UNSUPPORTED,
+            "engine \"%s\" has no CUDA; it could compute on this GPU through Vulkan, "
+            "which has not been run on a GPU yet: start the node with --device vulkan "
+            "to try it, or with another device (it has %s)",
+            e->name, list);
     if (plugin_list_has(e->manifest.trial_backends, device))
         return lr_fail_as(err, engine_trial, e->name, device, device, list);
     return lr_fail_as(err, engine_no_backend, e->name, device, list);
@@ -487,6 +494,18 @@ lr_code node_engines_resolve(const struct node_engines *engines, const struct no
     if (refused == NULL)
         return explain_missing(engines, wanted, err);
     return lr_fail(err, kept.code, "%s", kept.text);
+}
+
+bool node_resolve_by_vulkan(const struct node_engines *engines, const struct node_wish *wish,
+                            struct node_engine **out)
+{
+    struct node_wish other = *wish;
+    struct lr_error ignored;
+
+    other.device = "vulkan";
+    other.is_named = false;
+    return strcmp(wish->device, "cuda") == 0 &&
+           node_engines_resolve(engines, &other, out, &ignored) == LR_OK;
 }
 
 /* ---- DirectML ---- */

@@ -76,6 +76,10 @@ LR_MUST_USE lr_code node_engines_resolve(const struct node_engines *engines,
                                          const struct node_wish *wish, struct node_engine **out,
                                          struct lr_error *err);
 
+/* Where no engine has CUDA for the model: one that computes on the same GPU through Vulkan. */
+bool node_resolve_by_vulkan(const struct node_engines *engines, const struct node_wish *wish,
+                            struct node_engine **out);
+
 /* Reads a folder again and copies its present files.  *out is the caller's reference.
  * UNAVAILABLE: the file is still being copied (library_sha256 does not match yet). */
 LR_MUST_USE lr_code node_library_take(const struct node_engines *engines, const char *folder,

@@ -77,15 +77,37 @@ static void an_engine_on_trial_is_taken_only_where_an_operator_named_the_device(
     wish.is_named = true;
     assert_int_equal(node_engines_resolve(&engines, &wish, &found, &err), LR_OK);
     assert_ptr_equal(found, &trial);
+    /* The same GPU by another driver is nobody's word for it. */
+    wish.device = "cuda";
+    assert_int_equal(node_engines_resolve(&engines, &wish, &found, &err), LR_UNSUPPORTED);
+    assert_non_null(strstr(err.text, "start the node with --device vulkan to try it"));
+    assert_false(node_resolve_by_vulkan(&engines, &wish, &found));
     wish.device = "metal";
     assert_int_equal(node_engines_resolve(&engines, &wish, &found, &err), LR_UNSUPPORTED);
     assert_non_null(strstr(err.text, "\"trial\" has no metal backend"));
     plugin_manifest_free(&trial.manifest);
 }
 
+static void an_engine_without_cuda_computes_on_the_same_gpu_through_vulkan(void **state)
+{
+    static struct node_engine vulkan;
+    struct node_wish wish = {"qwen3", "safetensors", NULL, "cuda", false};
+    struct node_engines engines = {.first = &vulkan};
+    struct node_engine *found;
+
+    (void)state;
+    fill(&vulkan, "native", 0, "\"cpu\",\"vulkan\"");
+    assert_true(node_resolve_by_vulkan(&engines, &wish, &found));
+    assert_ptr_equal(found, &vulkan);
+    wish.device = "metal";
+    assert_false(node_resolve_by_vulkan(&engines, &wish, &found));
+    plugin_manifest_free(&vulkan.manifest);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(an_engine_without_cuda_computes_on_the_same_gpu_through_vulkan),
         cmocka_unit_test(an_engine_on_trial_is_taken_only_where_an_operator_named_the_device),
         cmocka_unit_test(of_two_engines_that_fit_the_larger_priority_is_taken_in_either_order),
     };
