@@ -382,6 +382,11 @@ static void plan_kinds(const struct native_spec *s, const struct target *t,
     bool whole = false;
 
     p->kind_count = s->kind_count;
+    if (p->state_bytes != 0) { /* the states of all sequences are bound at a time, too */
+        uint64_t most = native_gpu_part_bytes(&t->limits) / p->state_bytes;
+        p->max_sequences = p->max_sequences < most ? p->max_sequences : (uint32_t)most;
+        p->max_sequences = p->max_sequences > 0 ? p->max_sequences : 1;
+    }
     for (uint32_t i = 0; i < s->kind_count; i++) {
         p->kinds[i].window = s->kinds[i].window;
         for (uint32_t c = 0; c < s->cache_count; c++)

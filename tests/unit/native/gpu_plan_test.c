@@ -90,9 +90,39 @@ static void a_plan_is_what_the_load_takes(void **state)
     check(FOLDER "families/qwen3.5", &usual);
 }
 
+/* What is bound at a time bounds the sequences, not the tokens of a step. */
+static void states_that_do_not_fit_a_binding_cost_sequences(void **state)
+{
+    const struct serving_host none = {0};
+    const struct gpu_host host = VULKAN_HOST(&native_vulkan_programs);
+    struct serving_options options = {.device = "vulkan:0", .max_sequences = 200};
+    struct serving_plan plan;
+    struct lr_error err = {0};
+    char extra[64];
+    void *model;
+
+    (void)state;
+    assert_int_equal(
+        native_model_api()->open(&none, FOLDER "families/qwen3.5", &options, &model, &err),
+        LR_OK);
+    assert_int_equal(native_gpu_plan(&host, model, &options, &plan, &err), LR_OK);
+    assert_int_equal(plan.max_sequences, 200);
+    uint32_t chunk = plan.prefill_chunk;
+    (void)snprintf(extra, sizeof(extra), "{\"binding_bytes\": %llu}",
+                   (unsigned long long)plan.state_bytes * 150);
+    options.extra_json = extra;
+    assert_int_equal(native_gpu_plan(&host, model, &options, &plan, &err), LR_OK);
+    assert_in_range(plan.max_sequences, 100, 150);
+    assert_int_equal(plan.prefill_chunk, chunk);
+    native_model_api()->close(model);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(a_plan_is_what_the_load_takes)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_plan_is_what_the_load_takes),
+        cmocka_unit_test(states_that_do_not_fit_a_binding_cost_sequences),
+    };
 
     return cmocka_run_group_tests(tests, use_lavapipe, NULL);
 }
