@@ -118,6 +118,10 @@ lr_code native_gpu_check(const struct native_spec *s, const struct gpu_limits *l
 {
     lr_code code = LR_OK;
 
+    if (s->ranks)
+        return lr_fail(err, LR_UNSUPPORTED,
+                       "the GPU kernels have no code for a classifier of two texts: use "
+                       "--device cpu");
     for (uint32_t i = 0; i < s->op_count && code == LR_OK; i++)
         code = check_op(&s->ops[i], err);
     if (code == LR_OK && s->buffer_count > NATIVE_GPU_BUFFERS)

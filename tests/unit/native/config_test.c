@@ -1,5 +1,7 @@
 /* What a config or a file of weights says that the engine does not understand is refused by
  * name; no mutated config ends in anything but a model or a named error. */
+#include <unistd.h>
+
 #include "engines/native/engine.h"
 #include "engines/native/spec/open.h"
 #include "plugin/manifest.h"
@@ -160,6 +162,51 @@ static void a_mutated_config_ends_in_a_model_or_in_a_named_error(void **state)
     assert_true(built > 0); /* some members mean nothing to the result */
 }
 
+/* The weights' header with a byte changed, or cut short; the data stays. */
+static void a_mutated_header_of_weights_ends_in_a_model_or_in_a_named_error(void **state)
+{
+    uint32_t count = getenv("LR_LONG") != NULL ? MUTATIONS : MUTATIONS / 20, seed = 7,
+             opened = 0;
+    char dir[] = "/tmp/native-headers-XXXXXX", path[64];
+    static char text[8192];
+
+    (void)state;
+    assert_non_null(mkdtemp(dir));
+    snprintf(path, sizeof(path), "%s/model.safetensors", dir);
+    for (size_t f = 0; f < FAMILIES_COUNT; f++) {
+        struct lr_arena arena;
+        lr_arena_init(&arena, 64 << 20);
+        struct lr_str config = family_file(&arena, families[f], "config.json");
+        struct lr_str file = family_file(&arena, families[f], "model.safetensors");
+        snprintf(text, sizeof(text), "%.*s", (int)config.len, config.ptr);
+        char *bytes = lr_arena_alloc(&arena, file.len);
+        uint64_t header;
+        memcpy(&header, file.ptr, sizeof(header));
+        for (uint32_t i = 0; i < count; i++) {
+            struct model_weights *weights;
+            memcpy(bytes, file.ptr, file.len);
+            size_t at = next(&seed) % (header + 8), length = file.len;
+            bytes[at] = (char)(next(&seed) % 4 == 0 ? next(&seed) : '0' + next(&seed) % 10);
+            if (next(&seed) % 8 == 0)
+                length = next(&seed) % file.len;
+            assert_int_equal(lr_file_write_atomic(path, lr_str(bytes, length), 0600, NULL),
+                             LR_OK);
+            memset(&err, 0, sizeof(err));
+            lr_code code = model_weights_open(dir, &weights, &err);
+            if (code == LR_OK) {
+                code = build(families[f], lr_str_z(text), weights);
+                model_weights_close(weights);
+                opened++;
+            }
+            if (code != LR_OK && (err.code != code || err.text[0] == '\0'))
+                fail_msg("%s: code %d without words for byte %zu", families[f], code, at);
+        }
+        lr_arena_free(&arena);
+    }
+    assert_true(opened > 0); /* some names and offsets still fit */
+    assert_int_equal(lr_dir_remove(dir, &err), LR_OK);
+}
+
 static bool has(const char *const *list, const char *item)
 {
     for (; *list != NULL; list++)
@@ -189,7 +236,12 @@ static void the_manifest_lists_what_the_families_run(void **state)
                                   LR_SOURCE_DIR "/engines/native/native.manifest.json.in",
                                   sizeof(text), &template, &err),
                      LR_OK);
-    assert_int_equal(plugin_manifest_parse(&manifest, template, &err), LR_OK);
+    /* Members that not every build has stand behind this name. */
+    snprintf(text, sizeof(text), "%.*s", (int)template.len, template.ptr);
+    char *trials = strstr(text, "@NATIVE_TRIALS@");
+    if (trials != NULL)
+        memset(trials, ' ', strlen("@NATIVE_TRIALS@"));
+    assert_int_equal(plugin_manifest_parse(&manifest, lr_str_z(text), &err), LR_OK);
     compare(facts->runtimes, manifest.runtimes, "runtimes");
     compare(manifest.runtimes, facts->runtimes, "runtimes");
     compare(facts->architectures, manifest.architectures, "architectures");
@@ -206,6 +258,7 @@ int main(void)
         cmocka_unit_test(a_layer_that_shares_the_keys_of_none_is_refused),
         cmocka_unit_test(a_tensor_that_no_operation_uses_is_refused_by_name),
         cmocka_unit_test(a_mutated_config_ends_in_a_model_or_in_a_named_error),
+        cmocka_unit_test(a_mutated_header_of_weights_ends_in_a_model_or_in_a_named_error),
         cmocka_unit_test(the_manifest_lists_what_the_families_run),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

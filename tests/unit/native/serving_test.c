@@ -86,6 +86,37 @@ static void a_prompt_that_is_found_gives_the_answer_of_one_that_is_computed(void
     }
 }
 
+/* A template may write another generation prompt into history than it wrote at the end of the
+ * prompt, and drop the answer's reasoning: the next prompt parts from this one before its end.
+ */
+static void a_conversation_that_drops_its_reasoning_goes_on_from_the_prompt(void **state)
+{
+    enum { PAGE = 32, BEHIND = 60 };
+    static const uint32_t parts_at[] = {PROMPT, PROMPT - 4, PROMPT - 20};
+
+    (void)state;
+    for (int f = 0; f < FAMILIES_COUNT; f++) {
+        struct recorder *r = open_family(families[f], 0);
+        for (uint32_t i = 0; i < 3; i++) {
+            uint32_t ids[PROMPT + BEHIND], same = parts_at[i];
+            submit(r, 2 * i + 1, "one", 20 + i, PROMPT);
+            recorder_run(r);
+            for (uint32_t k = 0; k < same + BEHIND; k++)
+                ids[k] = 3 + (k * 31 + (k < same ? 20 + i : 90) * 7) % VOCABULARY;
+            struct lr_engine_request q = plain_request(2 * i + 2, ids, same + BEHIND, 1);
+            q.ignore_stop = 1;
+            q.cache_scope = "one";
+            must_submit(r, &q);
+            recorder_run(r);
+            uint32_t found = record_of(r, 2 * i + 2)->usage.cached_tokens;
+            if (same - found > 2 * PAGE)
+                fail_msg("%s: %u of the %u ids that both prompts have are found", families[f],
+                         found, same);
+        }
+        recorder_close(r);
+    }
+}
+
 static void answers_stay_the_same_while_their_memory_grows_shrinks_and_moves(void **state)
 {
     (void)state;
@@ -138,6 +169,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_prompt_that_is_found_gives_the_answer_of_one_that_is_computed),
+        cmocka_unit_test(a_conversation_that_drops_its_reasoning_goes_on_from_the_prompt),
         cmocka_unit_test(answers_stay_the_same_while_their_memory_grows_shrinks_and_moves),
         cmocka_unit_test(requests_that_lose_their_memory_to_others_have_the_same_answer),
     };
