@@ -17,12 +17,14 @@ function reasonOf(error) {
     .join('\n');
 }
 
+// What the runner itself tells at the end.
+const SUMMARY = /^(tests|suites|pass|fail|cancelled|skipped|todo|duration_ms) [\d.]+$/;
 const LISTED = ['test:enqueue', 'test:dequeue', 'test:pass', 'test:fail'];
 
 // biome-ignore lint/correctness/useYield: a reporter is a generator; this one writes by itself
 export default async function* results(source) {
   for await (const { type, data } of source) {
-    if (type === 'test:diagnostic' && data.file !== undefined) console.log(data.message); // beside what the file prints
+    if (type === 'test:diagnostic' && !SUMMARY.test(data.message)) console.log(data.message); // beside what the file prints
     if (!LISTED.includes(type)) continue;
     const line = { type, name: data.name, nesting: data.nesting, kind: data.details?.type ?? data.type };
     if (data.details) line.ms = Math.round(data.details.duration_ms);
