@@ -88,6 +88,7 @@ static void write_steps(const struct native_gpu_run *run, uint32_t *words)
                 .last = s->position + s->count - 1,
                 .table = table,
                 .pages = s->page_count,
+                .part = s->second != 0 && s->position + k >= s->second,
             };
         for (uint32_t k = 0; k < run->b->spec->kind_count; k++, table += s->page_count)
             memcpy(words + table, s->pages[k], s->page_count * sizeof(*words));

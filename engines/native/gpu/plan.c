@@ -85,11 +85,16 @@ static lr_code check_op(const struct native_op *op, struct lr_error *err)
         [NATIVE_OP_DELTA] = true, [NATIVE_OP_SSM] = true,     [NATIVE_OP_POOL] = true,
     };
     const struct native_attention *a = &op->attend;
+    uint8_t act = op->kind == NATIVE_OP_ACT || op->kind == NATIVE_OP_GATE ? op->gate.act
+                  : op->kind == NATIVE_OP_EXPERTS                         ? op->experts.act
+                  : op->kind == NATIVE_OP_CONV                            ? op->conv.act
+                                                                          : 0;
 
-    if (op->kind >= NATIVE_OP_COUNT || !known[op->kind])
+    /* What was added to the list of operations behind these is not in the kernels. */
+    if (op->kind >= NATIVE_OP_COUNT || !known[op->kind] || act > NATIVE_TANH ||
+        (op->kind == NATIVE_OP_EMBED && op->embed.row > NATIVE_BY_PART))
         return lr_fail(err, LR_UNSUPPORTED,
-                       "the GPU kernels have no code for the operation \"%s\": use --device "
-                       "cpu",
+                       "the GPU kernels have no code for this kind of \"%s\": use --device cpu",
                        native_op_name(op->kind));
     if (op->kind == NATIVE_OP_ATTEND &&
         (a->head_size % 2 != 0 || a->value_size % 2 != 0 || a->head_size > NATIVE_GPU_HEAD ||

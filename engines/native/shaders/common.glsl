@@ -80,6 +80,8 @@ float act_of(uint act, float x)
         return x > 0.0 ? x * x : 0.0;
     case 5u:
         return sigmoid_of(x);
+    case 7u:
+        return tanh_of(x);
     default:
         return x;
     }

@@ -13,8 +13,8 @@ void main()
 
     if (unit >= p.units)
         return;
-    if (p.by < 2u)
-        row = p.by == 0u ? inputs[at] : p.from + inputs[at + 1u];
+    if (p.by != 2u) // its id, its position, the first row, its text's row
+        row = p.by == 0u ? inputs[at] : p.from + inputs[at + (p.by == 1u ? 1u : 5u)];
     row = min(row, p.matrices - 1u); // the rows of the whole table
     if (row < p.first_row || row >= p.first_row + p.rows)
         return;

@@ -56,7 +56,8 @@ struct native_gpu_token {
     PUSH_U32 last;  /* position of its step's last token */
     PUSH_U32 table; /* word of its sequence's first table */
     PUSH_U32 pages; /* words of a table */
-    PUSH_U32 reserved0, reserved1, reserved2;
+    PUSH_U32 part;  /* 1: of the second text of a pair */
+    PUSH_U32 reserved0, reserved1;
 };
 
 /* A sequence of a step: its rows, and its state. */

@@ -123,6 +123,11 @@ static reg input(struct maker *m, uint32_t width)
 
     op->embed = (struct native_embed){.row = NATIVE_BY_ID, .scale = 1};
     op->matrix[0] = matrix(m, NATIVE_F32, IDS, width, false);
+    for (uint8_t row = NATIVE_BY_POSITION; row <= NATIVE_BY_PART; row++) {
+        op = native_build_op(&m->b, NATIVE_OP_EMBED, x, NATIVE_NO_REG);
+        op->embed = (struct native_embed){.row = row, .add = true, .first = 3, .scale = 0.1f};
+        op->matrix[0] = matrix(m, NATIVE_BF16, IDS, width, false);
+    }
     return x;
 }
 
@@ -182,6 +187,7 @@ static float *run_on(struct maker *m, const struct serving_backend_api *api, con
                                              .count = n,
                                              .page_count = (at + n + 31) / 32,
                                              .prompt = shape->prompt,
+                                             .second = shape->prompt / 2,
                                              .tokens = ids[i] + at,
                                              .snapshot_load = SERVING_NONE,
                                              .snapshot_save = SERVING_NONE,
@@ -431,6 +437,8 @@ static void make_rows(struct maker *m, const void *how)
     case NATIVE_OP_ACT:
         op = operation(m, *kind, x, 90);
         op->gate = (struct native_gate){.act = NATIVE_GELU_TANH};
+        op = change(m, *kind, m->result);
+        op->gate = (struct native_gate){.act = NATIVE_TANH};
         break;
     case NATIVE_OP_SLICE:
         op = operation(m, *kind, x, 3 * 20);
