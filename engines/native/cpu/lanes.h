@@ -17,8 +17,11 @@
 
 enum { LANES = 16 };
 
-/* Twice the values of E2M1: sign, two bits of exponent, one of mantissa. */
-#define LANES_FP4 0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12
+/* E4M3 as the bits of a float32 2^-120 times as large: sign, exponent and mantissa in place.
+ * Exact for all but the code of NaN, which becomes a number: whoever converts codes looks for
+ * it (codes_have_nan). */
+#define LANES_E4M3      0x87F00000u
+#define LANES_E4M3_UNIT 0x1p120f
 
 /* Half precision by integers: exact, also for subnormal numbers. */
 LANES_INLINE float lanes_half(uint16_t h)
@@ -59,18 +62,18 @@ LANES_INLINE float lanes_total(const float v[LANES])
     return (b[0] + b[2]) + (b[1] + b[3]);
 }
 
+#if !defined(NATIVE_LANES_AVX512)
+typedef int lanes_how;
+LANES_INLINE lanes_how lanes_prepare(void)
+{
+    return 0;
+}
+#endif
+
 #if defined(NATIVE_LANES_AVX512)
 #include <immintrin.h>
 /* How many sums run side by side; they change no result. */
-enum {
-    WIDE_ROWS = 8,
-    TILE_ROWS = 4,
-    TILE_TOKENS = 6,
-    FP4_ROWS = 4,
-    FP4_TOKENS = 4,
-    LOOK_HEADS = 4,
-    VALUE_PARTS = 4
-};
+enum { WIDE_ROWS = 8, TILE_ROWS = 4, TILE_TOKENS = 6, LOOK_HEADS = 4, VALUE_PARTS = 4 };
 typedef __m512 lanes;
 
 LANES_INLINE lanes lanes_zero(void)
@@ -102,25 +105,53 @@ LANES_INLINE lanes lanes_f16(const uint16_t *p)
 {
     return _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)(const void *)p));
 }
-/* The 32 values of a block in the order of the columns: a byte holds two, the low half first.
- */
-LANES_INLINE void lanes_fp4_bytes(const uint8_t *block, __m128i *low, __m128i *high)
+LANES_INLINE lanes lanes_mul(lanes a, lanes b)
 {
-    const __m128i table = _mm_setr_epi8(LANES_FP4), half = _mm_set1_epi8(15);
-    __m128i bytes = _mm_loadu_si128((const __m128i *)(const void *)block);
-    __m128i even = _mm_shuffle_epi8(table, _mm_and_si128(bytes, half));
-    __m128i odd = _mm_shuffle_epi8(table, _mm_and_si128(_mm_srli_epi16(bytes, 4), half));
-    *low = _mm_unpacklo_epi8(even, odd);
-    *high = _mm_unpackhi_epi8(even, odd);
+    return _mm512_mul_ps(a, b);
 }
-LANES_INLINE void lanes_fp4(const uint8_t *block, float scale, lanes *a, lanes *b)
+LANES_INLINE lanes lanes_add(lanes a, lanes b)
 {
-    __m512 unit = _mm512_set1_ps(0.5f * scale);
-    __m128i low, high;
+    return _mm512_add_ps(a, b);
+}
+/* Constants that are to stay in registers: gcc reads them from memory in each step otherwise,
+ * and the loops below are bound by their loads. */
+typedef struct {
+    __m512i half, shift, mask;
+} lanes_how;
+LANES_INLINE lanes_how lanes_prepare(void)
+{
+    lanes_how how = {
+        _mm512_setr_epi32(0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1),
+        _mm512_setr_epi32(0, 4, 8, 12, 16, 20, 24, 28, 0, 4, 8, 12, 16, 20, 24, 28),
+        _mm512_set1_epi32((int)LANES_E4M3)};
+    __asm__("" : "+v"(how.half), "+v"(how.shift), "+v"(how.mask));
+    return how;
+}
+LANES_INLINE lanes lanes_nibbles(const uint8_t *p, lanes table, lanes_how how)
+{
+    long long codes;
 
-    lanes_fp4_bytes(block, &low, &high);
-    *a = _mm512_mul_ps(_mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(low)), unit);
-    *b = _mm512_mul_ps(_mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(high)), unit);
+    memcpy(&codes, p, sizeof(codes));
+    __m512 both = _mm512_castsi512_ps(_mm512_set1_epi64(codes));
+    __m512i word = _mm512_castps_si512(_mm512_permutevar_ps(both, how.half));
+    return _mm512_permutexvar_ps(_mm512_srlv_epi32(word, how.shift), table);
+}
+LANES_INLINE __m128i lanes_sixteen(const uint8_t *p)
+{
+    return _mm_loadu_si128((const __m128i *)(const void *)p);
+}
+LANES_INLINE lanes lanes_signed(const uint8_t *p)
+{
+    return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(lanes_sixteen(p)));
+}
+LANES_INLINE lanes lanes_unsigned(const uint8_t *p)
+{
+    return _mm512_cvtepi32_ps(_mm512_cvtepu8_epi32(lanes_sixteen(p)));
+}
+LANES_INLINE lanes lanes_e4m3(const uint8_t *p, lanes_how how)
+{
+    __m512i v = _mm512_slli_epi32(_mm512_cvtepi8_epi32(lanes_sixteen(p)), 20);
+    return _mm512_castsi512_ps(_mm512_and_si512(v, how.mask));
 }
 LANES_INLINE float lanes_sum(lanes v)
 {
@@ -135,15 +166,7 @@ LANES_INLINE float lanes_sum(lanes v)
 #elif defined(NATIVE_LANES_AVX2)
 #include <immintrin.h>
 /* How many sums run side by side; they change no result. */
-enum {
-    WIDE_ROWS = 4,
-    TILE_ROWS = 2,
-    TILE_TOKENS = 3,
-    FP4_ROWS = 2,
-    FP4_TOKENS = 2,
-    LOOK_HEADS = 2,
-    VALUE_PARTS = 4
-};
+enum { WIDE_ROWS = 4, TILE_ROWS = 2, TILE_TOKENS = 3, LOOK_HEADS = 2, VALUE_PARTS = 4 };
 typedef struct {
     __m256 a, b;
 } lanes;
@@ -183,29 +206,54 @@ LANES_INLINE lanes lanes_f16(const uint16_t *p)
     return (lanes){_mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)(const void *)p)),
                    _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)(const void *)(p + 8)))};
 }
-/* The 32 values of a block in the order of the columns: a byte holds two, the low half first.
- */
-LANES_INLINE void lanes_fp4_bytes(const uint8_t *block, __m128i *low, __m128i *high)
+LANES_INLINE lanes lanes_mul(lanes x, lanes y)
 {
-    const __m128i table = _mm_setr_epi8(LANES_FP4), half = _mm_set1_epi8(15);
-    __m128i bytes = _mm_loadu_si128((const __m128i *)(const void *)block);
-    __m128i even = _mm_shuffle_epi8(table, _mm_and_si128(bytes, half));
-    __m128i odd = _mm_shuffle_epi8(table, _mm_and_si128(_mm_srli_epi16(bytes, 4), half));
-    *low = _mm_unpacklo_epi8(even, odd);
-    *high = _mm_unpackhi_epi8(even, odd);
+    return (lanes){_mm256_mul_ps(x.a, y.a), _mm256_mul_ps(x.b, y.b)};
 }
-LANES_INLINE __m256 lanes_fp4_part(__m128i bytes, __m256 unit)
+LANES_INLINE lanes lanes_add(lanes x, lanes y)
 {
-    return _mm256_mul_ps(_mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(bytes)), unit);
+    return (lanes){_mm256_add_ps(x.a, y.a), _mm256_add_ps(x.b, y.b)};
 }
-LANES_INLINE void lanes_fp4(const uint8_t *block, float scale, lanes *a, lanes *b)
+/* Tables of sixteen are two of eight: bit 3 of a code, as the sign, chooses. */
+LANES_INLINE __m256 lanes_nibbles_half(const uint8_t *p, lanes table)
 {
-    __m256 unit = _mm256_set1_ps(0.5f * scale);
-    __m128i low, high;
+    const __m256i shifts = _mm256_setr_epi32(0, 4, 8, 12, 16, 20, 24, 28);
+    int word;
 
-    lanes_fp4_bytes(block, &low, &high);
-    *a = (lanes){lanes_fp4_part(low, unit), lanes_fp4_part(_mm_srli_si128(low, 8), unit)};
-    *b = (lanes){lanes_fp4_part(high, unit), lanes_fp4_part(_mm_srli_si128(high, 8), unit)};
+    memcpy(&word, p, sizeof(word));
+    __m256i v = _mm256_srlv_epi32(_mm256_set1_epi32(word), shifts);
+    return _mm256_blendv_ps(_mm256_permutevar8x32_ps(table.a, v),
+                            _mm256_permutevar8x32_ps(table.b, v),
+                            _mm256_castsi256_ps(_mm256_slli_epi32(v, 28)));
+}
+LANES_INLINE lanes lanes_nibbles(const uint8_t *p, lanes table, lanes_how how)
+{
+    (void)how;
+    return (lanes){lanes_nibbles_half(p, table), lanes_nibbles_half(p + 4, table)};
+}
+LANES_INLINE __m128i lanes_eight(const uint8_t *p)
+{
+    return _mm_loadl_epi64((const __m128i *)(const void *)p);
+}
+LANES_INLINE lanes lanes_signed(const uint8_t *p)
+{
+    return (lanes){_mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(lanes_eight(p))),
+                   _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(lanes_eight(p + 8)))};
+}
+LANES_INLINE lanes lanes_unsigned(const uint8_t *p)
+{
+    return (lanes){_mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(lanes_eight(p))),
+                   _mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(lanes_eight(p + 8)))};
+}
+LANES_INLINE __m256 lanes_e4m3_half(const uint8_t *p)
+{
+    __m256i v = _mm256_slli_epi32(_mm256_cvtepi8_epi32(lanes_eight(p)), 20);
+    return _mm256_castsi256_ps(_mm256_and_si256(v, _mm256_set1_epi32((int)LANES_E4M3)));
+}
+LANES_INLINE lanes lanes_e4m3(const uint8_t *p, lanes_how how)
+{
+    (void)how;
+    return (lanes){lanes_e4m3_half(p), lanes_e4m3_half(p + 8)};
 }
 LANES_INLINE float lanes_sum(lanes v)
 {
@@ -218,15 +266,7 @@ LANES_INLINE float lanes_sum(lanes v)
 #elif defined(NATIVE_LANES_NEON)
 #include <arm_neon.h>
 /* How many sums run side by side; they change no result. */
-enum {
-    WIDE_ROWS = 4,
-    TILE_ROWS = 2,
-    TILE_TOKENS = 3,
-    FP4_ROWS = 2,
-    FP4_TOKENS = 2,
-    LOOK_HEADS = 2,
-    VALUE_PARTS = 4
-};
+enum { WIDE_ROWS = 4, TILE_ROWS = 2, TILE_TOKENS = 3, LOOK_HEADS = 2, VALUE_PARTS = 4 };
 typedef struct {
     float32x4_t a, b, c, d;
 } lanes;
@@ -275,27 +315,69 @@ LANES_INLINE lanes lanes_f16(const uint16_t *p)
                    vcvt_f32_f16(vreinterpret_f16_u16(vld1_u16(p + 8))),
                    vcvt_f32_f16(vreinterpret_f16_u16(vld1_u16(p + 12)))};
 }
-LANES_INLINE lanes lanes_fp4_part(int8x16_t bytes, float32x4_t unit)
+LANES_INLINE lanes lanes_mul(lanes x, lanes y)
 {
-    int16x8_t low = vmovl_s8(vget_low_s8(bytes)), high = vmovl_s8(vget_high_s8(bytes));
-    return (lanes){vmulq_f32(vcvtq_f32_s32(vmovl_s16(vget_low_s16(low))), unit),
-                   vmulq_f32(vcvtq_f32_s32(vmovl_s16(vget_high_s16(low))), unit),
-                   vmulq_f32(vcvtq_f32_s32(vmovl_s16(vget_low_s16(high))), unit),
-                   vmulq_f32(vcvtq_f32_s32(vmovl_s16(vget_high_s16(high))), unit)};
+    return (lanes){vmulq_f32(x.a, y.a), vmulq_f32(x.b, y.b), vmulq_f32(x.c, y.c),
+                   vmulq_f32(x.d, y.d)};
 }
-/* The 32 values of a block in the order of the columns: a byte holds two, the low half first.
- */
-LANES_INLINE void lanes_fp4(const uint8_t *block, float scale, lanes *a, lanes *b)
+LANES_INLINE lanes lanes_add(lanes x, lanes y)
 {
-    static const int8_t values[16] = {LANES_FP4};
-    int8x16_t table = vld1q_s8(values);
-    uint8x16_t bytes = vld1q_u8(block);
-    int8x16_t even = vqtbl1q_s8(table, vandq_u8(bytes, vdupq_n_u8(15)));
-    int8x16_t odd = vqtbl1q_s8(table, vshrq_n_u8(bytes, 4));
-    float32x4_t unit = vdupq_n_f32(0.5f * scale);
-
-    *a = lanes_fp4_part(vzip1q_s8(even, odd), unit);
-    *b = lanes_fp4_part(vzip2q_s8(even, odd), unit);
+    return (lanes){vaddq_f32(x.a, y.a), vaddq_f32(x.b, y.b), vaddq_f32(x.c, y.c),
+                   vaddq_f32(x.d, y.d)};
+}
+/* Four codes to the four bytes of each one's value in the table. */
+LANES_INLINE float32x4_t lanes_nibbles_quarter(uint16x4_t codes, uint8x16x4_t table)
+{
+    uint32x4_t at = vmlaq_n_u32(vdupq_n_u32(0x03020100u), vmovl_u16(codes), 0x04040404u);
+    return vreinterpretq_f32_u8(vqtbl4q_u8(table, vreinterpretq_u8_u32(at)));
+}
+LANES_INLINE lanes lanes_nibbles(const uint8_t *p, lanes table, lanes_how how)
+{
+    (void)how;
+    uint8x8_t bytes = vld1_u8(p), even = vand_u8(bytes, vdup_n_u8(15)),
+              odd = vshr_n_u8(bytes, 4);
+    uint16x8_t low = vmovl_u8(vzip1_u8(even, odd)), high = vmovl_u8(vzip2_u8(even, odd));
+    uint8x16x4_t all = {{vreinterpretq_u8_f32(table.a), vreinterpretq_u8_f32(table.b),
+                         vreinterpretq_u8_f32(table.c), vreinterpretq_u8_f32(table.d)}};
+    return (lanes){lanes_nibbles_quarter(vget_low_u16(low), all),
+                   lanes_nibbles_quarter(vget_high_u16(low), all),
+                   lanes_nibbles_quarter(vget_low_u16(high), all),
+                   lanes_nibbles_quarter(vget_high_u16(high), all)};
+}
+typedef struct {
+    int32x4_t a, b, c, d;
+} lanes_words;
+LANES_INLINE lanes_words lanes_wide(const uint8_t *p)
+{
+    int8x16_t v = vreinterpretq_s8_u8(vld1q_u8(p));
+    int16x8_t low = vmovl_s8(vget_low_s8(v)), high = vmovl_s8(vget_high_s8(v));
+    return (lanes_words){vmovl_s16(vget_low_s16(low)), vmovl_s16(vget_high_s16(low)),
+                         vmovl_s16(vget_low_s16(high)), vmovl_s16(vget_high_s16(high))};
+}
+LANES_INLINE lanes lanes_signed(const uint8_t *p)
+{
+    lanes_words v = lanes_wide(p);
+    return (lanes){vcvtq_f32_s32(v.a), vcvtq_f32_s32(v.b), vcvtq_f32_s32(v.c),
+                   vcvtq_f32_s32(v.d)};
+}
+LANES_INLINE lanes lanes_unsigned(const uint8_t *p)
+{
+    lanes_words v = lanes_wide(p);
+    const int32x4_t byte = vdupq_n_s32(255);
+    return (lanes){vcvtq_f32_s32(vandq_s32(v.a, byte)), vcvtq_f32_s32(vandq_s32(v.b, byte)),
+                   vcvtq_f32_s32(vandq_s32(v.c, byte)), vcvtq_f32_s32(vandq_s32(v.d, byte))};
+}
+LANES_INLINE float32x4_t lanes_e4m3_quarter(int32x4_t v)
+{
+    uint32x4_t bits = vshlq_n_u32(vreinterpretq_u32_s32(v), 20);
+    return vreinterpretq_f32_u32(vandq_u32(bits, vdupq_n_u32(LANES_E4M3)));
+}
+LANES_INLINE lanes lanes_e4m3(const uint8_t *p, lanes_how how)
+{
+    (void)how;
+    lanes_words v = lanes_wide(p);
+    return (lanes){lanes_e4m3_quarter(v.a), lanes_e4m3_quarter(v.b), lanes_e4m3_quarter(v.c),
+                   lanes_e4m3_quarter(v.d)};
 }
 LANES_INLINE float lanes_sum(lanes v)
 {
@@ -306,15 +388,7 @@ LANES_INLINE float lanes_sum(lanes v)
 
 #else
 /* How many sums run side by side; they change no result. */
-enum {
-    WIDE_ROWS = 1,
-    TILE_ROWS = 1,
-    TILE_TOKENS = 1,
-    FP4_ROWS = 1,
-    FP4_TOKENS = 1,
-    LOOK_HEADS = 1,
-    VALUE_PARTS = 1
-};
+enum { WIDE_ROWS = 1, TILE_ROWS = 1, TILE_TOKENS = 1, LOOK_HEADS = 1, VALUE_PARTS = 1 };
 typedef struct {
     float v[LANES];
 } lanes;
@@ -360,13 +434,49 @@ LANES_INLINE lanes lanes_f16(const uint16_t *p)
         out.v[i] = lanes_half(p[i]);
     return out;
 }
-LANES_INLINE void lanes_fp4(const uint8_t *block, float scale, lanes *a, lanes *b)
+LANES_INLINE lanes lanes_mul(lanes a, lanes b)
 {
-    static const int8_t values[16] = {LANES_FP4};
+    for (int i = 0; i < LANES; i++)
+        a.v[i] *= b.v[i];
+    return a;
+}
+LANES_INLINE lanes lanes_add(lanes a, lanes b)
+{
+    for (int i = 0; i < LANES; i++)
+        a.v[i] += b.v[i];
+    return a;
+}
+LANES_INLINE lanes lanes_nibbles(const uint8_t *p, lanes table, lanes_how how)
+{
+    (void)how;
+    lanes out;
+    for (int i = 0; i < LANES; i++)
+        out.v[i] = table.v[p[i / 2] >> (i % 2 * 4) & 15];
+    return out;
+}
+LANES_INLINE lanes lanes_signed(const uint8_t *p)
+{
+    lanes out;
+    for (int i = 0; i < LANES; i++)
+        out.v[i] = (float)(int8_t)p[i];
+    return out;
+}
+LANES_INLINE lanes lanes_unsigned(const uint8_t *p)
+{
+    lanes out;
+    for (int i = 0; i < LANES; i++)
+        out.v[i] = (float)p[i];
+    return out;
+}
+LANES_INLINE lanes lanes_e4m3(const uint8_t *p, lanes_how how)
+{
+    (void)how;
+    lanes out;
     for (int i = 0; i < LANES; i++) {
-        a->v[i] = (float)values[block[i / 2] >> (i % 2 * 4) & 15] * (0.5f * scale);
-        b->v[i] = (float)values[block[8 + i / 2] >> (i % 2 * 4) & 15] * (0.5f * scale);
+        uint32_t bits = (uint32_t)(p[i] & 128) << 24 | (uint32_t)(p[i] & 127) << 20;
+        memcpy(&out.v[i], &bits, sizeof(bits));
     }
+    return out;
 }
 LANES_INLINE float lanes_sum(lanes v)
 {

@@ -2,7 +2,7 @@
  *
  * One struct for every weight format: where the codes lie, how many bits each has, and which
  * scale, zero point and shift belong to it.  A format's reader fills it from the tensors; the
- * kernels (cpu/body.h) and the tests read values through unpack.h.  Nothing is copied: the
+ * kernels (cpu/dense.h) and the tests read values through unpack.h.  Nothing is copied: the
  * codes stay as the file has them.
  *
  * The value of row r and column c is
@@ -63,6 +63,7 @@ struct native_packed {
     uint64_t scale_count; /* that are stored for the matrix */
     float global;         /* factor of each scale */
     bool divides;         /* by global */
+    bool large_scales;    /* one is 128 or more: see LANES_E4M3 in cpu/lanes.h */
 
     /* Zero points: stored + zero, or only `zero`. */
     uint8_t zero_order;   /* enum native_order; NO_CODES: none stored */

@@ -128,14 +128,17 @@ lr_code native_quant_open(const struct lr_json *config, const char *dir, struct 
 /* ---- a matrix ---- */
 
 /* A scale that is no number would make every answer one, so all are looked at. */
-static lr_code check_scales(const struct native_stored *s, const struct native_packed *p)
+static lr_code check_scales(const struct native_stored *s, struct native_packed *p)
 {
-    for (uint64_t i = 0; i < p->scale_count; i++)
-        if (!isfinite(unpack_scale_at(p, p->scales, i)) ||
+    for (uint64_t i = 0; i < p->scale_count; i++) {
+        float scale = unpack_scale_at(p, p->scales, i);
+        if (!isfinite(scale) ||
             (p->shifts != NULL && !isfinite(unpack_scale_at(p, p->shifts, i))))
             return lr_fail(s->err, LR_MODEL_CORRUPT,
                            "%s: scale %llu of tensor \"%.*s\" is not finite", s->codes->file,
                            (unsigned long long)i, MODEL_QUOTE(s->codes->name));
+        p->large_scales = p->large_scales || fabsf(scale) >= 128;
+    }
     return LR_OK;
 }
 
@@ -154,7 +157,11 @@ lr_code native_format_read(const struct native_stored *s, struct native_packed *
     out->columns = s->columns;
     out->zero_order = NATIVE_NO_CODES;
     lr_code code = format->read(s, out);
-    return code == LR_OK ? check_scales(s, out) : code;
+    if (code == LR_OK)
+        code = check_scales(s, out);
+    for (uint32_t i = 1; i < s->matrices; i++)
+        out[i].large_scales = out->large_scales;
+    return code;
 }
 
 bool native_format_skips(struct lr_str tensor)

@@ -1,17 +1,13 @@
 /* native/formats/unpack.h - values of a packed matrix, for kernels and tests.
  *
- * Inline functions, so that each file of kernels has them for its own processor.  Every product
- * rounds once, in the order of packed.h, so all of them give the same bits.
+ * One value at a time, for every layout.  Each product rounds once, in the order of packed.h.
+ * The kernels (cpu/dense.h) have vectors for the usual layouts, with the same bits.
  */
 #ifndef NATIVE_FORMATS_UNPACK_H
 #define NATIVE_FORMATS_UNPACK_H
 
 #include <stddef.h>
 #include <string.h>
-
-#if defined(__AVX2__)
-#include <immintrin.h>
-#endif
 
 #include "engines/native/formats/packed.h"
 
@@ -210,131 +206,6 @@ UNPACK_INLINE float unpack_value(const struct native_packed *p, const struct unp
     }
 }
 
-/* ---- sixteen at a time ---- */
-
-typedef uint8_t unpack_u8 __attribute__((vector_size(16)));
-typedef int32_t unpack_i32 __attribute__((vector_size(64)));
-typedef uint32_t unpack_u32 __attribute__((vector_size(64)));
-typedef float unpack_f32 __attribute__((vector_size(64)));
-/* The same at any address: gcc 12 calls a function for a memcpy of this size. */
-typedef float unpack_f32_at __attribute__((vector_size(64), aligned(4), may_alias));
-
-enum { UNPACK_AT_ONCE = 16 };
-
-/* Bytes to words of 32 bits.  gcc 12 takes its own conversion of vectors apart, so instructions
- * are named where there are some. */
-UNPACK_INLINE void unpack_widen(const unpack_u8 *codes, unpack_u32 *out)
-{
-#if defined(__AVX512F__)
-    *out =
-        (unpack_u32)_mm512_cvtepu8_epi32(_mm_loadu_si128((const __m128i *)(const void *)codes));
-#elif defined(__AVX2__)
-    __m128i b = _mm_loadu_si128((const __m128i *)(const void *)codes);
-    __m256i v[2] = {_mm256_cvtepu8_epi32(b), _mm256_cvtepu8_epi32(_mm_srli_si128(b, 8))};
-    memcpy(out, v, sizeof(v));
-#else
-    for (int i = 0; i < UNPACK_AT_ONCE; i++)
-        (*out)[i] = (*codes)[i];
-#endif
-}
-
-/* Eight bytes to sixteen codes: each one's low half, then its high half. */
-UNPACK_INLINE void unpack_halve(const uint8_t *bytes, unpack_u8 *codes)
-{
-#if defined(__AVX2__)
-    __m128i wide = _mm_cvtepu8_epi16(_mm_loadl_epi64((const __m128i *)(const void *)bytes));
-    wide = _mm_and_si128(_mm_or_si128(wide, _mm_slli_epi16(wide, 4)), _mm_set1_epi16(0x0F0F));
-    memcpy(codes, &wide, sizeof(*codes));
-#else
-    for (int i = 0; i < UNPACK_AT_ONCE; i++)
-        (*codes)[i] = i % 2 == 0 ? bytes[i / 2] & 15 : bytes[i / 2] >> 4;
-#endif
-}
-
-/* Floats of four or eight bits: `mantissa` bits behind an exponent, of which 0 is subnormal, in
- * steps of `step`; `first` is that exponent as a float32 has it. */
-UNPACK_INLINE void unpack_small_floats(const unpack_u32 *all, const uint32_t sign,
-                                       const int mantissa, const uint32_t first,
-                                       const float step, unpack_f32 *out)
-{
-    unpack_u32 rest = *all & (sign - 1);
-    unpack_f32 small = __builtin_convertvector((unpack_i32)rest, unpack_f32) * step;
-    unpack_u32 is_small = (unpack_u32)(rest < (1u << mantissa));
-    unpack_u32 bits = (rest << (23 - mantissa)) + first;
-
-    bits = (bits & ~is_small) | ((unpack_u32)small & is_small);
-    if (sign == 128) /* E4M3 has a NaN */
-        bits |= (unpack_u32)(rest == 127u) & 0x7FC00000u;
-    bits |= (*all & sign) * (0x80000000u / sign);
-    *out = (unpack_f32)bits;
-}
-
-UNPACK_INLINE void unpack_sixteen(const enum native_code code, const bool shifted,
-                                  const struct unpack_run *run, const unpack_u8 *codes,
-                                  float *out)
-{
-    unpack_u32 all;
-    unpack_f32 v;
-
-    unpack_widen(codes, &all);
-    unpack_i32 whole = (unpack_i32)all;
-    if (code == NATIVE_CODE_E4M3)
-        unpack_small_floats(&all, 128, 3, 120u << 23, 0.001953125f, &v);
-    else if (code == NATIVE_CODE_E2M1)
-        unpack_small_floats(&all, 8, 1, 126u << 23, 0.5f, &v);
-    else if (code == NATIVE_CODE_SIGNED)
-        v = __builtin_convertvector((whole ^ 128) - 128 - run->zero, unpack_f32);
-    else
-        v = __builtin_convertvector(whole - run->zero, unpack_f32);
-    v *= run->scale;
-    if (shifted)
-        v += run->shift;
-    *(unpack_f32_at *)out = v;
-}
-
-/* Codes of four or eight bits along a row, a multiple of sixteen of them. */
-UNPACK_INLINE void unpack_many(const enum native_code code, const bool shifted,
-                               const uint32_t bits, const struct unpack_run *run,
-                               const uint8_t *from, uint32_t n, float *out)
-{
-    for (uint32_t i = 0; i < n; i += UNPACK_AT_ONCE) {
-        unpack_u8 codes;
-        if (bits == 8) {
-            memcpy(&codes, from + i, sizeof(codes));
-        } else {
-            unpack_halve(from + i / 2, &codes);
-        }
-        unpack_sixteen(code, shifted, run, &codes, out + i);
-    }
-}
-
-/* The leading codes of a run; how many. */
-UNPACK_INLINE uint32_t unpack_wide(const struct native_packed *p, const struct unpack_run *run,
-                                   const uint8_t *stored, uint32_t from, uint32_t count,
-                                   float *out)
-{
-    uint32_t n = count / UNPACK_AT_ONCE * UNPACK_AT_ONCE;
-    const uint8_t *at = stored + (size_t)from * p->bits / 8;
-
-    if (p->bits == 4 && from % 2 != 0)
-        return 0;
-    if (p->bits == 4 && p->code == NATIVE_CODE_INT && p->shifts == NULL)
-        unpack_many(NATIVE_CODE_INT, false, 4, run, at, n, out);
-    else if (p->bits == 4 && p->code == NATIVE_CODE_INT)
-        unpack_many(NATIVE_CODE_INT, true, 4, run, at, n, out);
-    else if (p->bits == 4 && p->code == NATIVE_CODE_E2M1)
-        unpack_many(NATIVE_CODE_E2M1, false, 4, run, at, n, out);
-    else if (p->bits == 8 && p->code == NATIVE_CODE_E4M3)
-        unpack_many(NATIVE_CODE_E4M3, false, 8, run, at, n, out);
-    else if (p->bits == 8 && p->code == NATIVE_CODE_SIGNED)
-        unpack_many(NATIVE_CODE_SIGNED, false, 8, run, at, n, out);
-    else if (p->bits == 8 && p->code == NATIVE_CODE_INT)
-        unpack_many(NATIVE_CODE_INT, p->shifts != NULL, 8, run, at, n, out);
-    else
-        return 0;
-    return n;
-}
-
 /* Columns from .. from + n - 1 of a row. */
 UNPACK_INLINE void unpack_row(const struct native_packed *p, size_t row, uint32_t from,
                               uint32_t n, float *out)
@@ -342,10 +213,7 @@ UNPACK_INLINE void unpack_row(const struct native_packed *p, size_t row, uint32_
     while (n > 0) {
         struct unpack_run run = unpack_find_run(p, row, from);
         uint32_t count = run.columns < n ? run.columns : n;
-        uint32_t i = 0;
-        if (p->order == NATIVE_ALONG_ROWS)
-            i = unpack_wide(p, &run, p->codes + row * p->code_stride, from, count, out);
-        for (; i < count; i++)
+        for (uint32_t i = 0; i < count; i++)
             out[i] = unpack_value(p, &run, unpack_code(p, row, from + i));
         out += count;
         from += count;

@@ -2,6 +2,7 @@
  * vector registers against the others bit by bit. */
 #include <math.h>
 
+#include "engines/native/formats/packed.h"
 #include "tests/unit/native/support.h"
 
 enum { KERNELS = 3, PAGE = NATIVE_PAGE_TOKENS };
@@ -163,6 +164,195 @@ static void matrices_of_every_type_give_the_same_bits_in_every_tile(void **state
     check_dense(NATIVE_MXFP4, 3, 32, 1, false);
 }
 
+/* ---- codes ---- */
+
+struct codes {
+    uint8_t code, bits, scale, order, zero_order;
+    bool shifts, divides;
+    uint32_t rows_each, each; /* 0: all columns */
+};
+
+static const struct codes codes[] = {
+    {NATIVE_CODE_INT, 4, NATIVE_SCALE_BF16, NATIVE_ALONG_ROWS, NATIVE_NO_CODES, 0, 0, 1, 128},
+    {NATIVE_CODE_INT, 4, NATIVE_SCALE_F16, NATIVE_ALONG_ROWS, NATIVE_ALONG_COLUMNS, 0, 0, 1,
+     32},
+    {NATIVE_CODE_INT, 4, NATIVE_SCALE_F32, NATIVE_ALONG_ROWS, NATIVE_ALONG_ROWS, 0, 0, 1, 64},
+    {NATIVE_CODE_INT, 4, NATIVE_SCALE_BF16, NATIVE_ALONG_ROWS, NATIVE_NO_CODES, 1, 0, 1, 64},
+    {NATIVE_CODE_INT, 8, NATIVE_SCALE_F32, NATIVE_ALONG_ROWS, NATIVE_ALONG_COLUMNS, 0, 0, 1,
+     16},
+    {NATIVE_CODE_INT, 8, NATIVE_SCALE_BF16, NATIVE_ALONG_ROWS, NATIVE_NO_CODES, 1, 0, 1, 32},
+    {NATIVE_CODE_INT, 3, NATIVE_SCALE_BF16, NATIVE_ALONG_ROWS, NATIVE_NO_CODES, 1, 0, 1, 32},
+    {NATIVE_CODE_SIGNED, 8, NATIVE_SCALE_F32, NATIVE_ALONG_ROWS, NATIVE_NO_CODES, 0, 0, 1, 0},
+    {NATIVE_CODE_SIGNED, 8, NATIVE_SCALE_F32, NATIVE_ALONG_ROWS, NATIVE_NO_CODES, 0, 0, 1, 48},
+    {NATIVE_CODE_E4M3, 8, NATIVE_SCALE_BF16, NATIVE_ALONG_ROWS, NATIVE_NO_CODES, 0, 0, 7, 128},
+    {NATIVE_CODE_E4M3, 8, NATIVE_SCALE_F32, NATIVE_ALONG_ROWS, NATIVE_NO_CODES, 0, 0, 128, 0},
+    {NATIVE_CODE_E4M3, 8, NATIVE_SCALE_E8M0, NATIVE_ALONG_ROWS, NATIVE_NO_CODES, 0, 0, 1, 32},
+    {NATIVE_CODE_E4M3, 8, NATIVE_SCALE_F32, NATIVE_ALONG_ROWS, NATIVE_NO_CODES, 0, 0, 1, 24},
+    {NATIVE_CODE_E2M1, 4, NATIVE_SCALE_E4M3, NATIVE_ALONG_ROWS, NATIVE_NO_CODES, 0, 1, 1, 16},
+    {NATIVE_CODE_E2M1, 4, NATIVE_SCALE_E4M3, NATIVE_ALONG_ROWS, NATIVE_NO_CODES, 0, 0, 1, 16},
+    {NATIVE_CODE_E2M1, 4, NATIVE_SCALE_E8M0, NATIVE_ALONG_ROWS, NATIVE_NO_CODES, 0, 0, 1, 32},
+    {NATIVE_CODE_TABLE, 4, NATIVE_SCALE_F32, NATIVE_FLAT, NATIVE_NO_CODES, 0, 0, 1, 64},
+};
+
+static const float table[16] = {-1,     -0.7f, -0.5f, -0.4f, -0.3f, -0.2f, -0.1f, 0,
+                                0.125f, 0.2f,  0.3f,  0.4f,  0.5f,  0.6f,  0.7f,  1};
+
+/* Random scales, each a usual number of its type. */
+static uint8_t *make_scales(uint8_t type, size_t count)
+{
+    uint8_t *out = malloc(4 * count);
+
+    for (size_t i = 0; i < count; i++) {
+        float v = any() / 100;
+        uint16_t half = (uint16_t)(0x1000 + next() % 0x1000);
+        memcpy(out + 4 * i, &v, sizeof(v));
+        if (type == NATIVE_SCALE_BF16)
+            memcpy(out + 2 * i, out + 4 * i + 2, 2);
+        else if (type == NATIVE_SCALE_F16)
+            memcpy(out + 2 * i, &half, 2);
+        else if (type == NATIVE_SCALE_E8M0)
+            out[i] = (uint8_t)(110 + next() % 20);
+        else if (type == NATIVE_SCALE_E4M3)
+            out[i] = (uint8_t)(next() % 120);
+    }
+    return out;
+}
+
+static void make_codes(const struct codes *c, uint32_t rows, uint32_t columns,
+                       struct native_packed *p)
+{
+    uint32_t each = c->each != 0 ? c->each : columns, groups = (columns + each - 1) / each;
+    size_t stride = ((size_t)columns * c->bits + 31) / 32 * 4, count = (size_t)rows * groups;
+    uint8_t *bytes = malloc(rows * stride), *zeros = malloc(rows * (size_t)groups * 4 + 4);
+
+    for (size_t i = 0; i < rows * stride; i++)
+        bytes[i] =
+            (uint8_t)(c->code == NATIVE_CODE_E4M3 ? next() % 127 | (next() & 128) : next());
+    for (size_t i = 0; i < rows * (size_t)groups * 4 + 4; i++)
+        zeros[i] = (uint8_t)next();
+    *p = (struct native_packed){.codes = bytes,
+                                .code_stride = stride,
+                                .rows = rows,
+                                .columns = columns,
+                                .code = c->code,
+                                .bits = c->bits,
+                                .order = c->order,
+                                .scale = c->scale,
+                                .scales = make_scales(c->scale, count),
+                                .shifts = c->shifts ? make_scales(c->scale, count) : NULL,
+                                .rows_each = c->rows_each,
+                                .columns_each = each,
+                                .row_step = groups,
+                                .column_step = 1,
+                                .global = 0.3f,
+                                .divides = c->divides,
+                                .zero_order = c->zero_order,
+                                .zeros = zeros,
+                                .zero_stride = c->zero_order == NATIVE_ALONG_ROWS
+                                                   ? ((size_t)rows * c->bits + 31) / 32 * 4
+                                                   : (size_t)groups * 4,
+                                .zero = c->code == NATIVE_CODE_INT ? 5 : 0,
+                                .table = table};
+}
+
+static void free_codes(struct native_packed *p)
+{
+    free((void *)(uintptr_t)p->codes);
+    free((void *)(uintptr_t)p->scales);
+    free((void *)(uintptr_t)p->shifts);
+    free((void *)(uintptr_t)p->zeros);
+}
+
+static void check_codes(struct native_packed *p, uint32_t tokens)
+{
+    const struct native_kernels *kernels[KERNELS + 1];
+    uint32_t kinds = all_kernels(kernels), rows = p->rows, columns = p->columns;
+    float *values = malloc((size_t)rows * columns * sizeof(*values));
+    float *x = malloc((size_t)tokens * columns * sizeof(*x));
+    float *wanted = malloc((size_t)rows * tokens * sizeof(*wanted));
+    float *y = malloc((size_t)rows * tokens * sizeof(*y));
+    const float *vectors[32];
+    const struct native_matrix plain = {.type = NATIVE_F32,
+                                        .rows = rows,
+                                        .columns = columns,
+                                        .row_stride = columns,
+                                        .data = values},
+                               packed = {.type = NATIVE_PACKED,
+                                         .rows = rows,
+                                         .columns = columns,
+                                         .packed = p};
+
+    for (uint32_t r = 0; r < rows; r++)
+        native_packed_row(p, r, 0, columns, values + (size_t)r * columns);
+    for (size_t i = 0; i < (size_t)tokens * columns; i++)
+        x[i] = any();
+    for (uint32_t t = 0; t < tokens; t++)
+        vectors[t] = x + (size_t)t * columns;
+    struct native_dense job = {.matrix = &plain,
+                               .rows = rows,
+                               .tokens = tokens,
+                               .x = vectors,
+                               .y = wanted,
+                               .y_stride = rows};
+    kernels[0]->dense(&job);
+    job.matrix = &packed;
+    job.y = y;
+    for (uint32_t i = 0; i < kinds; i++) {
+        memset(y, 0xFF, (size_t)rows * tokens * sizeof(*y));
+        kernels[i]->dense(&job);
+        for (uint32_t k = 0; k < rows * tokens; k++)
+            if (memcmp(&y[k], &wanted[k], sizeof(*y)) != 0 &&
+                !(isnan(y[k]) && isnan(wanted[k])))
+                fail_msg("%s, code %d of %d bits, groups of %u, %u columns, %u tokens: %g is "
+                         "not %g",
+                         kernels[i]->name, p->code, p->bits, p->columns_each, columns, tokens,
+                         (double)y[k], (double)wanted[k]);
+    }
+    free(values);
+    free(x);
+    free(wanted);
+    free(y);
+}
+
+static void codes_give_the_bits_of_their_values_in_float32(void **state)
+{
+    static const uint32_t shapes[][3] = {
+        {19, 384, 1}, {11, 2112, 2}, {13, 192, 9}, {9, 576, 25}};
+    struct native_packed p;
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(codes) / sizeof(codes[0]); i++)
+        for (size_t s = 0; s < sizeof(shapes) / sizeof(shapes[0]); s++) {
+            make_codes(&codes[i], shapes[s][0], shapes[s][1], &p);
+            check_codes(&p, shapes[s][2]);
+            p.columns -= 3; /* a row ends between two groups, and in the middle of lanes */
+            if (p.order == NATIVE_ALONG_ROWS)
+                check_codes(&p, shapes[s][2]);
+            free_codes(&p);
+        }
+}
+
+static void a_code_of_nan_makes_its_row_nan_and_no_other(void **state)
+{
+    static const struct codes e4m3 = {.code = NATIVE_CODE_E4M3,
+                                      .bits = 8,
+                                      .scale = NATIVE_SCALE_F32,
+                                      .zero_order = NATIVE_NO_CODES,
+                                      .rows_each = 1,
+                                      .each = 64};
+    struct native_packed p;
+
+    (void)state;
+    for (uint32_t row = 0; row < 19; row += 6) {
+        make_codes(&e4m3, 19, 1600, &p);
+        ((uint8_t *)(uintptr_t)p.codes)[row * p.code_stride + 1590] =
+            row % 4 == 0 ? 0x7F : 0xFF;
+        check_codes(&p, 1);
+        check_codes(&p, 7);
+        free_codes(&p);
+    }
+}
+
 /* ---- attention ---- */
 
 struct shape {
@@ -320,6 +510,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(matrices_of_every_type_give_the_same_bits_in_every_tile),
+        cmocka_unit_test(codes_give_the_bits_of_their_values_in_float32),
+        cmocka_unit_test(a_code_of_nan_makes_its_row_nan_and_no_other),
         cmocka_unit_test(attention_is_right_far_into_a_context_and_at_the_borders_of_windows),
         cmocka_unit_test(the_delta_rule_follows_its_formula),
     };
