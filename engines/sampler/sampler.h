@@ -43,6 +43,9 @@ extern "C" {
 
 enum { SAMPLER_TOP_LOGPROBS_MAX = 20 };
 
+/* In place of a result's id: the logits are no numbers, and the request ends with an error. */
+#define SAMPLER_NO_ID UINT32_MAX
+
 struct sampler_input {
     const struct lr_sampling *sampling; /* complete: missing members were set to zero */
     uint32_t index;         /* index of the token to sample: how many were generated */

@@ -200,7 +200,17 @@ void engine_session_tell_prefill(struct engine_session *s, struct engine_sequenc
 void engine_session_tell_token(struct engine_session *s, struct engine_sequence *seq,
                                const struct sampler_result *sampled)
 {
+    struct lr_error error;
     uint32_t flags;
+
+    if (sampled->id == SAMPLER_NO_ID) {
+        lr_fail(&error, LR_INTERNAL,
+                "the model computed logits that are not finite behind %u tokens: a weight is "
+                "damaged or too large: compare the files with those of the repository",
+                seq->count);
+        engine_session_finish(s, seq, LR_FINISH_ERROR, &error);
+        return;
+    }
     struct lr_str bytes = s->token(s->ctx, sampled->id, &flags);
     const struct lr_token token = {
         .size = sizeof(token),
@@ -214,7 +224,6 @@ void engine_session_tell_token(struct engine_session *s, struct engine_sequence 
     };
 
     if (!engine_sequence_append(seq, sampled->id)) {
-        struct lr_error error;
         lr_fail(&error, LR_OUT_OF_RAM, "no memory for token %u of the answer",
                 engine_sequence_generated(seq));
         engine_session_finish(s, seq, LR_FINISH_ERROR, &error);

@@ -6,13 +6,13 @@
 #include "base/json.h"
 #include "base/os/memory.h"
 #include "engines/native/cpu/cpu.h"
-#include "engines/native/formats/packed.h"
 
 static void backend_close(struct serving_backend *b)
 {
     if (b == NULL)
         return;
     engine_pool_destroy(b->pool);
+    native_weights_close(b->weights);
     for (uint32_t i = 0; b->samplers != NULL && i < b->plan.threads; i++)
         sampler_destroy(b->samplers[i]);
     free(b->samplers);
@@ -71,44 +71,6 @@ static const struct native_kernels *backend_kernels(const char *extra_json)
     return found;
 }
 
-/* Bytes of the codes alone; scales lie elsewhere and were read on opening. */
-static uint64_t code_bytes(const struct native_matrix *m)
-{
-    return (uint64_t)((double)m->packed->code_bytes * m->rows / m->packed->rows);
-}
-
-/* Reads the mapped weights into memory, so that the first answer does not wait for the disk. */
-static lr_code read_weights(const struct serving_host *host, const struct native_model *m,
-                            struct lr_error *err)
-{
-    enum { PAGE_BYTES = 4096, REPORT = 64 << 20 };
-    uint64_t done = 0, reported = 0, total = m->spec.weight_bytes;
-    volatile unsigned char sum = 0;
-
-    model_weights_advise(m->weights, MODEL_ADVICE_WILLNEED);
-    for (uint32_t i = 0; i < m->spec.matrix_count; i++) {
-        const unsigned char *p = m->spec.matrices[i].data;
-        uint64_t bytes = native_matrix_bytes(&m->spec.matrices[i]);
-        if (m->spec.matrices[i].type == NATIVE_MXFP4)
-            bytes = bytes / 17 * 16;
-        else if (m->spec.matrices[i].type == NATIVE_PACKED)
-            bytes = code_bytes(&m->spec.matrices[i]);
-        for (uint64_t at = 0; at < bytes; at += PAGE_BYTES) {
-            sum = (unsigned char)(sum + p[at]);
-            if (done + at < reported + REPORT)
-                continue;
-            reported = done + at;
-            if (host->progress != NULL &&
-                host->progress(host->ctx, "read", reported, total) != 0)
-                return lr_fail(err, LR_CANCELLED, "loading was cancelled");
-        }
-        done += bytes;
-    }
-    if (host->progress != NULL && host->progress(host->ctx, "read", total, total) != 0)
-        return lr_fail(err, LR_CANCELLED, "loading was cancelled");
-    return LR_OK;
-}
-
 static lr_code backend_open(const struct serving_host *host, const void *model,
                             const uint32_t *usable, const struct serving_options *options,
                             const struct serving_plan *plan, struct serving_backend **out,
@@ -126,11 +88,12 @@ static lr_code backend_open(const struct serving_host *host, const void *model,
     b->plan = *plan;
     lr_code code = backend_allot(b, err);
     if (code == LR_OK)
-        code = read_weights(host, m, err);
+        code = native_weights_open(host, m, b->pool, &b->weights, err);
     if (code != LR_OK) {
         backend_close(b);
         return code;
     }
+    b->matrices = native_weights_matrices(b->weights);
     *out = b;
     return LR_OK;
 }

@@ -1,8 +1,9 @@
 /* native/cpu/cpu.h - the processor: its state, and the operations of a step.
  *
- * The weights are used in their mapping.  A step goes through the list of operations once, for
- * all its tokens; each operation shares its work over the threads.  Results do not depend on
- * how: see kernels.h.  Operations with state take a sequence's tokens in their order.
+ * Most weights are used in their mapping (weights.c).  A step goes through the list of
+ * operations once, for all its tokens; each operation shares its work over the threads. Results
+ * do not depend on how: see kernels.h.  Operations with state take a sequence's tokens in their
+ * order.
  *
  * Thread: the engine's caller.
  */
@@ -35,8 +36,10 @@ struct native_share {
 };
 
 struct serving_backend {
-    const struct native_spec *spec; /* borrowed */
-    const uint32_t *usable;         /* borrowed */
+    const struct native_spec *spec;       /* borrowed */
+    struct native_weights *weights;       /* owned */
+    const struct native_matrix *matrices; /* of the weights, by the numbers of spec */
+    const uint32_t *usable;               /* borrowed */
     const struct native_kernels *kernels;
     struct serving_plan plan;
     struct engine_pool *pool;
@@ -131,6 +134,15 @@ size_t native_scratch_floats(const struct native_spec *spec, uint32_t step_token
 /* ---- step.c ---- */
 lr_code native_forward(struct serving_backend *b, const struct serving_batch *batch,
                        struct lr_error *err);
+
+/* ---- weights.c ---- */
+struct native_weights;
+/* Reads all weights; *out is the caller's.  CANCELLED: the host wants no more progress. */
+LR_MUST_USE lr_code native_weights_open(const struct serving_host *host,
+                                        const struct native_model *m, struct engine_pool *pool,
+                                        struct native_weights **out, struct lr_error *err);
+void native_weights_close(struct native_weights *w); /* NULL is fine */
+const struct native_matrix *native_weights_matrices(const struct native_weights *w);
 
 /* ---- plan.c ---- */
 lr_code native_plan(const void *model, const struct serving_options *options,

@@ -367,18 +367,6 @@ LANES_INLINE void convert_rows(const enum source source, const struct dense_rows
     }
 }
 
-/* The conversion makes a number of E4M3's code of NaN. */
-static bool codes_have_nan(const uint8_t *codes, uint32_t n)
-{
-    uint8_t most = 0;
-
-    for (uint32_t i = 0; i < n; i++) {
-        uint8_t code = codes[i] & 127;
-        most = code > most ? code : most;
-    }
-    return most == 127;
-}
-
 LANES_INLINE void begin_sums(uint32_t tokens, const int rows, lanes (*sums)[WIDE_ROWS])
 {
     for (uint32_t t = 0; t < tokens; t++)
@@ -410,7 +398,8 @@ LANES_INLINE void sum_numbers(const enum source source, const struct dense_rows 
     end_sums(job, row, token, tokens, rows, sums, nan);
 }
 
-/* Scales of the panel, and the rows with a NaN in it. */
+/* Scales of the panel, and the rows with a NaN in it: the conversion makes a number of E4M3's
+ * code of NaN. */
 LANES_INLINE void begin_panel(const enum source source, const struct dense_rows *w,
                               uint32_t row, uint32_t from, uint32_t n, const int rows,
                               struct dense_scales *scales, bool *nan)
@@ -418,8 +407,8 @@ LANES_INLINE void begin_panel(const enum source source, const struct dense_rows 
     const uint8_t *at = w->data + (size_t)row * w->stride + (size_t)from * bits_of(source) / 8;
 
     fill_runs(w, row, from, n, (uint32_t)rows, scales);
-    for (int r = 0; source == SOURCE_E4M3 && r < rows; r++)
-        nan[r] = nan[r] || codes_have_nan(at + (size_t)r * w->stride, n);
+    for (int r = 0; source == SOURCE_E4M3 && !w->packed->no_nan && r < rows; r++)
+        nan[r] = nan[r] || unpack_has_nan(at + (size_t)r * w->stride, n);
 }
 
 /* Codes for one token. */

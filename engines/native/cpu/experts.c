@@ -58,7 +58,7 @@ static void multiply(const struct native_run *run, uint32_t matrix, uint32_t fir
                      size_t y_stride)
 {
     const struct native_dense job = {
-        .matrix = &run->b->spec->matrices[matrix],
+        .matrix = &run->b->matrices[matrix],
         .first = first,
         .rows = rows,
         .tokens = pairs,

@@ -19,7 +19,7 @@ enum { LANES = 16 };
 
 /* E4M3 as the bits of a float32 2^-120 times as large: sign, exponent and mantissa in place.
  * Exact for all but the code of NaN, which becomes a number: whoever converts codes looks for
- * it (codes_have_nan). */
+ * it (unpack_has_nan). */
 #define LANES_E4M3      0x87F00000u
 #define LANES_E4M3_UNIT 0x1p120f
 

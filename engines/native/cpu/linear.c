@@ -32,7 +32,7 @@ static void linear_task(void *ctx, uint32_t task, uint32_t worker)
         for (uint32_t i = 0; i < n; i++)
             x[i] = native_row(run, op->in[0], t + i);
         const struct native_dense job = {
-            .matrix = &run->b->spec->matrices[op->matrix[0]],
+            .matrix = &run->b->matrices[op->matrix[0]],
             .first = row,
             .rows = rows,
             .tokens = n,
@@ -74,7 +74,7 @@ static void head_task(void *ctx, uint32_t task, uint32_t worker)
 {
     const struct native_run *run = ctx;
     const struct native_heads *how = &run->op->heads;
-    const struct native_matrix *whole = &run->b->spec->matrices[run->op->matrix[0]];
+    const struct native_matrix *whole = &run->b->matrices[run->op->matrix[0]];
     uint32_t head = task, bytes = whole->type == NATIVE_F32 ? 4 : 2;
     struct native_matrix m = *whole;
     const float *x[NATIVE_TOKEN_BLOCK];

@@ -52,7 +52,7 @@ static uint32_t embedded_id(const struct native_spec *s, uint32_t id)
 static void rows_embed(const struct native_run *run, uint32_t from, uint32_t to)
 {
     const struct native_embed *how = &run->op->embed;
-    const struct native_matrix *m = &run->b->spec->matrices[run->op->matrix[0]];
+    const struct native_matrix *m = &run->b->matrices[run->op->matrix[0]];
 
     for (uint32_t t = from; t < to; t++) {
         const struct native_token *token = &run->b->tokens[t];

@@ -164,13 +164,28 @@ struct sampling_job {
     uint32_t count;
 };
 
+/* Weights may have a NaN in a code, or overflow: no token follows from such a row. */
+static bool is_finite(const float *row, size_t n)
+{
+    const uint32_t exponent = 0x7F800000u;
+    uint32_t bits, infinite = 0;
+
+    for (size_t i = 0; i < n; i++) {
+        memcpy(&bits, row + i, sizeof(bits));
+        infinite |= (uint32_t)((bits & exponent) == exponent);
+    }
+    return infinite == 0;
+}
+
 static void sample_task(void *ctx, uint32_t i, uint32_t worker)
 {
     const struct sampling_job *job = ctx;
     struct serving_backend *b = job->run->b;
     const struct serving_step *step = &job->run->batch->steps[b->sample_steps[i]];
 
-    if (step->sample != NULL)
+    if (step->sample != NULL && !is_finite(b->sample_rows[i], b->spec->vocab))
+        *step->sampled = (struct sampler_result){.id = SAMPLER_NO_ID};
+    else if (step->sample != NULL)
         sampler_sample(b->samplers[worker], b->sample_rows[i], b->usable, step->sample,
                        step->sampled);
 }

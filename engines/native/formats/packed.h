@@ -31,6 +31,7 @@ enum native_order {
     NATIVE_ALONG_COLUMNS, /* the same for each column, in words of 32 bits: GPTQ */
     NATIVE_AWQ_WORDS,     /* stored by columns, eight rows a word in the order of AWQ */
     NATIVE_FLAT,          /* one stream over all rows, the high half of a byte first */
+    NATIVE_BYTES,         /* zero points: a byte each, [rows][groups] */
     NATIVE_NO_CODES,
 };
 
@@ -63,6 +64,7 @@ struct native_packed {
     uint64_t scale_count; /* that are stored for the matrix */
     float global;         /* factor of each scale */
     bool divides;         /* by global */
+    bool no_nan;          /* E4M3: no code is NaN's; false: not known */
     bool large_scales;    /* one is 128 or more: see LANES_E4M3 in cpu/lanes.h */
 
     /* Zero points: stored + zero, or only `zero`. */

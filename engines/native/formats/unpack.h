@@ -35,6 +35,18 @@ UNPACK_INLINE float unpack_e4m3(uint8_t x)
     return unpack_bits(bits | sign);
 }
 
+/* A NaN is among n codes of E4M3. */
+UNPACK_INLINE bool unpack_has_nan(const uint8_t *codes, uint32_t n)
+{
+    uint8_t most = 0;
+
+    for (uint32_t i = 0; i < n; i++) {
+        uint8_t code = codes[i] & 127;
+        most = code > most ? code : most;
+    }
+    return most == 127;
+}
+
 UNPACK_INLINE float unpack_e8m0(uint8_t x)
 {
     return unpack_bits(x == 0 ? 1u << 22 : x == 255 ? 0x7FC00000u : (uint32_t)x << 23);
@@ -153,6 +165,8 @@ UNPACK_INLINE int32_t unpack_zero(const struct native_packed *p, size_t row, siz
     case NATIVE_ALONG_COLUMNS:
         return (int32_t)unpack_down(p->zeros + group * 4, p->zero_stride, row, p->bits) +
                p->zero;
+    case NATIVE_BYTES:
+        return p->zeros[row * p->zero_stride + group] + p->zero;
     case NATIVE_AWQ_WORDS:
         return (int32_t)unpack_awq(p->zeros + group * p->zero_stride, row) + p->zero;
     default:

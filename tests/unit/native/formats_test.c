@@ -113,6 +113,61 @@ static void codes_stay_as_the_file_has_them(void **state)
     native_model_close(model);
 }
 
+static int refuse_progress(void *ctx, const char *phase, uint64_t done, uint64_t total)
+{
+    (void)ctx;
+    (void)phase;
+    return done <= total;
+}
+
+/* All values of a matrix are those of the file, wherever they lie. */
+static void same_values(const struct native_matrix *a, const struct native_matrix *b)
+{
+    float *x = malloc(a->columns * sizeof(*x)), *y = malloc(a->columns * sizeof(*y));
+
+    for (uint32_t r = 0; r < a->rows; r++) {
+        native_packed_row(a->packed, a->packed_first + r, 0, a->columns, x);
+        native_packed_row(b->packed, b->packed_first + r, 0, a->columns, y);
+        if (memcmp(x, y, a->columns * sizeof(*x)) != 0)
+            fail_msg("%s: row %u differs", a->name, r);
+    }
+    free(x);
+    free(y);
+}
+
+static void codes_stored_by_columns_are_copied_by_rows_and_keep_their_values(void **state)
+{
+    static const char *const stored[] = {"../formats/awq", "../formats/gptq-v2"};
+    const struct serving_host host = {0}, cancelled = {.progress = refuse_progress};
+    struct engine_pool *pool = engine_pool_create(2);
+    struct native_weights *weights;
+    struct native_model *model;
+
+    (void)state;
+    for (size_t f = 0; f < sizeof(stored) / sizeof(stored[0]); f++) {
+        char dir[512];
+        uint32_t copies = 0;
+        snprintf(dir, sizeof(dir), FAMILIES "%s", stored[f]);
+        assert_int_equal(native_model_open(dir, &model, &err), LR_OK);
+        assert_int_equal(native_weights_open(&host, model, pool, &weights, &err), LR_OK);
+        for (uint32_t i = 0; i < model->spec.matrix_count; i++) {
+            const struct native_matrix *from = &model->spec.matrices[i],
+                                       *m = &native_weights_matrices(weights)[i];
+            if (from->type != NATIVE_PACKED)
+                continue;
+            copies += m->packed != from->packed && m->packed->order == NATIVE_ALONG_ROWS;
+            same_values(from, m);
+        }
+        assert_true(copies > 0);
+        native_weights_close(weights);
+        assert_int_equal(native_weights_open(&cancelled, model, pool, &weights, &err),
+                         LR_CANCELLED);
+        assert_null(weights);
+        native_model_close(model);
+    }
+    engine_pool_destroy(pool);
+}
+
 /* ---- what does not fit ---- */
 
 static lr_code build(const char *name, struct lr_str text, const struct model_weights *weights)
@@ -288,6 +343,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_matrix_has_exactly_the_values_of_the_reference),
         cmocka_unit_test(codes_stay_as_the_file_has_them),
+        cmocka_unit_test(codes_stored_by_columns_are_copied_by_rows_and_keep_their_values),
         cmocka_unit_test(a_config_that_the_weights_do_not_fit_is_refused_by_name),
         cmocka_unit_test(a_part_that_is_missing_or_no_number_is_refused_by_name),
         cmocka_unit_test(a_mutated_quantization_config_ends_in_a_model_or_in_a_named_error),

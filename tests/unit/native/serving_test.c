@@ -4,18 +4,21 @@
 
 #include <stdio.h>
 
+#include "base/file.h"
 #include "engines/native/engine.h"
+#include "model/weights.h"
 
 #ifndef LR_SOURCE_DIR
 #define LR_SOURCE_DIR "."
 #endif
 
-enum { VOCABULARY = 90, PROMPT = 300, ANSWER = 40, CHUNK = 64 };
+enum { VOCABULARY = 60, PROMPT = 300, ANSWER = 40, CHUNK = 64 };
 
 /* With full attention and recurrent state, with several kinds of recurrent layers, with windows
- * and shared layers, with latent pages. */
-static const char *const families[] = {"qwen3.5",  "nemotron-h", "granite-hybrid",
-                                       "lfm2-moe", "gemma4",     "deepseek-v3"};
+ * and shared layers, with latent pages; in 4 bits and in FP8. */
+static const char *const families[] = {
+    "qwen3.5", "nemotron-h",  "granite-hybrid",           "lfm2-moe",
+    "gemma4",  "deepseek-v3", "../formats/ct-w4a16-asym", "../formats/ct-fp8-block"};
 enum { FAMILIES_COUNT = sizeof(families) / sizeof(families[0]) };
 
 static inline const struct lr_engine_api *recorder_api(void)
@@ -165,6 +168,62 @@ static void requests_that_lose_their_memory_to_others_have_the_same_answer(void 
     }
 }
 
+/* A copy of the model in `to`, with a NaN among the codes of a matrix. */
+static void damage(const char *from, const char *to)
+{
+    struct model_weights *weights;
+    struct lr_arena arena;
+    struct lr_error err;
+    char path[4096];
+
+    assert_int_equal(model_weights_open(from, &weights, &err), LR_OK);
+    const struct model_tensor *t =
+        model_weights_find(weights, "model.layers.0.self_attn.o_proj.weight");
+    assert_non_null(t);
+    lr_arena_init(&arena, 64 << 20);
+    for (int i = 0; i < 2; i++) {
+        static const char *const names[] = {"config.json", "model.safetensors"};
+        struct lr_str text;
+        (void)snprintf(path, sizeof(path), "%s/%s", from, names[i]);
+        assert_int_equal(lr_file_read(&arena, path, 16 << 20, &text, &err), LR_OK);
+        char *copy = lr_arena_alloc(&arena, text.len);
+        memcpy(copy, text.ptr, text.len);
+        if (i == 1)
+            copy[t->offset + 100] = 0x7F;
+        (void)snprintf(path, sizeof(path), "%s/%s", to, names[i]);
+        FILE *f = fopen(path, "wb");
+        assert_non_null(f);
+        assert_int_equal(fwrite(copy, 1, text.len, f), text.len);
+        fclose(f);
+    }
+    lr_arena_free(&arena);
+    model_weights_close(weights);
+}
+
+static void
+a_request_ends_with_an_error_where_a_weight_makes_its_logits_no_numbers(void **state)
+{
+    const struct lr_engine_options options = {.size = sizeof(options), .threads = 2};
+    char dir[] = "/tmp/damaged-XXXXXX", path[64];
+
+    (void)state;
+    assert_non_null(mkdtemp(dir));
+    damage(LR_SOURCE_DIR "/tests/fixtures/formats/ct-fp8-block", dir);
+    struct recorder *r = recorder_open(dir, &options);
+    submit(r, 1, NULL, 1, 20);
+    recorder_run(r);
+    assert_int_equal(record_of(r, 1)->reason, LR_FINISH_ERROR);
+    assert_int_equal(record_of(r, 1)->count, 0);
+    assert_non_null(strstr(record_of(r, 1)->error.text, "not finite"));
+    recorder_close(r);
+    for (int i = 0; i < 2; i++) {
+        (void)snprintf(path, sizeof(path), "%s/%s", dir,
+                       i ? "model.safetensors" : "config.json");
+        remove(path);
+    }
+    rmdir(dir);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -172,6 +231,8 @@ int main(void)
         cmocka_unit_test(a_conversation_that_drops_its_reasoning_goes_on_from_the_prompt),
         cmocka_unit_test(answers_stay_the_same_while_their_memory_grows_shrinks_and_moves),
         cmocka_unit_test(requests_that_lose_their_memory_to_others_have_the_same_answer),
+        cmocka_unit_test(
+            a_request_ends_with_an_error_where_a_weight_makes_its_logits_no_numbers),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
