@@ -6,6 +6,7 @@ import nodes from './en/nodes.js';
 import overview from './en/overview.js';
 import palette from './en/palette.js';
 import playground from './en/playground.js';
+import shorter from './en/reasons.js';
 import register from './en/register.js';
 import requests from './en/requests.js';
 import self from './en/self.js';
@@ -22,7 +23,7 @@ export default {
   overview,
   palette,
   playground,
-  reasons: reasons.en,
+  reasons: { ...reasons.en, ...shorter },
   register,
   requests,
   self,

@@ -9,6 +9,7 @@ import { shellQuote, snippets, toCurl } from '../../dashboard/lib/chat_snippets.
 import { noSettings, openChats, toolsProblem, toRequest } from '../../dashboard/lib/chats.js';
 import en from '../../dashboard/i18n/en.js';
 import ja from '../../dashboard/i18n/ja.js';
+import { reasons } from '../../dashboard/i18n/reasons.js';
 import { stackedBy, sumsBy } from '../../dashboard/pages/usage.js';
 import { ROOT } from './support.mjs';
 
@@ -197,10 +198,12 @@ const holes = (text) => [...text.matchAll(/\{(\w+)\}/g)].map((m) => m[1]);
 const isJapanese = (text) => /[\u3040-\u30ff\u4e00-\u9fff]/.test(text);
 
 test('every error that the page shows has a Japanese text, with no hole that its sentence does not have', () => {
-  const codes = Object.keys(en.reasons);
+  const codes = Object.keys(reasons.en);
+  assert.deepEqual(Object.keys(en.reasons), codes);
   assert.ok(codes.length > 60, `only ${codes.length} reasons were found`);
   for (const code of codes) {
-    const [pattern, text] = [en.reasons[code], ja.reasons[code]];
+    const [pattern, text] = [reasons.en[code], ja.reasons[code]];
+    for (const hole of holes(en.reasons[code])) assert.ok(holes(pattern).includes(hole), `reasons.${code}: {${hole}}`);
     for (const hole of holes(text)) assert.ok(holes(pattern).includes(hole), `reasons.${code}: {${hole}}`);
     assert.ok(isJapanese(text), `reasons.${code} is not Japanese: ${text}`);
   }
