@@ -114,7 +114,7 @@ static lr_code check_status(struct remote *r, struct lr_arena *arena, struct lr_
 }
 
 /* A router with TLS was set up by somebody: another one is not what is missing. */
-static const char *advice(const struct lr_settings *s, const char *base)
+static const char *remote_advice(const struct lr_settings *s, const char *base)
 {
     bool may_be_missing = base == NULL && strncmp(cli_router_url(s), "https:", 6) != 0;
     return may_be_missing ? " (llm-router up starts a router; --url names another one)" : "";
@@ -163,7 +163,7 @@ static lr_code remote_run(struct remote *r, const struct lr_settings *s, const c
         if (r->is_interrupted)
             code = lr_fail(err, LR_CANCELLED, "%s", "");
         else if (r->err.code != LR_OK)
-            code = lr_fail(err, r->err.code, "%s%s", r->err.text, advice(s, r->base));
+            code = lr_fail(err, r->err.code, "%s%s", r->err.text, remote_advice(s, r->base));
     }
     net_signal_stop(interrupt);
     net_client_destroy(r->client);
