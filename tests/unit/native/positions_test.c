@@ -1,6 +1,7 @@
 /* A layer at the end of a long context: the last rows against sums of our own in doubles, with
  * keys and values of all positions before written into the pages by the test.  Plain and scaled
  * ropes, windows and soft caps; with LR_LONG at the width of real models. */
+#include <inttypes.h>
 #include <math.h>
 #include <unistd.h>
 
@@ -124,11 +125,10 @@ static void write_weights(const struct model *m)
             snprintf(shape, sizeof(shape), "%u,%u", t->rows, t->columns);
         else
             snprintf(shape, sizeof(shape), "%u", t->columns);
-        at += snprintf(
-            at, 256,
-            "%s\"%s\":{\"dtype\":\"BF16\",\"shape\":[%s],\"data_offsets\":[%llu,%llu]}",
-            i == 0 ? "{" : ",", t->name, shape, (unsigned long long)offset,
-            (unsigned long long)(offset + bytes));
+        at += snprintf(at, 256,
+                       "%s\"%s\":{\"dtype\":\"BF16\",\"shape\":[%s],\"data_offsets\":[%" PRIu64
+                       ",%" PRIu64 "]}",
+                       i == 0 ? "{" : ",", t->name, shape, offset, offset + bytes);
         offset += bytes;
     }
     at += snprintf(at, 2, "}");
