@@ -30,8 +30,10 @@ struct lr_spawn {
     const char *const *env;  /* NULL-terminated "NAME=value" added to ours, or NULL */
     enum lr_stdio in, out, err;
     const struct lr_pass_fd *pass;
-    uint32_t pass_count;   /* at most 16 */
-    const char *cwd;       /* NULL: ours */
+    uint32_t pass_count;  /* at most 16 */
+    const char *cwd;      /* NULL: ours */
+    bool shares_terminal; /* no process group of its own: it reads the terminal, and gets Ctrl-C
+                           */
     bool dies_with_parent; /* PR_SET_PDEATHSIG, parent re-checked */
 };
 

@@ -19,24 +19,9 @@ static const struct lr_setting flags[] = {
 static lr_code choose_model(struct cli_talk *t, struct lr_error *err)
 {
     const struct lr_settings *s = t->settings;
-    struct cli_answer a;
-    if (lr_settings_has(s, "model"))
-        return cli_resolve_ready(s, lr_settings_str(s, "model"), t->model, err);
-    lr_code code = cli_ask(s, "GET", "/v1/models", NULL, &a, err);
-    const struct lr_json *list = code == LR_OK ? cli_array(a.json, "data") : NULL;
-    for (uint32_t i = 0; list != NULL && i < list->count; i++) {
-        const struct lr_json *m = &list->items[i];
-        bool is_ready = strcmp(cli_raw(&a.arena, m, "state"), "ready") == 0;
-        if (t->model[0] == '\0' || is_ready)
-            LR_COPY(t->model, lr_str_z(cli_raw(&a.arena, m, "id")));
-        if (is_ready)
-            break;
-    }
-    if (code == LR_OK && t->model[0] == '\0')
-        code = lr_fail(err, LR_NOT_FOUND,
-                       "the router has no model that can run: see llm-router models");
-    cli_answer_free(&a);
-    return code;
+    return lr_settings_has(s, "model")
+               ? cli_resolve_ready(s, lr_settings_str(s, "model"), t->model, err)
+               : cli_first_model(s, t->model, err);
 }
 
 static lr_code chat_run(const struct lr_settings *s, struct lr_error *err)

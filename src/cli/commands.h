@@ -28,6 +28,7 @@ extern const struct cli_command cli_command_sessions;
 extern const struct cli_command cli_command_whoami;
 extern const struct cli_command cli_command_run;
 extern const struct cli_command cli_command_chat;
+extern const struct cli_command cli_command_launch;
 extern const struct cli_command cli_command_list;
 extern const struct cli_command cli_command_show;
 extern const struct cli_command cli_command_health;

@@ -124,7 +124,7 @@ static void print_fleet(struct cli_answer *a, struct lr_buf *out)
     if (nodes == NULL || nodes->count == 0)
         lr_buf_add_z(out, "No node has joined: llm-router nodes token\n");
     for (uint32_t i = 0; nodes != NULL && i < nodes->count; i++) {
-        const struct lr_json *n = &nodes->items[i], *pools = cli_array(n, "pools");
+        const struct lr_json *n = &nodes->items[i], *pools = cli_array(n, "memory");
         if (!cli_bool(n, "online"))
             continue;
         for (uint32_t k = 0; pools != NULL && k < pools->count; k++) {

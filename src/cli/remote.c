@@ -44,6 +44,11 @@ const char *cli_router_url(const struct lr_settings *s)
     return remote_setting(s, "url", "LLM_ROUTER_URL");
 }
 
+const char *cli_router_key(const struct lr_settings *s)
+{
+    return remote_setting(s, "key", "LLM_ROUTER_KEY");
+}
+
 bool cli_names_router(const struct lr_settings *s)
 {
     const char *given = getenv("LLM_ROUTER_URL");
@@ -125,7 +130,7 @@ static lr_code remote_run(struct remote *r, const struct lr_settings *s, const c
 {
     char url[1200];
     const char *base = r->base != NULL ? r->base : cli_router_url(s);
-    const char *key = r->base != NULL ? r->secret : remote_setting(s, "key", "LLM_ROUTER_KEY");
+    const char *key = r->base != NULL ? r->secret : cli_router_key(s);
     struct net_call *call;
     size_t len = strlen(base);
     while (len != 0 && base[len - 1] == '/')

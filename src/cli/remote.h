@@ -73,6 +73,7 @@ LR_MUST_USE lr_code cli_stream(const struct lr_settings *s, const char *path,
 
 /* The router's URL in these settings, and whether it was given: it is not the default. */
 const char *cli_router_url(const struct lr_settings *s);
+const char *cli_router_key(const struct lr_settings *s); /* NULL: none */
 bool cli_names_router(const struct lr_settings *s);
 
 /* Appends a text as one segment of a path or as a query's value, with %XX where needed. */

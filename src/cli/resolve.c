@@ -208,3 +208,24 @@ lr_code cli_resolve_ready(const struct lr_settings *s, const char *name, char id
     /* The key of a client cannot ask for it: the request itself loads the model. */
     return code == LR_PERMISSION_DENIED ? LR_OK : code;
 }
+
+lr_code cli_first_model(const struct lr_settings *s, char id[CLI_ID_MAX], struct lr_error *err)
+{
+    struct cli_answer a;
+    id[0] = '\0';
+    lr_code code = cli_ask(s, "GET", "/v1/models", NULL, &a, err);
+    const struct lr_json *list = code == LR_OK ? cli_array(a.json, "data") : NULL;
+    for (uint32_t i = 0; list != NULL && i < list->count; i++) {
+        const struct lr_json *m = &list->items[i];
+        bool is_ready = strcmp(cli_raw(&a.arena, m, "state"), "ready") == 0;
+        if (id[0] == '\0' || is_ready)
+            lr_str_copy(id, CLI_ID_MAX, lr_str_z(cli_raw(&a.arena, m, "id")));
+        if (is_ready)
+            break;
+    }
+    if (code == LR_OK && id[0] == '\0')
+        code = lr_fail(err, LR_NOT_FOUND,
+                       "the router has no model that can run: see llm-router models");
+    cli_answer_free(&a);
+    return code;
+}

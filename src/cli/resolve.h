@@ -32,6 +32,10 @@ LR_MUST_USE lr_code cli_resolve(const struct lr_settings *s, const char *name, b
 LR_MUST_USE lr_code cli_resolve_ready(const struct lr_settings *s, const char *name,
                                       char id[CLI_ID_MAX], struct lr_error *err);
 
+/* The first model that is ready, else the first that can be used.  NOT_FOUND: there is none. */
+LR_MUST_USE lr_code cli_first_model(const struct lr_settings *s, char id[CLI_ID_MAX],
+                                    struct lr_error *err);
+
 /* Asks the router what a name means; the caller frees the answer. */
 LR_MUST_USE lr_code cli_ask_resolve(const struct lr_settings *s, const char *name,
                                     struct cli_answer *out, struct lr_error *err);

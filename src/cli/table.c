@@ -9,6 +9,7 @@ static const struct cli_command *const rows[] = {
     &cli_command_node,
     &cli_command_run,
     &cli_command_chat,
+    &cli_command_launch,
     &cli_command_list,
     &cli_command_show,
     &cli_command_ps,

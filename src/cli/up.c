@@ -8,6 +8,7 @@
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/file.h"
@@ -17,6 +18,7 @@
 #include "cli/commands.h"
 #include "cli/demo.h"
 #include "cli/version.h"
+#include "hub/reference.h"
 #include "net/service.h"
 #include "net/settings.h"
 #include "node/models/devices.h"
@@ -41,6 +43,8 @@ struct up {
     struct net_signals signals;
     struct net_timer *timer, *watchdog;
     struct lr_subprocess node;
+    struct lr_subprocess pull; /* of a repository that --model names */
+    size_t pulled;             /* names of --model that were looked at */
     char token[64];
     char url[300];
     char data_dir[LR_PATH_MAX];
@@ -94,6 +98,12 @@ static bool lists_command(const char *commands, const char *name)
     return false;
 }
 
+/* A model's files; any other name of --model is a repository. */
+static bool is_here(const char *name)
+{
+    return lr_dir_exists(name) || lr_file_exists(name);
+}
+
 /* Passes settings of `up` that concern nodes to the node. */
 static void pass_on(struct flags *f, const struct lr_settings *s)
 {
@@ -116,7 +126,9 @@ static void pass_on(struct flags *f, const struct lr_settings *s)
             continue;
         }
         for (size_t k = 0; k < lr_settings_list_count(s, row->name); k++)
-            add_flag(f, row->name, lr_settings_list_item(s, row->name, k));
+            if (strcmp(row->name, "model") != 0 ||
+                is_here(lr_settings_list_item(s, "model", k)))
+                add_flag(f, row->name, lr_settings_list_item(s, row->name, k));
     }
 }
 
@@ -361,6 +373,8 @@ static void on_node_ended(struct up *up, uint64_t now)
     up->restart_at_ms = now + RESTART_MS;
 }
 
+static void pull_models(struct up *up);
+
 static void up_on_timer(void *arg)
 {
     struct up *up = arg;
@@ -386,6 +400,8 @@ static void up_on_timer(void *arg)
         }
     }
     look_at_models(up);
+    if (!up->is_stopping)
+        pull_models(up);
 }
 
 /* `up` with the name of a device without a GPU: the operator wants the node to join. */
@@ -450,12 +466,47 @@ static lr_code up_check_listen(const struct lr_settings *s, struct lr_error *err
 /* A node ignores a missing models folder; here a missing folder was probably mistyped. */
 static lr_code check_models(const struct lr_settings *s, struct lr_error *err)
 {
-    for (size_t i = 0; i < lr_settings_list_count(s, "model"); i++) {
-        const char *path = lr_settings_list_item(s, "model", i);
-        if (!lr_dir_exists(path) && !lr_file_exists(path))
-            return lr_fail(err, LR_INVALID_ARGUMENT, "model: there is no folder %s", path);
+    struct hub_policy policy;
+    struct hub_reference ref;
+    lr_code code = hub_policy_init(&policy, getenv("HF_ENDPOINT"), NULL, 0, err);
+    for (size_t i = 0; code == LR_OK && i < lr_settings_list_count(s, "model"); i++) {
+        const char *name = lr_settings_list_item(s, "model", i);
+        if (is_here(name))
+            continue;
+        if (hub_reference_read(&policy, lr_str_z(name), &ref, err) != LR_OK ||
+            ref.kind != HUB_REFERENCE_REPO)
+            code = lr_fail(err, LR_INVALID_ARGUMENT,
+                           "model: there is no folder %s; a repository is written org/name "
+                           "(llm-router search finds one)",
+                           name);
     }
-    return LR_OK;
+    return code;
+}
+
+/* Repositories are pulled one after the other, by the command that people type. */
+static void pull_models(struct up *up)
+{
+    char self[LR_PATH_MAX];
+    struct lr_error err;
+    const struct lr_settings *s = up->settings;
+    if (up->pull.pid != 0 && !lr_subprocess_poll(&up->pull))
+        return;
+    lr_subprocess_close(&up->pull);
+    while (up->pulled < lr_settings_list_count(s, "model") &&
+           is_here(lr_settings_list_item(s, "model", up->pulled)))
+        up->pulled++;
+    if (up->pulled == lr_settings_list_count(s, "model") || !up->is_greeted ||
+        lr_self_path(self, sizeof(self), &err) != LR_OK)
+        return;
+    const char *argv[] = {self,    "pull",  lr_settings_list_item(s, "model", up->pulled++),
+                          "--url", up->url, NULL};
+    struct lr_spawn spawn = {.argv = argv,
+                             .in = LR_STDIO_NULL,
+                             .out = LR_STDIO_INHERIT,
+                             .err = LR_STDIO_INHERIT,
+                             .dies_with_parent = true};
+    if (lr_subprocess_start(&spawn, &up->pull, &err) != LR_OK)
+        lr_log_error(NULL, "up.pull_failed model=%s reason=%s", argv[2], err.text);
 }
 
 static lr_code up_run(const struct lr_settings *settings, struct lr_error *err)
@@ -480,6 +531,7 @@ static lr_code up_run(const struct lr_settings *settings, struct lr_error *err)
     if (code == LR_OK)
         code = net_loops_run(up.loops, err);
     lr_subprocess_close(&up.node);
+    lr_subprocess_close(&up.pull);
     net_timer_stop(up.timer);
     net_timer_stop(up.watchdog);
     router_destroy(up.router);
@@ -495,9 +547,10 @@ const struct cli_command cli_command_up = {
     .name = "up",
     .summary = "Start a router and a node on this machine",
     .details =
-        "Serves on http://127.0.0.1:11680 the models named with --model, the models below\n"
-        "data-dir/models and the models of the Hugging Face cache. If there are none, it "
-        "serves\n"
+        "Serves on http://127.0.0.1:11680 the models named with --model (a folder, a GGUF "
+        "file,\n"
+        "or a repository such as org/name:Q4_K_M), the models below data-dir/models and the\n"
+        "models of the Hugging Face cache. If there are none, it serves\n"
         "a small demo model. Needs a GPU, or --device cpu for a first try.",
     .shared = true,
     .run = up_run,

@@ -1,10 +1,12 @@
 // An operator registers a model in the browser and follows it until it serves.
 import assert from 'node:assert/strict';
+import fs from 'node:fs';
+import path from 'node:path';
 import { after, before, test } from 'node:test';
 import { demoFiles, SHARD } from '../integration/hub_harness.mjs';
 import { startHub } from '../support/hub.mjs';
 import { startBrowser } from './browser.mjs';
-import { call, online, say, startNode, startRouter, tempDir, until } from './support.mjs';
+import { call, cli, online, say, startNode, startRouter, tempDir, until } from './support.mjs';
 
 const HOSTILE = '<img src=x onerror="globalThis.broken = true">';
 const left = [];
@@ -40,8 +42,8 @@ after(async () => {
 });
 
 const register = async (page, repo) => {
-  await page.getByRole('button', { name: 'Register a model' }).click();
-  await page.getByLabel('Repository or URL').fill(repo);
+  await page.getByRole('button', { name: 'Register a model' }).first().click();
+  await page.getByLabel('Model or repository').fill(repo);
   await page.getByRole('button', { name: 'Check and register' }).click();
 };
 
@@ -63,12 +65,12 @@ test("a wrong registration shows the API's message with the missing file, until 
   await note.waitFor();
   assert.equal(await note.locator('.error-message').textContent(), said);
   assert.equal(
-    await page.getByLabel('Repository or URL').inputValue(),
+    await page.getByLabel('Model or repository').inputValue(),
     'openai/partial',
     'what was typed is still there',
   );
   await page.look('register-error');
-  await page.getByLabel('Repository or URL').fill('openai/other');
+  await page.getByLabel('Model or repository').fill('openai/other');
   assert.ok(await note.isVisible(), 'typing does not take it away');
   await note.getByRole('button', { name: 'Dismiss' }).click();
   await note.waitFor({ state: 'detached' });
@@ -188,5 +190,21 @@ test('deleting asks first, offers to delete the files, and names the nodes that 
   await page.getByText('openai/demo was deleted').last().waitFor();
   await page.getByRole('heading', { name: 'No model is registered yet' }).waitFor();
   assert.equal((await call(`${router.url}/v1/models/openai/demo`)).status, 404);
+  page.watch.assertClean();
+});
+
+test('the box takes what people type: words propose what runs here, and of a repository the best file that fits is registered', async () => {
+  const file = path.join(tempDir('gguf'), 'x.gguf');
+  await cli(['debug', 'write-gguf', '--output', file]);
+  const model = fs.readFileSync(file);
+  hub.add('acme/words-8b-GGUF', { 'w-Q2_K.gguf': model, 'w-Q8_0.gguf': model, 'mmproj-w.gguf': model });
+  const page = await browser.open(`${router.url}/#/models`);
+  await register(page, 'words:8b');
+  await page.getByRole('alert').getByText('on the hub these run here').waitFor();
+  await page.look('register-words');
+  await page.getByRole('button', { name: 'Use acme/words-8b-GGUF' }).click();
+  await page.getByRole('button', { name: 'Check and register' }).click();
+  await page.getByText('acme/words-8b-GGUF is registered').waitFor();
+  await page.getByText('w-Q8_0.gguf: the best quantization that fits here').waitFor();
   page.watch.assertClean();
 });

@@ -9,6 +9,7 @@ import { after, before, test } from 'node:test';
 import { readFolder, startHub } from '../support/hub.mjs';
 import { Terminal } from '../support/terminal.mjs';
 import { BIN, call, cli, launch, makeEcho, nodes, online, startNode, tempDir, until } from './support.mjs';
+import { requests, words } from './typed_words.mjs';
 
 const left = [];
 let up, hub, env, root;
@@ -333,6 +334,88 @@ test('logs prints the log of the router or of a node, and -f goes on with new li
   const lines = child.out.trimEnd().split('\n');
   assert.equal(new Set(lines).size, lines.length, 'no line comes twice');
   await child.stop('SIGINT');
+});
+
+// A hub as docs/names.md describes it.
+async function fillHub() {
+  const file = path.join(tempDir('gguf'), 'x.gguf');
+  await cli(['debug', 'write-gguf', '--output', file, '--context', '40960'], env);
+  const model = fs.readFileSync(file);
+  const half = model.length >> 1;
+  const gguf = (name, ...labels) => Object.fromEntries(labels.map((label) => [`${name}-${label}.gguf`, model]));
+  hub.add('acme/quant-GGUF', {
+    ...gguf('quant', 'Q2_K', 'Q4_K_M', 'Q8_0', 'BF16'),
+    'mmproj-quant-F16.gguf': model,
+    'quant.imatrix.gguf': model,
+  });
+  hub.add('acme/split-GGUF', {
+    'split-Q4_K_M-00001-of-00002.gguf': model.subarray(0, half),
+    'split-Q4_K_M-00002-of-00002.gguf': model.subarray(half),
+  });
+  for (const name of ['tensors-8b', 'more-8b']) hub.add(`acme/${name}`, readFolder(makeEcho(name)));
+  hub.add('acme/odd-8b', {
+    'config.json': '{"architectures":["OddForCausalLM"],"model_type":"odd"}',
+    'tokenizer.json': '{}',
+    'model.safetensors': Buffer.alloc(100),
+  });
+  hub.add('acme/odd-8b-GGUF', gguf('odd-8b', 'Q4_K_M'), { downloads: 500 });
+  hub.add('acme/gated', gguf('gated', 'Q4_K_M'), { gated: true });
+}
+
+test('what users of other servers type works, or one sentence names the command that does', async () => {
+  await fillHub();
+  const sections = words(hub.url);
+  const count = [...Object.values(sections), ...Object.values(requests)].map((rows) => {
+    assert.ok(rows.length >= 10);
+    return rows.length;
+  });
+  assert.ok(count.reduce((a, b) => a + b) >= 110);
+  const wrong = [];
+  for (const rows of Object.values(sections))
+    for (const [args, code, says] of rows) {
+      const result = await run(args);
+      const text = result.stdout + result.stderr;
+      if (result.code !== code || !says.test(text)) wrong.push(`${args.join(' ')}: ${result.code} ${text}`);
+    }
+  assert.deepEqual(wrong, []);
+  const left = (await call(`${up.url}/v0/models`)).json.models.map((m) => m.id);
+  for (const refused of ['acme/odd-8b', 'acme/gated', 'acme/missing', 'acme/quant-GGUF'])
+    assert.ok(!left.includes(refused), `${refused} is registered`);
+  for (const rows of Object.values(requests))
+    for (const [method, at, body, status, says] of rows) {
+      const answer = await call(up.url + at, { method, body });
+      assert.equal(answer.status, status, `${at}: ${answer.text}`);
+      assert.match(answer.text, says, at);
+    }
+  const headers = { 'anthropic-version': '2023-06-01' };
+  const { json } = await call(`${up.url}/v1/models`, { headers });
+  assert.deepEqual([json.data[0].type, json.has_more], ['model', false]);
+  assert.equal(json.first_id, json.data[0].id);
+  assert.equal((await call(`${up.url}/v1/models/parrot`, { headers })).json.type, 'model');
+});
+
+test('run takes the best quantization that fits, and fit agrees with the memory that is reserved after the load', async () => {
+  const fit = JSON.parse((await run(['fit', 'acme/quant-GGUF', '--json'])).stdout);
+  const answer = await run(['run', 'acme/quant-GGUF', 'hello', '--max-tokens', '2']);
+  assert.equal(answer.code, 0, answer.stderr);
+  assert.match(answer.stderr, /^acme\/quant-GGUF: quant-Q8_0\.gguf .*the best quantization that fits here/);
+  const [{ id }] = await nodes(up);
+  const memory = (await call(`${up.url}/v0/nodes/${id}/memory`)).json;
+  const claim = memory.pools.flatMap((pool) => pool.claims).find((c) => c.model === 'acme/quant-GGUF');
+  const off = Math.abs(fit.chosen.total_bytes - claim.reserved) / claim.reserved;
+  assert.ok(off < 0.05, `fit says ${fit.chosen.total_bytes}, the ledger ${claim.reserved}`);
+  // The quantization that was chosen is a name of the model, and its second run answers.
+  const again = await run(['run', 'hf.co/acme/quant-GGUF:q8_0', 'hello', '--max-tokens', '2']);
+  assert.deepEqual([again.code, again.stderr], [0, '']);
+});
+
+test('at a terminal Enter runs the first of the repositories that words propose', async () => {
+  const t = terminal(['run', 'odd:8b', '--max-tokens', '2']);
+  await t.shows(/1 {2}acme\/odd-8b-GGUF .*500 downloads[^]*Enter runs the first/);
+  t.type('\r');
+  await t.shows('Talking to acme/odd-8b-GGUF');
+  t.type('\x04');
+  assert.equal((await t.ended()).code, 0);
 });
 
 // A server that tries to take over the terminal.

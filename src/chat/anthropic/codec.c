@@ -18,6 +18,7 @@ const struct chat_codec chat_anthropic = {
     .name = "messages",
     .operation = "chat",
     .count_path = "count_tokens",
+    .beside = "/v1/messages/",
     .id_prefix = "msg_",
     .id_header = "request-id",
     .prompt_field = "messages",

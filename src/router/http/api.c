@@ -199,6 +199,8 @@ void router_api_head(void *arg, struct net_request *req)
     if (answer_options(r, req))
         return;
     lr_code code = net_routes_match(&router_routes, req, &access->match, &err);
+    if (code == LR_NOT_FOUND)
+        code = router_explain_absent(net_request_path(req), &err);
     access->route = access->match.row;
     if (code == LR_OK)
         router_cors_answer(r->settings, req, access->route);

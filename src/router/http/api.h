@@ -54,6 +54,9 @@ bool router_wants(struct net_request *req, const char *name);
 /* The body as an object. */
 LR_MUST_USE lr_code router_body(struct net_request *req, const struct lr_json **out,
                                 struct lr_error *err);
+/* absent.c: *err of a path without a route becomes a sentence where another server has one.
+ * Returns its code. */
+lr_code router_explain_absent(struct lr_str path, struct lr_error *err);
 /* An error outside of a turn, in the form of the API that the client speaks. */
 void router_answer_error(struct net_request *req, const struct lr_error *err);
 
@@ -70,6 +73,11 @@ lr_code router_act(struct net_request *req, const struct router_action *action,
  * in the arena.  UNAVAILABLE names the setting and the mistake in the file. */
 LR_MUST_USE lr_code router_read_supported(const struct lr_settings *s, struct lr_arena *arena,
                                           struct hub_supported **out, struct lr_error *err);
+
+/* api_register.c: an array of names; *out has them with a space between two, in the arena.
+ * INVALID_ARGUMENT: no list of different names. */
+LR_MUST_USE lr_code router_read_aliases(struct lr_arena *arena, const struct lr_json *v,
+                                        struct lr_str *out, struct lr_error *err);
 
 /* api_register.c: registers a model as POST /v0/models/register with this body does.  told(arg)
  * is called once, perhaps before this returns, and never where this fails; the request waits
@@ -149,6 +157,6 @@ router_api_fn router_api_complete, router_api_v1_models, router_api_v1_model, ro
     router_api_response, router_api_response_delete, router_api_response_items,
     router_api_response_cancel, router_api_response_compact, router_api_version,
     router_api_tags, router_api_ps, router_api_show, router_api_pull, router_api_delete_named,
-    router_api_requests, router_api_one_request;
+    router_api_copy, router_api_create, router_api_requests, router_api_one_request;
 
 #endif

@@ -134,6 +134,52 @@ void router_each_name(struct router *r, struct net_request *req, router_name_fn 
     router_unlock(r);
 }
 
+/* Clients of the Messages API send the version of their API, and expect its shape. */
+static bool wants_versioned(const struct net_request *req)
+{
+    struct lr_str version;
+    return net_request_header(req, "anthropic-version", &version);
+}
+
+static void put_versioned(struct lr_json_writer *w, const struct router_model *m,
+                          struct lr_str name)
+{
+    char time[LR_TIME_TEXT_LEN + 1];
+    lr_time_format(m->created_ms, time);
+    LR_JSON_MEMBERS(w, LR_TEXT("type", "model"), LR_STR("id", name),
+                    LR_STR("display_name", name), LR_TEXT("created_at", time));
+}
+
+struct versioned {
+    struct lr_json_writer *w;
+    char first[ROUTER_ID_MAX], last[ROUTER_ID_MAX];
+};
+
+static void put_versioned_name(void *ctx, const struct router_model *model, struct lr_str name,
+                               const struct router_availability *o)
+{
+    struct versioned *v = ctx;
+    (void)o;
+    if (v->first[0] == '\0')
+        LR_COPY(v->first, name);
+    LR_COPY(v->last, name);
+    lr_json_begin_object(v->w);
+    put_versioned(v->w, model, name);
+    lr_json_end_object(v->w);
+}
+
+static lr_code list_versioned(struct router *r, struct net_request *req)
+{
+    struct versioned v = {.w = router_answer_begin(req)};
+    lr_json_member_array(v.w, "data");
+    router_each_name(r, req, put_versioned_name, &v);
+    lr_json_end_array(v.w);
+    LR_JSON_MEMBERS(v.w, LR_FLAG("has_more", false),
+                    LR_TEXT("first_id", v.first[0] != '\0' ? v.first : NULL),
+                    LR_TEXT("last_id", v.last[0] != '\0' ? v.last : NULL));
+    return router_answer(req, 200);
+}
+
 static void put_name(void *ctx, const struct router_model *model, struct lr_str name,
                      const struct router_availability *o)
 {
@@ -146,6 +192,8 @@ static void put_name(void *ctx, const struct router_model *model, struct lr_str 
 
 lr_code router_api_v1_models(struct router *r, struct net_request *req, struct lr_error *err)
 {
+    if (wants_versioned(req))
+        return list_versioned(r, req);
     struct lr_json_writer *w = router_answer_begin(req);
     (void)err;
     lr_json_member_z(w, "object", "list");
@@ -160,7 +208,9 @@ lr_code router_api_v1_model(struct router *r, struct net_request *req, struct lr
     struct router_model *model;
     router_lock(r);
     lr_code code = router_find_for_caller(r, req, router_access(req)->match.tail, &model, err);
-    if (code == LR_OK) {
+    if (code == LR_OK && wants_versioned(req)) {
+        put_versioned(router_answer_begin(req), model, router_access(req)->match.tail);
+    } else if (code == LR_OK) {
         struct router_availability o = router_model_availability(r, model);
         put_v1_model(router_answer_begin(req), &router_access(req)->caller, model,
                      lr_str_z(model->id), &o);

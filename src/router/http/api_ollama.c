@@ -122,6 +122,25 @@ lr_code router_named_model(const struct lr_json *body, struct lr_str *out, struc
     return lr_fail_plain(err, model_missing);
 }
 
+/* The publisher's sampling values, a line each. */
+static void write_parameters(const struct lr_sampling_defaults *d, char *out, size_t size)
+{
+    const struct {
+        uint32_t bit;
+        const char *name;
+        double value;
+    } rows[] = {{LR_GIVEN_TEMPERATURE, "temperature", (double)d->temperature},
+                {LR_GIVEN_TOP_P, "top_p", (double)d->top_p},
+                {LR_GIVEN_TOP_K, "top_k", d->top_k},
+                {LR_GIVEN_MIN_P, "min_p", (double)d->min_p},
+                {LR_GIVEN_REPETITION_PENALTY, "repeat_penalty", (double)d->repetition_penalty}};
+    size_t at = 0;
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]) && at < size; i++)
+        if ((d->given & rows[i].bit) != 0)
+            at += (size_t)snprintf(out + at, size - at, "%s%s %.4g", at != 0 ? "\n" : "",
+                                   rows[i].name, rows[i].value);
+}
+
 /* Lock held. */
 static void put_show(struct router *r, struct router_model *m, struct lr_json_writer *w)
 {
@@ -129,9 +148,14 @@ static void put_show(struct router *r, struct router_model *m, struct lr_json_wr
     const struct router_prompt_info *info = router_model_info(
         m, &r->nodes.infos, router_nodes_info(&r->nodes, lr_str_z(m->folded)));
     char key[160];
-    LR_JSON_MEMBERS(w, LR_TEXT("license", ""), LR_TEXT("modelfile", ""),
-                    LR_TEXT("parameters", ""), LR_TEXT("template", m->chat_template),
-                    LR_TEXT("system", ""));
+    char parameters[256] = "";
+    if (info != NULL)
+        write_parameters(&info->chat.sampling, parameters, sizeof(parameters));
+    bool has_own = m->chat_template[0] != '\0';
+    LR_JSON_MEMBERS(
+        w, LR_TEXT("license", ""), LR_TEXT("modelfile", ""), LR_TEXT("parameters", parameters),
+        LR_STR("template", has_own || info == NULL ? lr_str_z(m->chat_template) : info->source),
+        LR_TEXT("system", ""));
     put_details(w, m, &o);
     put_time(w, m);
     lr_json_member_array(w, "capabilities");

@@ -1,5 +1,4 @@
-/* router/http/api_register.c - POST /v0/models/register, with "repo" or with "path", and
- * PATCH /v0/models/{id}.
+/* router/http/api_register.c - POST /v0/models/register, with "repo" or with "path".
  *
  * repo: the hub is asked on a thread of its own (its calls block); the answer comes back to the
  * request's loop.  Few registrations run at once, since each may wait for a slow hub.
@@ -73,7 +72,7 @@ struct registering {
 enum { ALIASES_MAX = 32 };
 
 /* An array of names: *out has them with a space between two, in the arena. */
-static lr_code read_aliases(struct lr_arena *arena, const struct lr_json *v, struct lr_str *out,
+lr_code router_read_aliases(struct lr_arena *arena, const struct lr_json *v, struct lr_str *out,
                             struct lr_error *err)
 {
     struct lr_buf all;
@@ -113,7 +112,7 @@ static lr_code read_member(struct lr_str name, const struct lr_json *v, struct r
 #undef X
     struct lr_str text = {0};
     if (lr_str_eq_z(name, "aliases"))
-        return read_aliases(net_request_arena(a->req), v, &a->aliases, err);
+        return router_read_aliases(net_request_arena(a->req), v, &a->aliases, err);
     for (size_t i = 0; i < sizeof(members) / sizeof(members[0]); i++) {
         if (!lr_str_eq_z(name, members[i].name))
             continue;
@@ -552,71 +551,4 @@ lr_code router_api_register(struct router *r, struct net_request *req, struct lr
     const struct lr_json *body;
     lr_code code = router_body(req, &body, err);
     return code == LR_OK ? router_begin_registration(r, req, body, NULL, NULL, err) : code;
-}
-
-/* ---- PATCH /v0/models/{id} ---- */
-
-struct renaming {
-    struct router *router;
-    char id[ROUTER_ID_MAX], folded[ROUTER_ID_MAX];
-    struct lr_str aliases;
-};
-
-static lr_code save_aliases(struct router_sql *sql, void *arg, struct lr_error *err)
-{
-    const struct renaming *a = arg;
-    return router_aliases_save(sql, a->folded, a->aliases, err);
-}
-
-static lr_code renamed(struct net_request *req, void *arg, struct lr_error *err)
-{
-    const struct renaming *a = arg;
-    struct router *r = a->router;
-    struct lr_str rest = a->aliases, name;
-    router_lock(r);
-    struct router_model *model = router_registry_find(&r->registry, lr_str_z(a->folded));
-    bool ok = model == NULL || router_registry_set_aliases(&r->registry, model, a->aliases);
-    router_unlock(r);
-    if (!ok)
-        return lr_fail(err, LR_OUT_OF_RAM, "no memory for the aliases");
-    struct lr_json_writer *w = router_answer_begin(req);
-    LR_JSON_MEMBERS(w, LR_TEXT("id", a->id), LR_TEXT("object", "model"));
-    lr_json_member_array(w, "aliases");
-    while (router_alias_next(&rest, &name))
-        lr_json_put_str(w, name);
-    lr_json_end_array(w);
-    return router_answer(req, 200);
-}
-
-lr_code router_api_model_change(struct router *r, struct net_request *req, struct lr_error *err)
-{
-    struct lr_str id = router_access(req)->match.tail;
-    const struct lr_json *body;
-    struct router_change values = {0};
-    struct renaming *a = router_memory(req, sizeof(*a), err);
-    if (a == NULL)
-        return LR_OUT_OF_RAM;
-    a->router = r;
-    lr_code code = router_body(req, &body, err);
-    if (code == LR_OK && (body->count != 1 || lr_json_get(body, "aliases") == NULL))
-        code = lr_fail_plain(err, model_no_change);
-    if (code == LR_OK)
-        code = read_aliases(net_request_arena(req), lr_json_get(body, "aliases"), &a->aliases,
-                            err);
-    if (code != LR_OK)
-        return code;
-    router_lock(r);
-    const struct router_model *model = router_registry_find(&r->registry, id);
-    if (model != NULL) {
-        memcpy(a->id, model->id, sizeof(a->id));
-        memcpy(a->folded, model->folded, sizeof(a->folded));
-        code = router_registry_check_aliases(&r->registry, id, a->aliases, err);
-        const char *aliases = lr_arena_copy(net_request_arena(req), a->aliases);
-        router_change_words(&values, "aliases", model->aliases, aliases);
-    } else {
-        code = lr_fail_as(err, absent_model, id);
-    }
-    router_unlock(r);
-    struct router_action action = {"model.change", a->id, "aliases", .change = &values};
-    return code == LR_OK ? router_act(req, &action, save_aliases, renamed, a, err) : code;
 }

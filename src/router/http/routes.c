@@ -20,6 +20,8 @@ static const struct router_route routes[] = {
     {{"POST", "api/show"}, ROUTER_API, router_api_show, true},
     {{"POST", "api/pull"}, ROUTER_ADMIN, router_api_pull, false},
     {{"DELETE", "api/delete"}, ROUTER_ADMIN, router_api_delete_named, false},
+    {{"POST", "api/copy"}, ROUTER_ADMIN, router_api_copy, false},
+    {{"POST", "api/create"}, ROUTER_ADMIN, router_api_create, false},
 
     {{"GET", "v0/whoami"}, ROUTER_PUBLIC, router_api_whoami, false},
     {{"GET", "v0/self"}, ROUTER_PUBLIC, router_api_self, false},

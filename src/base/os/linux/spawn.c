@@ -67,7 +67,8 @@ static void reset_signals(void)
 /* In the child; never returns. */
 static void run_child(struct lr_os_plan *plan, pid_t parent)
 {
-    (void)setpgid(0, 0);
+    if (!plan->spawn->shares_terminal)
+        (void)setpgid(0, 0);
     if (plan->spawn->dies_with_parent) {
         if (prctl(PR_SET_PDEATHSIG, SIGKILL) != 0)
             report_and_exit(plan->report, errno);
