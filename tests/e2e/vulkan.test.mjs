@@ -6,7 +6,7 @@ import fs from 'node:fs';
 import path from 'node:path';
 import { after, test } from 'node:test';
 import { promisify } from 'node:util';
-import { makeFamilyModel } from '../support/family_model.mjs';
+import { FAMILIES, makeFamilyModel } from '../support/family_model.mjs';
 import { GB, makeGpus } from '../support/gpus.mjs';
 import {
   BIN,
@@ -98,7 +98,7 @@ const RECURRENT = 'qwen3_5';
 
 function familyModel() {
   const folder = tempDir('native');
-  return makeFamilyModel(RECURRENT, DEMO, path.join(folder, RECURRENT));
+  return makeFamilyModel(FAMILIES[RECURRENT], DEMO, path.join(folder, RECURRENT));
 }
 
 // Two turns; the second one begins with what the first one left in the cache.
