@@ -41,6 +41,10 @@ struct native_quant {
     uint32_t block_rows, block_columns; /* of FP8 in blocks; 0: no blocks */
     uint32_t bits;
     int32_t zero_offset; /* added to stored zero points */
+    /* Modules that the config lists as not quantized (lists.c): sorted names, and those with
+     * "*". */
+    const struct lr_str *names, *wild;
+    uint32_t name_count, wild_count;
 };
 
 /* Finds the config in config.json or in a file of its own beside it.  UNSUPPORTED names a
@@ -60,6 +64,12 @@ bool native_format_skips(struct lr_str tensor);
 extern const struct native_format native_format_fp8, native_format_compressed,
     native_format_modelopt, native_format_awq, native_format_gptq, native_format_mlx,
     native_format_quark, native_format_bitsandbytes;
+
+/* ---- lists.c ---- */
+LR_MUST_USE lr_code native_lists_open(struct native_quant *q, struct lr_arena *arena,
+                                      struct lr_error *err);
+/* MODEL_CORRUPT: the config says that the module is not quantized, and it has codes. */
+LR_MUST_USE lr_code native_lists_check(const struct native_stored *s);
 
 /* ---- parts.c: what the formats share ---- */
 

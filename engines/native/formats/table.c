@@ -122,6 +122,8 @@ lr_code native_quant_open(const struct lr_json *config, const char *dir, struct 
             "not read (docs/weight-formats.md)",
             out->file, MODEL_QUOTE(method));
     code = check_family(config, out, err);
+    if (code == LR_OK)
+        code = native_lists_open(out, arena, err);
     return code == LR_OK && out->format->open != NULL ? out->format->open(out, err) : code;
 }
 
@@ -156,7 +158,9 @@ lr_code native_format_read(const struct native_stored *s, struct native_packed *
     out->rows = s->rows;
     out->columns = s->columns;
     out->zero_order = NATIVE_NO_CODES;
-    lr_code code = format->read(s, out);
+    lr_code code = native_lists_check(s);
+    if (code == LR_OK)
+        code = format->read(s, out);
     if (code == LR_OK)
         code = check_scales(s, out);
     for (uint32_t i = 1; i < s->matrices; i++)

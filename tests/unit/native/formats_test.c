@@ -240,6 +240,22 @@ static void a_config_that_the_weights_do_not_fit_is_refused_by_name(void **state
             "\"model_type\": \"qwen3_next\"", LR_UNSUPPORTED, "MLX's form of \"qwen3_next\"");
 }
 
+static void codes_of_a_module_that_the_config_lists_as_not_quantized_are_refused(void **state)
+{
+    const char *const text = "says that \"model.layers.0.mlp.up_proj\" is not quantized";
+
+    (void)state;
+    refuses("../formats/ct-w4a16-asym", "\"lm_head\"", "\"model.layers.0.mlp.up_proj\"",
+            LR_MODEL_CORRUPT, text);
+    refuses("../formats/quark-mxfp4", "\"lm_head\"", "\"lm_head\", \"a*b\", \"*.0.*.up*\"",
+            LR_MODEL_CORRUPT, text);
+    refuses("../formats/awq", "\"modules_to_not_convert\": null",
+            "\"modules_to_not_convert\": [\"x\", \"model.layers.0.mlp.up_proj\", \"b\"]",
+            LR_MODEL_CORRUPT, text);
+    refuses("../formats/mlx-4bit", "\"bits\": 4",
+            "\"model.layers.0.mlp.up_proj\": false, \"bits\": 4", LR_MODEL_CORRUPT, text);
+}
+
 /* A copy of the model's file in a folder of its own, with a change. */
 static void with_change(const char *name, const char *tensor, const char *from, const char *to,
                         const void *bytes, size_t count, const char *part)
@@ -345,6 +361,7 @@ int main(void)
         cmocka_unit_test(codes_stay_as_the_file_has_them),
         cmocka_unit_test(codes_stored_by_columns_are_copied_by_rows_and_keep_their_values),
         cmocka_unit_test(a_config_that_the_weights_do_not_fit_is_refused_by_name),
+        cmocka_unit_test(codes_of_a_module_that_the_config_lists_as_not_quantized_are_refused),
         cmocka_unit_test(a_part_that_is_missing_or_no_number_is_refused_by_name),
         cmocka_unit_test(a_mutated_quantization_config_ends_in_a_model_or_in_a_named_error),
     };
