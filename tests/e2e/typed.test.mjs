@@ -145,7 +145,7 @@ test('models, nodes and keys are found by name; a name that several have is an e
   const { stderr } = await fails(['nodes', 'drain', 'n0'], /2 nodes are called "n0": say which by its id: /, 2);
   for (const id of ids) assert.ok(stderr.includes(id), stderr);
   await twin.stop();
-  await says(['nodes', 'remove', ids.find((id) => id !== first)], /removed node-/);
+  await says(['nodes', 'remove', '--yes', ids.find((id) => id !== first)], /removed node-/);
 
   for (const name of ['one', 'same', 'same']) await cli(['keys', 'create', '--name', name], env);
   await says(['keys', 'set', 'one', '--requests-per-minute', '5'], / one {2}5 requests\/min\n$/);
