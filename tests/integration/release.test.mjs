@@ -285,6 +285,11 @@ describe('publication', () => {
     assert.match(stderr, /public_key is nobody's key/);
   });
 
+  it('CHANGELOG.md has one section of what is not released', () => {
+    const text = fs.readFileSync(path.join(ROOT, 'CHANGELOG.md'), 'utf8');
+    assert.equal([...text.matchAll(/^## .*Unreleased/gm)].length, 1);
+  });
+
   it('every action of a workflow is pinned by its commit, and rights are given to the job that needs them', () => {
     for (const name of fs.readdirSync(path.join(ROOT, '.github/workflows'))) {
       const text = fs.readFileSync(path.join(ROOT, '.github/workflows', name), 'utf8');
