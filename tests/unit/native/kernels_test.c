@@ -194,8 +194,8 @@ static const struct codes codes[] = {
     {NATIVE_CODE_TABLE, 4, NATIVE_SCALE_F32, NATIVE_FLAT, NATIVE_NO_CODES, 0, 0, 1, 64},
 };
 
-static const float table[16] = {-1,     -0.7f, -0.5f, -0.4f, -0.3f, -0.2f, -0.1f, 0,
-                                0.125f, 0.2f,  0.3f,  0.4f,  0.5f,  0.6f,  0.7f,  1};
+static const float code_table[16] = {-1,     -0.7f, -0.5f, -0.4f, -0.3f, -0.2f, -0.1f, 0,
+                                     0.125f, 0.2f,  0.3f,  0.4f,  0.5f,  0.6f,  0.7f,  1};
 
 /* Random scales, each a usual number of its type. */
 static uint8_t *make_scales(uint8_t type, size_t count)
@@ -252,7 +252,7 @@ static void make_codes(const struct codes *c, uint32_t rows, uint32_t columns,
                                                    ? ((size_t)rows * c->bits + 31) / 32 * 4
                                                    : (size_t)groups * 4,
                                 .zero = c->code == NATIVE_CODE_INT ? 5 : 0,
-                                .table = table};
+                                .table = code_table};
 }
 
 static void free_codes(struct native_packed *p)
