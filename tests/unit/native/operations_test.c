@@ -123,9 +123,10 @@ static reg input(struct maker *m, uint32_t width)
 
     op->embed = (struct native_embed){.row = NATIVE_BY_ID, .scale = 1};
     op->matrix[0] = matrix(m, NATIVE_F32, IDS, width, false);
-    for (uint8_t row = NATIVE_BY_POSITION; row <= NATIVE_BY_PART; row++) {
+    for (unsigned row = NATIVE_BY_POSITION; row <= NATIVE_BY_PART; row++) {
         op = native_build_op(&m->b, NATIVE_OP_EMBED, x, NATIVE_NO_REG);
-        op->embed = (struct native_embed){.row = row, .add = true, .first = 3, .scale = 0.1f};
+        op->embed =
+            (struct native_embed){.row = (uint8_t)row, .add = true, .first = 3, .scale = 0.1f};
         op->matrix[0] = matrix(m, NATIVE_BF16, IDS, width, false);
     }
     return x;
