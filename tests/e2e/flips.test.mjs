@@ -37,14 +37,16 @@ test('bits that are flipped on a link without TLS end the link, and every answer
   const { router, all } = await fleet(2, makeEcho('flipped', { step_ms: 2 }), { proxied: true });
   const counts = all.map((node) => flip(node.proxy, 60, draw));
   const wrong = [];
-  for (let i = 0; i < ANSWERS; i += 8) {
+  const flips = () => counts[0].flips + counts[1].flips;
+  // On a busy machine a read has more frames, so that fewer reads are hit: more answers are asked for then.
+  for (let i = 0; i < ANSWERS || (flips() <= ANSWERS / 8 && i < 20 * ANSWERS); i += 8) {
     const outs = await Promise.all(
       Array.from({ length: 8 }, () => stream(router.url, { model: 'flipped', ...say(TEXT) })),
     );
     wrong.push(...outs.filter((o) => o.text !== TEXT && o.error === null && o.status === 200));
   }
   for (const node of all) node.proxy.change = node.proxy.changeAnswer = undefined;
-  assert.ok(counts[0].flips + counts[1].flips > ANSWERS / 8, `there were flips: ${JSON.stringify(counts)}`);
+  assert.ok(flips() > ANSWERS / 8, `there were flips: ${JSON.stringify(counts)}`);
   assert.deepEqual(
     wrong.map((o) => o.text),
     [],

@@ -158,7 +158,7 @@ test('llm-router keys set changes the named properties and prints the key', asyn
     [['keys', 'set', made.id, '--addresses', ' , '], /--addresses is empty: name at least one, or "any"/],
     [['keys', 'create', '--models', ''], /--models is empty/],
     [['keys', 'set', made.id, '--role', 'admin'], /role of a key cannot be changed/],
-    [['keys', 'set'], /keys takes: create, list, set KEY/],
+    [['keys', 'set'], /keys takes: create, list, show KEY, set KEY/],
   ]) {
     const error = await cli(args, env).then(
       () => assert.fail(`${BIN} ${args} worked`),

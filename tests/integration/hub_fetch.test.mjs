@@ -80,7 +80,7 @@ test('a download without a single byte fails after a limited number of attempts,
   const run = await world.fetch(['--attempts', '4']);
   assert.equal(run.code, 1);
   assert.equal(run.json.state, 'failed');
-  assert.match(run.err, /UPSTREAM: .* answered 503 for model-00001-of-00002\.safetensors/);
+  assert.match(run.err, /UPSTREAM: .* answered 503 for openai\/demo\/model-00001-of-00002\.safetensors/);
   assert.equal(world.hub.requests.filter((r) => r.where === 'storage' && r.file === SHARD).length, 4);
   assert.equal(fs.existsSync(path.join(world.out, SHARD)), false);
 });
