@@ -12,7 +12,8 @@ foreach(id IN LISTS engines)
 endforeach()
 install(DIRECTORY include/llm-router DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 if(EXISTS ${PROJECT_SOURCE_DIR}/models/demo)
-    install(DIRECTORY models/demo DESTINATION ${CMAKE_INSTALL_DATADIR}/llm-router/models)
+    install(DIRECTORY models/demo DESTINATION ${CMAKE_INSTALL_DATADIR}/llm-router/models
+            PATTERN training EXCLUDE)
 endif()
 
 # What is inside, and under which licences: made when the programs are, installed with them.

@@ -41,6 +41,29 @@ describe('the package', () => {
     assert.equal(path.basename(deb), `llm-router_${field('Version')}_${field('Architecture')}.deb`);
   });
 
+  it('has documents whose links lead to files of the package, and no scripts that trained the demo model', () => {
+    const folder = inTree('usr/share/doc/llm-router');
+    const pages = fs.readdirSync(folder, { recursive: true }).filter((name) => name.endsWith('.md'));
+    assert.ok(pages.includes('docs/operating.md') && pages.some((name) => name.startsWith('docs/adr/')));
+    let count = 0;
+    for (const page of pages) {
+      const text = fs.readFileSync(path.join(folder, page), 'utf8');
+      for (const [, to] of text.matchAll(/(?<!!)\[[^\]]*\]\(([^)\s#]+)(?:#[^)\s]*)?\)/g)) {
+        if (/^[a-z]+:/.test(to)) continue;
+        count++;
+        assert.ok(fs.existsSync(path.join(folder, path.dirname(page), to)), `${page}: ${to}`);
+      }
+    }
+    assert.ok(count > 100, `${count} links`);
+    assert.ok(!fs.existsSync(inTree('usr/share/llm-router/models/demo/training')));
+    for (const unit of ['llm-router', 'llm-router-router', 'llm-router-node']) {
+      const [page] = fs
+        .readFileSync(inTree(`usr/lib/systemd/system/${unit}.service`), 'utf8')
+        .match(/(?<=file:\/\/)\S+/);
+      assert.ok(fs.existsSync(inTree(page.slice(1))), `${unit}: ${page}`);
+    }
+  });
+
   it('has program, engines, demo model, units, configuration, pages, completions and licences; all belong to root', () => {
     const list = tool('dpkg-deb', '--contents', deb).trim().split('\n');
     const modes = new Map(list.map((line) => [line.split(/\s+/)[5].replace(/^\.\//, ''), line.split(/\s+/)[0]]));
@@ -64,7 +87,8 @@ describe('the package', () => {
     ])
       assert.equal(modes.get(name), mode, name);
     for (const [name, mode] of modes) {
-      assert.doesNotMatch(name, /echo|faulty|inject|\.test\./, 'nothing for tests');
+      if (!name.startsWith('usr/share/doc/'))
+        assert.doesNotMatch(name, /echo|faulty|inject|\.test\./, 'nothing for tests');
       assert.match(mode, /^.rw.r-.[r-]-./, `${name}: only root writes it`);
     }
     assert.match(tool('dpkg-deb', '--info', deb, 'conffiles'), /^\/etc\/llm-router\/llm-router\.conf$/m);
