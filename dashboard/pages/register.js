@@ -56,7 +56,7 @@ function Suggestions({ found, take }) {
     }`;
 }
 
-/** What the nodes said of the chosen file before anything was downloaded. */
+/** The answers of the nodes about the chosen file, before anything is downloaded. */
 function Fit({ chosen, nodes }) {
   const fits = (nodes ?? []).filter((node) => node.engine);
   return html`<p class="muted break">${t('register.chosen', { file: chosen.filename || chosen.format, why: chosen.why })}</p>

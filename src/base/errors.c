@@ -149,7 +149,7 @@ static void write_spans(struct word_buf *out, const struct lr_spans *spans)
         n = snprintf(out->bytes + out->len, room - out->len, "%c%u+%u", i == 0 ? ' ' : ',',
                      spans->holes[i].at, spans->holes[i].len);
         if (n < 0 || (size_t)n >= room - out->len)
-            n = 0; /* no identity has so many digits */
+            n = 0; /* the number is longer than that of any identity */
     }
     out->len += (size_t)n;
 }

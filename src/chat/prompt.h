@@ -33,7 +33,7 @@ struct chat_model {
 /* Learns the manners of the model's template; the other members are set. */
 void chat_model_learn(struct chat_model *model);
 
-/* What the template writes behind an answer (chat_manners_ending). */
+/* The control token that the template writes behind an answer (chat_manners_ending). */
 struct lr_str chat_model_ending(const struct chat_model *model, char out[CHAT_ENDING_MAX]);
 
 /* Has either segments or ids.  Owns its memory, so the request may be freed first; but what

@@ -128,12 +128,13 @@ static lr_code add_format(const struct cli_talk *t, struct lr_buf *body, struct 
     const struct lr_json *tree;
     lr_arena_init(&arena, (size_t)SCHEMA_BYTES * 32);
     lr_buf_init(&schema, SCHEMA_BYTES);
-    lr_code code = lr_file_read_buf(format, &schema, err);
+    struct lr_error why;
+    lr_code code = lr_file_read_buf(format, &schema, &why);
     if (code == LR_OK)
-        code = lr_json_parse(&arena, lr_buf_str(&schema), NULL, &tree, err);
+        code = lr_json_parse(&arena, lr_buf_str(&schema), NULL, &tree, &why);
     if (code != LR_OK)
         code = lr_fail(err, LR_INVALID_ARGUMENT,
-                       "--format takes json, or a file with a JSON Schema: %.300s", err->text);
+                       "--format takes json, or a file with a JSON Schema: %.300s", why.text);
     else
         lr_buf_addf(body,
                     ",\"response_format\":{\"type\":\"json_schema\",\"json_schema\":{"

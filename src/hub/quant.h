@@ -14,7 +14,7 @@
  * none. Borrowed from name. */
 struct lr_str hub_quant_of(struct lr_str name);
 
-/* Whether the whole text is such a label. */
+/* Whether the whole text is the label of a quantization. */
 bool hub_quant_is(struct lr_str text);
 
 /* Whether a person who asks for `wanted` means the label, without regard to case: also
@@ -25,7 +25,7 @@ bool hub_quant_matches(struct lr_str label, struct lr_str wanted);
  * the bytes of Q8_0 for the same answers), then labels that are not known. */
 unsigned hub_quant_rank(struct lr_str label);
 
-/* What is taken where none fits. */
+/* The quantization that is taken where none fits. */
 #define HUB_QUANT_USUAL "Q4_K_M"
 
 #endif

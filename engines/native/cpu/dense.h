@@ -183,7 +183,8 @@ LANES_INLINE void add_columns(const enum source source, const struct dense_rows 
         for (; k < end; k += LANES) {
             const uint8_t *from = at + (size_t)k * bits / 8;
             lanes in[TILE_TOKENS];
-            /* The next rows, because the processor's own prediction loses so many streams. */
+            /* The next rows: the processor's own prefetcher cannot follow this number of
+             * streams. */
             for (int r = 0; ahead && k % line == 0 && r < rows; r++)
                 __builtin_prefetch(from + (size_t)(rows + r) * stride);
             for (int t = 0; t < tokens; t++)

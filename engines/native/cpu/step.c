@@ -164,7 +164,8 @@ struct sampling_job {
     uint32_t count;
 };
 
-/* Weights may have a NaN in a code, or overflow: no token follows from such a row. */
+/* A NaN among the weights, or an overflow, gives logits that are not finite: no token can be
+ * chosen. */
 static bool is_finite(const float *row, size_t n)
 {
     const uint32_t exponent = 0x7F800000u;

@@ -99,7 +99,7 @@ struct push_norm {
 #define NATIVE_NORM_WEIGHT     32u
 #define NATIVE_NORM_SHIFT      64u
 
-/* What the kernel `rows` does with each value of a row. */
+/* The operation of the kernel `rows` on each value of a row. */
 #define NATIVE_ROWS_SLICE   0u /* n: length, group_in, offset, group_out, offset_out */
 #define NATIVE_ROWS_GATE    1u /* n: activation, values that share a gate */
 #define NATIVE_ROWS_ACT     2u /* n: activation */

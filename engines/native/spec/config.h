@@ -51,7 +51,7 @@ struct native_field {
     {                                                                                          \
         NATIVE_FIELD_OR_NULL, name, offsetof(type, member), least, most, otherwise, NULL       \
     }
-/* A count, a text with so many letters ("LLLG"), or a list that repeats one count. */
+/* A count, a text whose letters are counted ("LLLG": 4), or a list that repeats one count. */
 #define NATIVE_COUNT_OR_TEXT(type, member, name, least, most, otherwise)                       \
     {                                                                                          \
         NATIVE_FIELD_PATTERN, name, offsetof(type, member), least, most, otherwise, NULL       \

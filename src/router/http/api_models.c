@@ -286,7 +286,7 @@ static void put_nodes(struct lr_json_writer *w, const struct router *r,
     lr_json_end_array(w);
 }
 
-/* What the model reads and writes, and whether an operator has chosen it. */
+/* The dialect of the model, and whether an operator has chosen it. */
 static void put_dialect(struct lr_json_writer *w, const struct router *r,
                         const struct router_model *m)
 {

@@ -1,6 +1,6 @@
-/* What a plan says before a load is what the load takes from the device, for every model of the
- * fixtures, with the sizes that an operator may choose; and a launch never reaches behind what
- * a device binds.  Runs on lavapipe. */
+/* The memory that a plan states before a load is the memory that the load takes, for every
+ * model of the fixtures, with the sizes that an operator may choose; and a launch never reaches
+ * behind what a device binds.  Runs on lavapipe. */
 #include "tests/unit/native/vulkan_support.h"
 
 #include <stdio.h>
